@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import random
 import shutil
@@ -30,6 +32,16 @@ CHROMIUM = (
 # How long an example takes says how busy the machine is.
 settings.register_profile("tacit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tacit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine in an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
+    return True
 
 
 @pytest.fixture(autouse=True)

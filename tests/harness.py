@@ -1,4 +1,4 @@
-"""What tests of the service share: waits, a clock, an engine, a process, a client over HTTP."""
+"""What tests of the service share: waits, a configuration, an engine, a process, a client over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ START = 1_700_000_000 * SECOND
 """Where the clocks of tests stand, in µs since 1970."""
 SERVE = """
 import sys
-from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
@@ -121,10 +120,10 @@ def recovered(place, config, clock=None):
         yield engine
 
 
-async def clicked(engine, row, positions=None, id=None, name="home", **more):
-    """Tell of clicks, or of another action, on a list; return the outcome."""
-    clicks = Clicks(positions, **{field: more.pop(field) for field in ("items", "action") if field in more})
-    (outcome,) = await engine.record_many(name, [Feedback(row.id, CLICKS, id=id, clicks=clicks, **more)])
+async def clicked(engine, row, positions=None, id=None, name="home", metrics=None, **more):
+    """Record clicks on a list, by positions or items, or another action; return the outcome."""
+    clicks = Feedback(row.id, CLICKS, id=id, clicks=Clicks(positions, **more), metrics=metrics)
+    (outcome,) = await engine.record_many(name, [clicks])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -45,57 +44,48 @@ def made(engine, id, key="k", arm="a", propensity=0.5, arms=None):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy):
-    async def session():
-        path = tmp_path / "tacit.db"
-        async with harness.served(path, configured(POLICIES[policy])) as engine:
-            outcomes = set()
-            for i in range(30):
-                engine.clock.now = START + i * 7_000_000
-                asked = [made(engine, f"{i} {j}", f"key {j % 2}", NAMES[j]) for j in range(3)]
-                # Among them one that is decided here.
-                plain = engine.placements["home"].checked(DecisionRequest("key 0", id=f"{i} own"))
-                rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
-                assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
-                told = [Feedback(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
-                outcomes |= set(await engine.record_many("home", told))
-                if i == 10:
-                    await engine.ask("home", ModeOf("frozen"))
-                if i == 12:
-                    await engine.ask("home", ModeOf("online"))
-                if i == 20:
-                    await engine.ask("home", ArmsOf(retire=["b"]))
-            assert {"learned", "frozen"} <= outcomes
-            before = learned(engine)
-            crashed = as_after_a_crash(path)
-        for place in (path, crashed):
-            async with harness.served(place, configured(POLICIES[policy]), Clock(START)) as after:
-                assert learned(after) == before
-
-    asyncio.run(session())
+async def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, policy):
+    path = tmp_path / "tacit.db"
+    async with harness.served(path, configured(POLICIES[policy])) as engine:
+        outcomes = set()
+        for i in range(30):
+            engine.clock.now = START + i * 7_000_000
+            asked = [made(engine, f"{i} {j}", f"key {j % 2}", NAMES[j]) for j in range(3)]
+            # Among them one that is decided here.
+            plain = engine.placements["home"].checked(DecisionRequest("key 0", id=f"{i} own"))
+            rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
+            assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
+            told = [Feedback(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
+            outcomes |= set(await engine.record_many("home", told))
+            if i == 10:
+                await engine.ask("home", ModeOf("frozen"))
+            if i == 12:
+                await engine.ask("home", ModeOf("online"))
+            if i == 20:
+                await engine.ask("home", ArmsOf(retire=["b"]))
+        assert {"learned", "frozen"} <= outcomes
+        before = learned(engine)
+        crashed = as_after_a_crash(path)
+    for place in (path, crashed):
+        async with harness.served(place, configured(POLICIES[policy]), Clock(START)) as after:
+            assert learned(after) == before
 
 
-def test_frozen_nothing_of_it_is_learned(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-            await engine.ask("home", ModeOf("frozen"))
-            await engine.decide_many("home", [made(engine, "one")])
-            assert await engine.feedback("home", "one", 1.0) == "frozen"
-
-    asyncio.run(session())
+async def test_frozen_nothing_of_it_is_learned(tmp_path):
+    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
+        await engine.ask("home", ModeOf("frozen"))
+        await engine.decide_many("home", [made(engine, "one")])
+        assert await engine.feedback("home", "one", 1.0) == "frozen"
 
 
-def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-            for _ in range(2):
-                (row,) = await engine.decide_many("home", [made(engine, "one")])
-                assert (row.arm, row.propensity) == ("a", 0.5)
-            assert engine.placements["home"].decisions == 1
-            with pytest.raises(Conflict, match="one"):
-                await engine.decide_many("home", [made(engine, "one", arm="b")])
-
-    asyncio.run(session())
+async def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
+    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
+        for _ in range(2):
+            (row,) = await engine.decide_many("home", [made(engine, "one")])
+            assert (row.arm, row.propensity) == ("a", 0.5)
+        assert engine.placements["home"].decisions == 1
+        with pytest.raises(Conflict, match="one"):
+            await engine.decide_many("home", [made(engine, "one", arm="b")])
 
 
 @pytest.mark.parametrize(
@@ -109,30 +99,24 @@ def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
         ("decision_id", {"id": ""}),
     ],
 )
-def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise):
-    async def session():
-        async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-            with pytest.raises(InvalidValue, match=f"^{field}"):
-                made(engine, **{"id": "one", **made_otherwise})
-
-    asyncio.run(session())
+async def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise):
+    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
+        with pytest.raises(InvalidValue, match=f"^{field}"):
+            made(engine, **{"id": "one", **made_otherwise})
 
 
-def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(tmp_path):
+async def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(tmp_path):
     """One of 10⁻⁶ would outweigh whatever comes after."""
 
-    async def session():
-        config = configured(tacit.EXP3(NAMES, gamma=0.3))
-        async with harness.served(tmp_path / "tacit.db", config) as engine:
-            for propensity in (1e-6, 0.0999, None):
-                with pytest.raises(InvalidValue, match=r"^propensity: .* at least 0\.1 with"):
-                    made(engine, "one", propensity=propensity)
-            with pytest.raises(InvalidValue, match=r"at least 0\.15 with"):
-                made(engine, "one", propensity=0.1, arms=["a", "b"])
-            asked = [made(engine, "one", propensity=0.1), made(engine, "two", arm="b")]
-            assert len(await engine.decide_many("home", asked)) == 2
-
-    asyncio.run(session())
+    config = configured(tacit.EXP3(NAMES, gamma=0.3))
+    async with harness.served(tmp_path / "tacit.db", config) as engine:
+        for propensity in (1e-6, 0.0999, None):
+            with pytest.raises(InvalidValue, match=r"^propensity: .* at least 0\.1 with"):
+                made(engine, "one", propensity=propensity)
+        with pytest.raises(InvalidValue, match=r"at least 0\.15 with"):
+            made(engine, "one", propensity=0.1, arms=["a", "b"])
+        asked = [made(engine, "one", propensity=0.1), made(engine, "two", arm="b")]
+        assert len(await engine.decide_many("home", asked)) == 2
 
 
 # Over HTTP -----------------------------------------------------------------------------------

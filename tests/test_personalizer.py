@@ -344,21 +344,18 @@ def test_keys_come_in_the_header_of_that_service(tmp_path):
 # What is learned -----------------------------------------------------------------------------
 
 
-def test_a_reward_is_logged_as_it_came_and_learned_between_0_and_1(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=1)")) as engine:
-            request = msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest)
-            row = await decided(engine, request)
-            await engine.feedback("home", row.id, -0.5)
-            # Nothing but the constant is known: 1/(1 + 1) of the reward (−0.5 + 1)/2.
-            mean = engine.placements["home"].learner.posterior("rank").mean
-            np.testing.assert_allclose(mean, [0.0, 0.125])
-            logged = [e for e in engine.store.events(0) if isinstance(e, FeedbackRow)]
-            assert [e.reward for e in logged] == [-0.5]
-            with pytest.raises(InvalidValue, match="reward"):
-                await engine.feedback("home", row.id, -1.5)
-
-    asyncio.run(session())
+async def test_a_reward_is_logged_as_it_came_and_learned_between_0_and_1(tmp_path):
+    async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=1)")) as engine:
+        request = msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest)
+        row = await decided(engine, request)
+        await engine.feedback("home", row.id, -0.5)
+        # Nothing but the constant is known: 1/(1 + 1) of the reward (−0.5 + 1)/2.
+        mean = engine.placements["home"].learner.posterior("rank").mean
+        np.testing.assert_allclose(mean, [0.0, 0.125])
+        logged = [e for e in engine.store.events(0) if isinstance(e, FeedbackRow)]
+        assert [e.reward for e in logged] == [-0.5]
+        with pytest.raises(InvalidValue, match="reward"):
+            await engine.feedback("home", row.id, -1.5)
 
 
 @pytest.mark.parametrize(
@@ -373,21 +370,16 @@ def test_a_reward_is_logged_as_it_came_and_learned_between_0_and_1(tmp_path):
         ("first", [], -1.0),
     ],
 )
-def test_rewards_of_an_event_together(tmp_path, aggregation, rewards, learns):
-    async def session():
-        config = configured(
-            policy="linear-epsilon-greedy(dim=1)", aggregation=aggregation, default_reward=-1.0
-        )
-        async with served(tmp_path / "s.db", config) as engine:
-            row = await decided(engine, msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest))
-            for reward in rewards:
-                await engine.feedback("home", row.id, reward)
-            engine.clock.now += 600 * SECOND
-            await decided(engine, rank_of())
-            mean = engine.placements["home"].learner.posterior("rank").mean
-            np.testing.assert_allclose(mean, [0.0, (learns + 1.0) / 4.0], atol=1e-15)
-
-    asyncio.run(session())
+async def test_rewards_of_an_event_together(tmp_path, aggregation, rewards, learns):
+    config = configured(policy="linear-epsilon-greedy(dim=1)", aggregation=aggregation, default_reward=-1.0)
+    async with served(tmp_path / "s.db", config) as engine:
+        row = await decided(engine, msgspec.convert({"actions": [{"id": "a"}]}, wire.RankRequest))
+        for reward in rewards:
+            await engine.feedback("home", row.id, reward)
+        engine.clock.now += 600 * SECOND
+        await decided(engine, rank_of())
+        mean = engine.placements["home"].learner.posterior("rank").mean
+        np.testing.assert_allclose(mean, [0.0, (learns + 1.0) / 4.0], atol=1e-15)
 
 
 async def traffic(engine, rounds, first=0):
@@ -422,23 +414,20 @@ async def traffic(engine, rounds, first=0):
 
 
 @pytest.mark.parametrize("more", [{}, {"shadow": "linear-epsilon-greedy(dim=32)"}])
-def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
-    async def session():
-        config = configured(snapshot_every=30, **more)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 15)
-            if more:
-                await engine.ask("home", ModeOf("shadow"))
-            await traffic(engine, 12, 15)
-            live = learned(engine)
-            crashed = as_after_a_crash(tmp_path / "s.db")
-        with recovered(crashed, config) as again:
-            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-            assert learned(again) == live
-            assert again.placements["home"].learner.policy.epsilon == 0.5
-            assert again.placements["home"].windows.rule.window == 60 * SECOND
-
-    asyncio.run(session())
+async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, more):
+    config = configured(snapshot_every=30, **more)
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 15)
+        if more:
+            await engine.ask("home", ModeOf("shadow"))
+        await traffic(engine, 12, 15)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert learned(again) == live
+        assert again.placements["home"].learner.policy.epsilon == 0.5
+        assert again.placements["home"].windows.rule.window == 60 * SECOND
 
 
 def test_the_event_id_seeds_the_draw(tmp_path):
@@ -460,19 +449,16 @@ def test_the_event_id_seeds_the_draw(tmp_path):
     assert len(set(first)) == 3
 
 
-def test_the_apprentice_shows_the_first_action_that_is_not_excluded(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
-            row = await decided(engine, rank_of("abcd", excludedActions=["a"]))
-            assert (row.arm, row.propensity) == ("b", 1.0)
-            assert row.would in "bcd"
-            chances = dict(Shown.of(row).ranking)
-            assert chances == {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
-            slots = [{"id": str(i), "baselineAction": name} for i, name in enumerate("ca")]
-            told = impressions_of(slots_of("abcd", slots), 32, "e")
-            assert [row.arm for row in await engine.decide_many("home", told)] == ["c", "a"]
-
-    asyncio.run(session())
+async def test_the_apprentice_shows_the_first_action_that_is_not_excluded(tmp_path):
+    async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
+        row = await decided(engine, rank_of("abcd", excludedActions=["a"]))
+        assert (row.arm, row.propensity) == ("b", 1.0)
+        assert row.would in "bcd"
+        chances = dict(Shown.of(row).ranking)
+        assert chances == {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
+        slots = [{"id": str(i), "baselineAction": name} for i, name in enumerate("ca")]
+        told = impressions_of(slots_of("abcd", slots), 32, "e")
+        assert [row.arm for row in await engine.decide_many("home", told)] == ["c", "a"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -495,38 +481,31 @@ def test_every_slot_gets_an_action_of_its_own(data):
         taken.add(data.draw(st.sampled_from(left)))
 
 
-def test_slots_are_rewarded_apart(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=64)")) as engine:
-            for i in range(150):
-                slots = [
-                    {"id": "top", "baselineAction": "a", "features": [{"place": "top"}]},
-                    {"id": "side", "baselineAction": "b", "features": [{"place": "side"}]},
-                ]
-                told = impressions_of(slots_of("abc", slots), 64, f"e{i}")
-                rows = await engine.decide_many("home", told)
-                assert len({row.arm for row in rows}) == 2
-                for row, best in zip(rows, "ca", strict=True):
-                    await engine.feedback("home", row.id, 1.0 if row.arm == best else 0.0)
-            told = impressions_of(slots_of("abc", slots), 64, "last")
-            top, _ = await engine.decide_many("home", told)
-            assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
-            assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
-
-    asyncio.run(session())
+async def test_slots_are_rewarded_apart(tmp_path):
+    async with served(tmp_path / "s.db", configured(policy="linear-epsilon-greedy(dim=64)")) as engine:
+        for i in range(150):
+            slots = [
+                {"id": "top", "baselineAction": "a", "features": [{"place": "top"}]},
+                {"id": "side", "baselineAction": "b", "features": [{"place": "side"}]},
+            ]
+            told = impressions_of(slots_of("abc", slots), 64, f"e{i}")
+            rows = await engine.decide_many("home", told)
+            assert len({row.arm for row in rows}) == 2
+            for row, best in zip(rows, "ca", strict=True):
+                await engine.feedback("home", row.id, 1.0 if row.arm == best else 0.0)
+        told = impressions_of(slots_of("abc", slots), 64, "last")
+        top, _ = await engine.decide_many("home", told)
+        assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
+        assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
 
 
-def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, monkeypatch):
+async def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
-
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 18)
-            live = learned(engine)
-        with recovered(tmp_path / "s.db", engine.config) as again:
-            assert learned(again) == live
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 18)
+        live = learned(engine)
+    with recovered(tmp_path / "s.db", engine.config) as again:
+        assert learned(again) == live
 
 
 def test_an_older_store_takes_rewards_below_0_and_keeps_what_it_has(tmp_path):

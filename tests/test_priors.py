@@ -191,24 +191,20 @@ def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
         assert harness.learned(again) == live
 
 
-def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path):
+async def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path):
     three = (*NAMES, "pizza")
     begun = harness.with_policy(tacit.Thompson(three, priors={"film": (3, 1), "pizza": (1, 1)}))
-
-    async def session():
-        async with harness.served(tmp_path / "s.db", begun) as engine:
-            await engine.decide_many("home", [living.asked(engine, "tomato")])
-            known = engine.placements["home"].learner.state
-            # An arm of which something is told goes.
-            await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors={"film": (3, 1)})))
-            home = engine.placements["home"].learner
-            assert (home.retired, home.state.successes[0].tolist()) == (["pizza"], [3, 0, 1])
-            assert known.successes[0].tolist() == [3, 0, 1]
-            for other in ({"film": (3, 2)}, {"film": (3, 1), "holiday": (1, 1)}):
-                with pytest.raises(ConfigError, match="rebuild it with rebuild = true"):
-                    await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors=other)))
-            spec = {"name": "thompson", "priors": {"holiday": [5, 0]}}
-            await engine.rebuild("home", spec)
-            assert engine.placements["home"].learner.state.successes[0].tolist() == [0, 5, 0]
-
-    asyncio.run(session())
+    async with harness.served(tmp_path / "s.db", begun) as engine:
+        await engine.decide_many("home", [living.asked(engine, "tomato")])
+        known = engine.placements["home"].learner.state
+        # An arm of which something is told goes.
+        await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors={"film": (3, 1)})))
+        home = engine.placements["home"].learner
+        assert (home.retired, home.state.successes[0].tolist()) == (["pizza"], [3, 0, 1])
+        assert known.successes[0].tolist() == [3, 0, 1]
+        for other in ({"film": (3, 2)}, {"film": (3, 1), "holiday": (1, 1)}):
+            with pytest.raises(ConfigError, match="rebuild it with rebuild = true"):
+                await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors=other)))
+        spec = {"name": "thompson", "priors": {"holiday": [5, 0]}}
+        await engine.rebuild("home", spec)
+        assert engine.placements["home"].learner.state.successes[0].tolist() == [0, 5, 0]

@@ -137,148 +137,128 @@ def file_of(side):
     return b"".join(pieces(placement.copied(placement.room())))
 
 
-def test_readers_who_do_not_read_share_one_file(tmp_path, made):
-    async def session():
-        async with serving(tmp_path) as side:
-            readers = [Reader(side, LEARNER) for _ in range(10)]
-            await reached(lambda: all(reader.status for reader in readers))
-            statuses = [reader.status for reader in readers]
-            assert (statuses.count(200), statuses.count(429)) == (AT_ONCE, 10 - AT_ONCE)
-            # Whoever does not read keeps two pieces, not the whole.
-            assert max(reader.most for reader in readers) < 3 * PIECE
-            refused = readers[statuses.index(429)]
-            _, headers, problem = await refused.all()
-            assert int(headers["retry-after"]) > 0
-            assert json.loads(problem)["type"] == "urn:tacit:problem:too-many-requests"
-            expected = file_of(side)
-            assert len(expected) > LARGE
-            for reader in readers:
-                if reader.status == 200:
-                    assert (await reader.all())[2] == expected
-            assert len(made) == 1
-            # There is room again, and nothing was learned since.
-            refused.written = b""
-            refused.ask(LEARNER)
-            assert (await refused.all())[2] == expected
-            assert len(made) == 1
-
-    asyncio.run(session())
+async def test_readers_who_do_not_read_share_one_file(tmp_path, made):
+    async with serving(tmp_path) as side:
+        readers = [Reader(side, LEARNER) for _ in range(10)]
+        await reached(lambda: all(reader.status for reader in readers))
+        statuses = [reader.status for reader in readers]
+        assert (statuses.count(200), statuses.count(429)) == (AT_ONCE, 10 - AT_ONCE)
+        # Whoever does not read keeps two pieces, not the whole.
+        assert max(reader.most for reader in readers) < 3 * PIECE
+        refused = readers[statuses.index(429)]
+        _, headers, problem = await refused.all()
+        assert int(headers["retry-after"]) > 0
+        assert json.loads(problem)["type"] == "urn:tacit:problem:too-many-requests"
+        expected = file_of(side)
+        assert len(expected) > LARGE
+        for reader in readers:
+            if reader.status == 200:
+                assert (await reader.all())[2] == expected
+        assert len(made) == 1
+        # There is room again, and nothing was learned since.
+        refused.written = b""
+        refused.ask(LEARNER)
+        assert (await refused.all())[2] == expected
+        assert len(made) == 1
 
 
-def test_who_reads_nothing_or_next_to_nothing_is_cut_off(tmp_path):
-    async def session():
-        async with serving(tmp_path) as side:
-            silent, trickling = Reader(side, LEARNER), Reader(side, LEARNER)
-            await reached(lambda: silent.paused and trickling.paused)
-            for _ in range(8):
-                trickling.take(1)
-                trickling.elapsed(10)
-                silent.connection.check()
-            assert silent.closed
-            assert trickling.closed
-            assert side.connection.shared.ended["send_timeout"] == 2
-            # And their places are free.
-            await reached(lambda: not side.state.tasks)
-            readers = [Reader(side, LEARNER) for _ in range(AT_ONCE)]
-            await reached(lambda: all(reader.status for reader in readers))
-            assert {reader.status for reader in readers} == {200}
-
-    asyncio.run(session())
+async def test_who_reads_nothing_or_next_to_nothing_is_cut_off(tmp_path):
+    async with serving(tmp_path) as side:
+        silent, trickling = Reader(side, LEARNER), Reader(side, LEARNER)
+        await reached(lambda: silent.paused and trickling.paused)
+        for _ in range(8):
+            trickling.take(1)
+            trickling.elapsed(10)
+            silent.connection.check()
+        assert silent.closed
+        assert trickling.closed
+        assert side.connection.shared.ended["send_timeout"] == 2
+        # And their places are free.
+        await reached(lambda: not side.state.tasks)
+        readers = [Reader(side, LEARNER) for _ in range(AT_ONCE)]
+        await reached(lambda: all(reader.status for reader in readers))
+        assert {reader.status for reader in readers} == {200}
 
 
-def test_who_reads_slowly_but_steadily_gets_it_all(tmp_path):
+async def test_who_reads_slowly_but_steadily_gets_it_all(tmp_path):
     """For much longer than a client may take nothing."""
 
-    async def session():
-        async with serving(tmp_path) as side:
-            reader = Reader(side, LEARNER)
-            expected, limit = file_of(side), side.config.server.send_timeout
-            stretches = 0
-            while not reader.written.endswith(expected):
-                await reached(lambda: reader.paused or reader.waiting.endswith(expected[-99:]))
-                reader.elapsed(int(limit) - 5)
-                reader.take(2 * PIECE)
-                assert not reader.closed
-                stretches += 1
-            assert stretches > 3
-
-    asyncio.run(session())
+    async with serving(tmp_path) as side:
+        reader = Reader(side, LEARNER)
+        expected, limit = file_of(side), side.config.server.send_timeout
+        stretches = 0
+        while not reader.written.endswith(expected):
+            await reached(lambda: reader.paused or reader.waiting.endswith(expected[-99:]))
+            reader.elapsed(int(limit) - 5)
+            reader.take(2 * PIECE)
+            assert not reader.closed
+            stretches += 1
+        assert stretches > 3
 
 
-def test_any_large_answer_takes_one_of_the_places(tmp_path):
+async def test_any_large_answer_takes_one_of_the_places(tmp_path):
     many = json.dumps({"decisions": [{"key": "a"}] * 1000}).encode()
     long = {"arms": [f"{i} {'x' * 300}" for i in range(1000)], "policy": "ucb1"}
     placements = {"home": {"arms": 2, "policy": "ucb1"}, "shop": long}
-
-    async def session():
-        async with serving(tmp_path, placements=placements) as side:
-            readers = [Reader(side, "/v1/placements") for _ in range(AT_ONCE)]
-            await reached(lambda: all(reader.status for reader in readers))
-            late = Reader(side, "/v1/placements")
-            assert (await late.all())[0] == 429
-            # What is small is answered all the same, and what was done is told.
-            small = Reader(side, "/v1/placements/home/history")
-            assert (await small.all())[0] == 200
-            done = Reader(side, "/v1/placements/shop/decide/batch", b"POST", many)
-            status, _, content = await done.all()
-            assert (status, len(json.loads(content)["decisions"])) == (200, 1000)
-            assert len(content) > LARGE
-            status, _, content = await readers[0].all()
-            assert (status, len(json.loads(content)["placements"])) == (200, 2)
-            nothing = Reader(side, "/v1/placements", b"HEAD")
-            await reached(lambda: nothing.status == 200)
-
-    asyncio.run(session())
+    async with serving(tmp_path, placements=placements) as side:
+        readers = [Reader(side, "/v1/placements") for _ in range(AT_ONCE)]
+        await reached(lambda: all(reader.status for reader in readers))
+        late = Reader(side, "/v1/placements")
+        assert (await late.all())[0] == 429
+        # What is small is answered all the same, and what was done is told.
+        small = Reader(side, "/v1/placements/home/history")
+        assert (await small.all())[0] == 200
+        done = Reader(side, "/v1/placements/shop/decide/batch", b"POST", many)
+        status, _, content = await done.all()
+        assert (status, len(json.loads(content)["decisions"])) == (200, 1000)
+        assert len(content) > LARGE
+        status, _, content = await readers[0].all()
+        assert (status, len(json.loads(content)["placements"])) == (200, 2)
+        nothing = Reader(side, "/v1/placements", b"HEAD")
+        await reached(lambda: nothing.status == 200)
 
 
-def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, monkeypatch):
+async def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, monkeypatch):
     """A large one is given for a moment longer; a small one never."""
 
-    async def session():
-        async with serving(tmp_path) as side:
-            engine = side.engine
-            first = await engine.lend("home")
-            assert await engine.lend("home") is first
-            await engine.decide_many("home", [asked("a")])
-            assert await engine.lend("home") is first
-            engine.lending.fresh.clear()
-            then = await engine.lend("home")
-            assert b"".join(then) == file_of(side) != b"".join(first)
-            monkeypatch.setattr(lending, "LARGE", 10 * LARGE)
-            await engine.decide_many("home", [asked("b")])
-            engine.lending.fresh.clear()
-            now = await engine.lend("home")
-            await engine.decide_many("home", [asked("c")])
-            assert await engine.lend("home") is not now
-            assert len(made) == 4
-
-    asyncio.run(session())
+    async with serving(tmp_path) as side:
+        engine = side.engine
+        first = await engine.lend("home")
+        assert await engine.lend("home") is first
+        await engine.decide_many("home", [asked("a")])
+        assert await engine.lend("home") is first
+        engine.lending.fresh.clear()
+        then = await engine.lend("home")
+        assert b"".join(then) == file_of(side) != b"".join(first)
+        monkeypatch.setattr(lending, "LARGE", 10 * LARGE)
+        await engine.decide_many("home", [asked("b")])
+        engine.lending.fresh.clear()
+        now = await engine.lend("home")
+        await engine.decide_many("home", [asked("c")])
+        assert await engine.lend("home") is not now
+        assert len(made) == 4
 
 
-def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypatch):
+async def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypatch):
     """However many come, one after the other, while more and more is learned."""
     monkeypatch.setattr(lending, "MOST_BYTES", 0)
     monkeypatch.setattr(lending, "KEPT_SECONDS", 0.0)
-
-    async def session():
-        async with serving(tmp_path) as side:
-            readers = []
-            for place in range(AT_ONCE):
-                readers.append(Reader(side, LEARNER))
-                await reached(lambda: readers[-1].status and not side.engine.lending.fresh)
-                await side.engine.decide_many("home", [asked(f"later {place}")])
-            assert [reader.status for reader in readers] == [200, 200, 429, 429]
-            assert int((await readers[-1].all())[1]["retry-after"]) > 0
-            assert len(made) == 2
-            # One that was taken makes room.
-            await readers[0].all()
-            late = Reader(side, LEARNER)
-            assert (await late.all())[2] == file_of(side)
-
-    asyncio.run(session())
+    async with serving(tmp_path) as side:
+        readers = []
+        for place in range(AT_ONCE):
+            readers.append(Reader(side, LEARNER))
+            await reached(lambda: readers[-1].status and not side.engine.lending.fresh)
+            await side.engine.decide_many("home", [asked(f"later {place}")])
+        assert [reader.status for reader in readers] == [200, 200, 429, 429]
+        assert int((await readers[-1].all())[1]["retry-after"]) > 0
+        assert len(made) == 2
+        # One that was taken makes room.
+        await readers[0].all()
+        late = Reader(side, LEARNER)
+        assert (await late.all())[2] == file_of(side)
 
 
-def test_what_fails_fails_for_all_who_asked_and_nobody_after():
+async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
     class Lender:
         def __init__(self):
             self.there = False
@@ -305,16 +285,13 @@ def test_what_fails_fails_for_all_who_asked_and_nobody_after():
     def missing(name):
         raise UnknownName(f"placement: {name!r}")
 
-    async def session():
-        lender = Lender()
-        files = lending.Lending(lender)
-        with pytest.raises(UnknownName):
-            await files.of("never", 1)
-        asked = [files.of("soon", 1) for _ in range(3)]
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(one) for one in found] == [UnknownName] * 3
-        lender.there = True
-        one, two = await asyncio.gather(files.of("soon", 1), files.of("soon", 1))
-        assert one is two
-
-    asyncio.run(session())
+    lender = Lender()
+    files = lending.Lending(lender)
+    with pytest.raises(UnknownName):
+        await files.of("never", 1)
+    asked = [files.of("soon", 1) for _ in range(3)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in found] == [UnknownName] * 3
+    lender.there = True
+    one, two = await asyncio.gather(files.of("soon", 1), files.of("soon", 1))
+    assert one is two

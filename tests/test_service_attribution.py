@@ -180,22 +180,18 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
     assert asyncio.run(after()) == fold_of(path, config)
 
 
-def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, kind):
+async def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, kind):
     path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        async with served(path, config) as engine:
-            row = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            assert await engine.feedback("home", row.id, 1.0) == LATE
-            assert plays(engine) == (1, 0)
-            assert engine.placements["home"].outcomes[LATE] == 1
-            with pytest.raises(UnknownDecision):
-                await engine.feedback("home", "never made", 1.0)
-        (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
-        assert told.reward == 1.0
-
-    asyncio.run(session())
+    async with served(path, config) as engine:
+        row = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        assert await engine.feedback("home", row.id, 1.0) == LATE
+        assert plays(engine) == (1, 0)
+        assert engine.placements["home"].outcomes[LATE] == 1
+        with pytest.raises(UnknownDecision):
+            await engine.feedback("home", "never made", 1.0)
+    (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
+    assert told.reward == 1.0
 
 
 def rows(path):
@@ -205,32 +201,28 @@ def rows(path):
     return events
 
 
-def test_another_rule_folds_the_log_anew(tmp_path, caplog, kind):
+async def test_another_rule_folds_the_log_anew(tmp_path, caplog, kind):
     path = tmp_path / "s.db"
-
-    async def session():
-        async with served(path, configured()) as engine:
-            row = await engine.decide("home", "k")
-            await engine.feedback("home", row.id, 0.25)
-            await engine.feedback("home", row.id, 0.5)
-            engine.clock.now += 31 * SECOND
-            await engine.feedback("home", row.id, 0.25)
-            assert plays(engine) == (1, 0.25)
-        for rule, learned in (
-            (Rule(aggregation="sum"), (0, 0)),
-            (Rule(window=32 * SECOND), (1, 0.25)),
-            (Rule(window=31 * SECOND, aggregation="sum"), (1, 0.75)),
-            (Rule(window=32 * SECOND, aggregation="sum"), (1, 1.0)),
-            (Rule(), (1, 0.25)),
-        ):
-            config = configured(rule=rule)
-            async with served(path, config) as engine:
-                # Under a sum, the reward is known when the window has closed.
-                expected = (1, 0.75) if rule == Rule(aggregation="sum") else learned
-                assert plays(engine) == expected
-        assert "folding anew what the log holds" in caplog.text
-
-    asyncio.run(session())
+    async with served(path, configured()) as engine:
+        row = await engine.decide("home", "k")
+        await engine.feedback("home", row.id, 0.25)
+        await engine.feedback("home", row.id, 0.5)
+        engine.clock.now += 31 * SECOND
+        await engine.feedback("home", row.id, 0.25)
+        assert plays(engine) == (1, 0.25)
+    for rule, learned in (
+        (Rule(aggregation="sum"), (0, 0)),
+        (Rule(window=32 * SECOND), (1, 0.25)),
+        (Rule(window=31 * SECOND, aggregation="sum"), (1, 0.75)),
+        (Rule(window=32 * SECOND, aggregation="sum"), (1, 1.0)),
+        (Rule(), (1, 0.25)),
+    ):
+        config = configured(rule=rule)
+        async with served(path, config) as engine:
+            # Under a sum, the reward is known when the window has closed.
+            expected = (1, 0.75) if rule == Rule(aggregation="sum") else learned
+            assert plays(engine) == expected
+    assert "folding anew what the log holds" in caplog.text
 
 
 def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
@@ -268,39 +260,35 @@ def test_time_goes_on_although_the_clock_was_set_back_before_the_start(tmp_path,
     assert asyncio.run(session(31 * SECOND)) == LATE
 
 
-def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
+async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
     path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS))
-
-    async def session():
-        async with served(path, config) as engine:
-            asked = {"key": "k", "arms": ["film", "recipe"], "id": "page 1"}
-            both = await asyncio.gather(*(engine.decide("home", **asked) for _ in range(2)))
-            assert both[0] == both[1]
-            for changed in ({"key": "l"}, {"arms": None}, {"deferred": True}):
-                with pytest.raises(Conflict):
-                    await engine.decide("home", **{**asked, **changed})
-            one, other = await asyncio.gather(
-                engine.decide("home", "a", id="both"), engine.decide("home", "b", id="both"),
-                return_exceptions=True,
-            )  # fmt: skip
-            assert (one.key, type(other)) == ("a", Conflict)
-            assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
-        async with served(path, config) as engine:
-            assert await engine.decide("home", **asked) == both[0]
-            engine.clock.now += 3600 * SECOND
-            assert await engine.decide("home", **asked) == both[0]
-            assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
-            both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
-            assert await asyncio.gather(*both) == [LATE, DUPLICATE]
+    async with served(path, config) as engine:
+        asked = {"key": "k", "arms": ["film", "recipe"], "id": "page 1"}
+        both = await asyncio.gather(*(engine.decide("home", **asked) for _ in range(2)))
+        assert both[0] == both[1]
+        for changed in ({"key": "l"}, {"arms": None}, {"deferred": True}):
             with pytest.raises(Conflict):
-                await engine.feedback("home", "page 1", 0.5, id="late")
-            for id in ("", "x" * 257, "a\nb"):
-                with pytest.raises(InvalidValue, match="decision_id"):
-                    await engine.decide("home", "k", id=id)
-        kinds = [type(row) for row in rows(path) if not isinstance(row, MarkRow)]
-        assert kinds == [DecisionRow, DecisionRow, FeedbackRow, FeedbackRow]
-
-    asyncio.run(session())
+                await engine.decide("home", **{**asked, **changed})
+        one, other = await asyncio.gather(
+            engine.decide("home", "a", id="both"), engine.decide("home", "b", id="both"),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert (one.key, type(other)) == ("a", Conflict)
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
+    async with served(path, config) as engine:
+        assert await engine.decide("home", **asked) == both[0]
+        engine.clock.now += 3600 * SECOND
+        assert await engine.decide("home", **asked) == both[0]
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
+        both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
+        assert await asyncio.gather(*both) == [LATE, DUPLICATE]
+        with pytest.raises(Conflict):
+            await engine.feedback("home", "page 1", 0.5, id="late")
+        for id in ("", "x" * 257, "a\nb"):
+            with pytest.raises(InvalidValue, match="decision_id"):
+                await engine.decide("home", "k", id=id)
+    kinds = [type(row) for row in rows(path) if not isinstance(row, MarkRow)]
+    assert kinds == [DecisionRow, DecisionRow, FeedbackRow, FeedbackRow]
 
 
 def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
@@ -501,21 +489,18 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
     assert state == fold_of(path, config)
 
 
-def test_many_at_once_share_one_commit(tmp_path, kind):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            check = engine.placement("home").checked
-            made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
-            told = [Feedback(row.id, REWARD, 1.0) for row in made]
-            outcomes = await engine.record_many("home", [*told, Feedback("never made", REWARD, 1.0)])
-            assert outcomes[:50] == [LEARNED] * 50
-            assert isinstance(outcomes[50], UnknownDecision)
-            twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
-            with pytest.raises(Conflict):
-                await engine.decide_many("home", twice)
-            assert engine.store.end().seq == 100
-
-    asyncio.run(session())
+async def test_many_at_once_share_one_commit(tmp_path, kind):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        check = engine.placement("home").checked
+        made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
+        told = [Feedback(row.id, REWARD, 1.0) for row in made]
+        outcomes = await engine.record_many("home", [*told, Feedback("never made", REWARD, 1.0)])
+        assert outcomes[:50] == [LEARNED] * 50
+        assert isinstance(outcomes[50], UnknownDecision)
+        twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
+        with pytest.raises(Conflict):
+            await engine.decide_many("home", twice)
+        assert engine.store.end().seq == 100
 
 
 # From the first version on -------------------------------------------------------------------
@@ -658,16 +643,11 @@ def test_no_message_names_the_password():
     assert "hush" not in str(caught.value)
 
 
-def test_large_groups_are_copied(tmp_path, postgres):
-    async def session():
-        async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
-            check = engine.placement("home").checked
-            keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
-            made = await engine.decide_many(
-                "home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys]
-            )
-            found = engine.store.find([(row.placement, row.id) for row in made])
-            assert [found[row.placement, row.id].decision for row in made] == made
-            assert all(isinstance(row.arm, int) for row in made)
-
-    asyncio.run(session())
+async def test_large_groups_are_copied(tmp_path, postgres):
+    async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
+        check = engine.placement("home").checked
+        keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
+        made = await engine.decide_many("home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys])
+        found = engine.store.find([(row.placement, row.id) for row in made])
+        assert [found[row.placement, row.id].decision for row in made] == made
+        assert all(isinstance(row.arm, int) for row in made)

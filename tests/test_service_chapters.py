@@ -38,43 +38,39 @@ async def arms(engine, **change):
 
 
 @pytest.mark.parametrize("unit", ["decision", "user"])
-def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
+async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
     """What is summed is what would be without the changes; and it is a fold of the log."""
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
-
-    async def session():
-        async with served(path, config) as engine:
-            await traffic(engine, 4, size=30, rates=ALL)
-            await arms(engine, add=["holiday"])
-            await traffic(engine, 4, size=30, rates=ALL)
-            await arms(engine, retire=["film"])
-            await engine.rebuild("home", "uniform-random")
-            await traffic(engine, 4, size=30, rates=ALL)
-            (state, *_) = await engine.states("home")
-            await engine.rollback("home", state.name)
-            await engine.ask("home", ModeOf("frozen"))
-            await traffic(engine, 4, size=30, rates=ALL)
-            await closed(engine)
-            home = engine.placements["home"]
-            lift, live = home.lift, everything(home)
-            assert lift.past == []
-            assert lift.reward.counts.sum() == 4 * 4 * 30
-            assert lift.decided.sum() == 4 * 4 * 30
-            whats, counts = zip(*parts(engine), strict=True)
-            assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
-            # Decisions that were open belong to the part that they were made in.
-            assert counts == (120, 120, 0, 120, 0, 120)
-            totals = sum(part.sums.totals for part in lift.parts)
-            np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
-            # Arms are compared since they changed last.
-            assert 0 < lift.scores.overall[0] <= 8 * 30
-            config_now = engine.config
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config_now) as again:
-            assert learned(again) == live
-
-    asyncio.run(session())
+    async with served(path, config) as engine:
+        await traffic(engine, 4, size=30, rates=ALL)
+        await arms(engine, add=["holiday"])
+        await traffic(engine, 4, size=30, rates=ALL)
+        await arms(engine, retire=["film"])
+        await engine.rebuild("home", "uniform-random")
+        await traffic(engine, 4, size=30, rates=ALL)
+        (state, *_) = await engine.states("home")
+        await engine.rollback("home", state.name)
+        await engine.ask("home", ModeOf("frozen"))
+        await traffic(engine, 4, size=30, rates=ALL)
+        await closed(engine)
+        home = engine.placements["home"]
+        lift, live = home.lift, everything(home)
+        assert lift.past == []
+        assert lift.reward.counts.sum() == 4 * 4 * 30
+        assert lift.decided.sum() == 4 * 4 * 30
+        whats, counts = zip(*parts(engine), strict=True)
+        assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
+        # Decisions that were open belong to the part that they were made in.
+        assert counts == (120, 120, 0, 120, 0, 120)
+        totals = sum(part.sums.totals for part in lift.parts)
+        np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
+        # Arms are compared since they changed last.
+        assert 0 < lift.scores.overall[0] <= 8 * 30
+        config_now = engine.config
+        crashed = as_after_a_crash(path)
+    with recovered(crashed, config_now) as again:
+        assert learned(again) == live
 
 
 def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):

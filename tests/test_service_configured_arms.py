@@ -46,73 +46,63 @@ def marks(engine):
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_arms_follow_the_configuration_while_it_serves_and_at_a_restart(tmp_path, kind):
+async def test_arms_follow_the_configuration_while_it_serves_and_at_a_restart(tmp_path, kind):
     path = tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, naming(NAMES, kind)) as engine:
-            first = await decided(engine, "q")
-            await engine.reload(naming(LATER, kind))
-            assert arms_of(engine) == (["b", "c", "d"], ["a"])
-            assert [mark.who for mark in marks(engine)] == ["configuration"]
-            rows = [await decided(engine, "q") for _ in range(10)]
-            assert all(shown(engine, row) <= set(LATER) for row in rows)
-            assert all(row.offered == '["b","c","d"]' for row in rows)
-            # What a retired arm earned is learned still.
-            assert await feedback(engine, first, 1) in (LEARNED, ["pending"])
-            # Another order, or what the file said already, changes nothing.
-            await engine.reload(naming(sorted(LATER), kind))
-            await engine.reload(naming(LATER, kind))
-            assert len(marks(engine)) == 1
-            live = harness.learned(engine)
-        async with harness.served(path, naming(LATER, kind), engine.clock) as engine:
-            assert (arms_of(engine), len(marks(engine))) == ((["b", "c", "d"], ["a"]), 1)
-            assert harness.learned(engine) == live
-        async with harness.served(path, naming(("a", "c"), kind), engine.clock) as engine:
-            assert arms_of(engine) == (["a", "c"], ["b", "d"])
-            rows = [await decided(engine, "q") for _ in range(10)]
-            assert all(shown(engine, row) <= {"a", "c"} for row in rows)
-        assert verify(naming(("a", "c"), kind), store_at(path)) == []
-
-    asyncio.run(session())
+    async with harness.served(path, naming(NAMES, kind)) as engine:
+        first = await decided(engine, "q")
+        await engine.reload(naming(LATER, kind))
+        assert arms_of(engine) == (["b", "c", "d"], ["a"])
+        assert [mark.who for mark in marks(engine)] == ["configuration"]
+        rows = [await decided(engine, "q") for _ in range(10)]
+        assert all(shown(engine, row) <= set(LATER) for row in rows)
+        assert all(row.offered == '["b","c","d"]' for row in rows)
+        # What a retired arm earned is learned still.
+        assert await feedback(engine, first, 1) in (LEARNED, ["pending"])
+        # Another order, or what the file said already, changes nothing.
+        await engine.reload(naming(sorted(LATER), kind))
+        await engine.reload(naming(LATER, kind))
+        assert len(marks(engine)) == 1
+        live = harness.learned(engine)
+    async with harness.served(path, naming(LATER, kind), engine.clock) as engine:
+        assert (arms_of(engine), len(marks(engine))) == ((["b", "c", "d"], ["a"]), 1)
+        assert harness.learned(engine) == live
+    async with harness.served(path, naming(("a", "c"), kind), engine.clock) as engine:
+        assert arms_of(engine) == (["a", "c"], ["b", "d"])
+        rows = [await decided(engine, "q") for _ in range(10)]
+        assert all(shown(engine, row) <= {"a", "c"} for row in rows)
+    assert verify(naming(("a", "c"), kind), store_at(path)) == []
 
 
-def test_what_others_did_to_the_arms_stays_unless_the_file_says_otherwise(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
-            await engine.ask("home", ArmsOf(["new"], ["a"]))
-            await engine.reload(naming(NAMES, snapshot_every=9))
-            assert arms_of(engine) == (["b", "c", "new"], ["a"])
-            await engine.reload(naming((*NAMES, "d")))
-            assert arms_of(engine) == (["b", "c", "new", "d"], ["a"])
-            # One that is there already is the file's from then on; so is one that is gone.
-            await engine.reload(naming(("b", "c", "d", "new")))
-            assert arms_of(engine) == (["b", "c", "new", "d"], ["a"])
+async def test_what_others_did_to_the_arms_stays_unless_the_file_says_otherwise(tmp_path):
+    async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
+        await engine.ask("home", ArmsOf(["new"], ["a"]))
+        await engine.reload(naming(NAMES, snapshot_every=9))
+        assert arms_of(engine) == (["b", "c", "new"], ["a"])
+        await engine.reload(naming((*NAMES, "d")))
+        assert arms_of(engine) == (["b", "c", "new", "d"], ["a"])
+        # One that is there already is the file's from then on; so is one that is gone.
+        await engine.reload(naming(("b", "c", "d", "new")))
+        assert arms_of(engine) == (["b", "c", "new", "d"], ["a"])
+        await engine.reload(naming(NAMES))
+        assert arms_of(engine) == (["a", "b", "c"], ["new", "d"])
+    async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
+        assert arms_of(engine) == (["a", "b", "c"], ["new", "d"])
+        assert len(marks(engine)) == 4
+
+
+async def test_numbered_arms_follow_their_number(tmp_path):
+    def counted(arms):
+        return naming(arms, policy=tacit.Thompson(2))
+
+    async with harness.served(tmp_path / "s.db", counted(2)) as engine:
+        await engine.reload(counted(4))
+        assert arms_of(engine) == ([0, 1, 2, 3], [])
+        await engine.reload(counted(1))
+        assert arms_of(engine) == ([0], [1, 2, 3])
+        await engine.reload(counted(5))
+        assert arms_of(engine) == ([0, 1, 2, 3, 4], [])
+        with pytest.raises(ConfigError, match="set it back"):
             await engine.reload(naming(NAMES))
-            assert arms_of(engine) == (["a", "b", "c"], ["new", "d"])
-        async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
-            assert arms_of(engine) == (["a", "b", "c"], ["new", "d"])
-            assert len(marks(engine)) == 4
-
-    asyncio.run(session())
-
-
-def test_numbered_arms_follow_their_number(tmp_path):
-    async def session():
-        def counted(arms):
-            return naming(arms, policy=tacit.Thompson(2))
-
-        async with harness.served(tmp_path / "s.db", counted(2)) as engine:
-            await engine.reload(counted(4))
-            assert arms_of(engine) == ([0, 1, 2, 3], [])
-            await engine.reload(counted(1))
-            assert arms_of(engine) == ([0], [1, 2, 3])
-            await engine.reload(counted(5))
-            assert arms_of(engine) == ([0, 1, 2, 3, 4], [])
-            with pytest.raises(ConfigError, match="set it back"):
-                await engine.reload(naming(NAMES))
-
-    asyncio.run(session())
 
 
 def test_a_file_that_would_leave_no_arm_on_offer_brings_back_those_that_it_names(tmp_path):
@@ -134,7 +124,7 @@ def test_a_file_that_would_leave_no_arm_on_offer_brings_back_those_that_it_names
         asyncio.run(session(tmp_path / f"{stop}.db", stop=stop))
 
 
-def test_the_second_policy_and_the_control_have_the_arms_of_the_file(tmp_path):
+async def test_the_second_policy_and_the_control_have_the_arms_of_the_file(tmp_path):
     """The control shows an arm that came with the same file; the one it showed before goes."""
     path = tmp_path / "s.db"
 
@@ -142,40 +132,34 @@ def test_the_second_policy_and_the_control_have_the_arms_of_the_file(tmp_path):
         more = {"holdout": HoldoutConfig(0.5, ControlTable(control)), "shadow": tacit.UCB1(arms)}
         return naming(arms, mode="shadow", **more)
 
-    async def session():
-        async with harness.served(path, halved(NAMES, "a")) as engine:
-            for i in range(20):
-                await feedback(engine, await decided(engine, f"q{i % 3}"), i % 2)
-            await engine.reload(halved(("b", "c", "d"), "d"))
-            rows = [await decided(engine, "q0", f"{i}") for i in range(60)]
-            assert {row.arm for row in rows if row.control} == {"d"}
-            assert {row.would for row in rows} <= {"b", "c", "d"}
-            assert all(row.propensity >= 0.5 for row in rows if row.arm == "d")
-            for row in rows:
-                await feedback(engine, row, 1)
-            live = harness.learned(engine)
-        async with harness.served(path, halved(("d", "b", "c"), "d"), engine.clock) as engine:
-            assert harness.learned(engine) == live
-        assert verify(halved(("b", "c", "d"), "d"), store_at(path)) == []
-
-    asyncio.run(session())
+    async with harness.served(path, halved(NAMES, "a")) as engine:
+        for i in range(20):
+            await feedback(engine, await decided(engine, f"q{i % 3}"), i % 2)
+        await engine.reload(halved(("b", "c", "d"), "d"))
+        rows = [await decided(engine, "q0", f"{i}") for i in range(60)]
+        assert {row.arm for row in rows if row.control} == {"d"}
+        assert {row.would for row in rows} <= {"b", "c", "d"}
+        assert all(row.propensity >= 0.5 for row in rows if row.arm == "d")
+        for row in rows:
+            await feedback(engine, row, 1)
+        live = harness.learned(engine)
+    async with harness.served(path, halved(("d", "b", "c"), "d"), engine.clock) as engine:
+        assert harness.learned(engine) == live
+    assert verify(halved(("b", "c", "d"), "d"), store_at(path)) == []
 
 
-def test_a_change_whose_commit_failed_is_made_again_when_the_store_is_back(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", naming(NAMES), wrap=FailingStore) as engine:
-            before = await decided(engine, "q")
-            engine.store.fails = True
-            with pytest.raises(Unavailable):
-                await engine.reload(naming(LATER))
-            engine.store.fails = False
-            await harness.reached(lambda: engine.failure is None)
-            rows = [await decided(engine, "q") for _ in range(10)]
-            assert {row.offered for row in rows} == {'["b","c","d"]'}
-            assert await feedback(engine, before, 1) == LEARNED
-            assert [mark.who for mark in marks(engine)] == ["configuration"]
-
-    asyncio.run(session())
+async def test_a_change_whose_commit_failed_is_made_again_when_the_store_is_back(tmp_path):
+    async with harness.served(tmp_path / "s.db", naming(NAMES), wrap=FailingStore) as engine:
+        before = await decided(engine, "q")
+        engine.store.fails = True
+        with pytest.raises(Unavailable):
+            await engine.reload(naming(LATER))
+        engine.store.fails = False
+        await harness.reached(lambda: engine.failure is None)
+        rows = [await decided(engine, "q") for _ in range(10)]
+        assert {row.offered for row in rows} == {'["b","c","d"]'}
+        assert await feedback(engine, before, 1) == LEARNED
+        assert [mark.who for mark in marks(engine)] == ["configuration"]
 
 
 @pytest.mark.usefixtures("kind")

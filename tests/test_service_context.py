@@ -1,26 +1,22 @@
 """Who is asking, in the service: contexts by name are learned, logged, folded and refused by name."""
 
-import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
-from harness import as_after_a_crash, learned, quiet, served, with_home
-from stores import store_at
+from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
 
 import tacit
 from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
-from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.maintenance.verify import verify
 from tacit.wire.control import ArmsOf
 
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
 
 
-def configured(path, **more):
-    return with_home(path, arms=["film", "song"], context=DECLARED, **more)
+configured = partial(with_home, arms=["film", "song"], context=DECLARED)
 
 
 def asked(engine, age, **more):
@@ -42,37 +38,28 @@ async def traffic(engine, rounds, first=0):
     return right
 
 
-def test_it_learns_who_likes_what_and_recovers_it_from_the_log(tmp_path):
+async def test_it_learns_who_likes_what_and_recovers_it_from_the_log(tmp_path):
     path = tmp_path / "s.db"
     config = configured(path, holdout={"share": 0.2})
-
-    async def session():
-        async with served(path, config) as engine:
-            await traffic(engine, 150)
-            await engine.ask("home", ArmsOf(["game"]))
-            right = await traffic(engine, 150, 1)
-            live, crashed = learned(engine), as_after_a_crash(path)
-        return right, live, crashed
-
-    right, live, crashed = asyncio.run(session())
+    async with served(path, config) as engine:
+        await traffic(engine, 150)
+        await engine.ask("home", ArmsOf(["game"]))
+        right = await traffic(engine, 150, 1)
+        live, crashed = learned(engine), as_after_a_crash(path)
     # A control of a fifth is right by chance; by chance alone 100 of 150 are in less than 1e-4 of cases.
     assert right >= 100
-    for store in (store_at(crashed), store_at(path)):
-        assert verify(config, store) == []
-        assert learned(Engine(config, store)) == live
-        store.close()
+    for place in (crashed, path):
+        with recovered(place, config) as again:
+            assert learned(again) == live
 
 
-def test_what_the_log_keeps_are_the_columns(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(tmp_path / "s.db")) as engine:
-            (row,) = await engine.decide_many("home", [asked(engine, 31, device="tv", new=None)])
-            return row.context, engine.placements["home"].encoder.others
-
-    context, others = asyncio.run(session())
+async def test_what_the_log_keeps_are_the_columns(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        (row,) = await engine.decide_many("home", [asked(engine, 31, device="tv", new=None)])
+        others = engine.placements["home"].encoder.others
     expected = tacit.ContextMixture(2, context=DECLARED)
-    assert context.count(",") + 1 == expected.context_dim == 13
-    assert context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
+    assert row.context.count(",") + 1 == expected.context_dim == 13
+    assert row.context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
     assert others == 1
 
 
@@ -119,13 +106,9 @@ def test_a_schema_that_cannot_be_is_refused_by_its_field(tmp_path):
         with_home(tmp_path / "s.db", arms=2, context={"age": "number"}, context_dim=3)
 
 
-def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_them(tmp_path):
-    async def session():
-        path = tmp_path / "s.db"
-        async with served(path, with_home(path, arms=["film", "song"], policy="thompson")) as engine:
-            await engine.decide("home", "all")
-            await quiet(engine)
-            with pytest.raises(InvalidValue, match="reads a context of 0 numbers"):
-                await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})
-
-    asyncio.run(session())
+async def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_them(tmp_path):
+    async with served(tmp_path / "s.db", with_home(arms=["film", "song"], policy="thompson")) as engine:
+        await engine.decide("home", "all")
+        await quiet(engine)
+        with pytest.raises(InvalidValue, match="reads a context of 0 numbers"):
+            await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})

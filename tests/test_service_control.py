@@ -96,18 +96,15 @@ def test_the_log_says_who_changed_what_and_when(tmp_path):
         assert lines[3].split()[2:] == ["lead", "arms", "add:", "d", "e,", "retire:", "a"]
 
 
-def test_a_reload_is_told_with_what_is_new(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
-            await engine.reload(configured(snapshot_every=9))
-            await engine.reload(configured(snapshot_every=9))
-            (change,) = await engine.history("home")
-            assert change == (
-                START, "configuration", "configuration",
-                {"snapshot_every": {"before": 50_000, "after": 9}},
-            )  # fmt: skip
-
-    asyncio.run(session())
+async def test_a_reload_is_told_with_what_is_new(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        await engine.reload(configured(snapshot_every=9))
+        await engine.reload(configured(snapshot_every=9))
+        (change,) = await engine.history("home")
+        assert change == (
+            START, "configuration", "configuration",
+            {"snapshot_every": {"before": 50_000, "after": 9}},
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("kind")
@@ -258,43 +255,36 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
     assert verify(config, store_at(path)) == []
 
 
-def test_the_time_of_the_row_ends_a_pin(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
-            await engine.ask("home", PinOf(["b"], as_text(START + 10)))
-            for now, pinned in ((START + 9, True), (START + 10, False)):
-                engine.clock.now = now
-                rows = [await engine.decide("home", f"{now} {i}") for i in range(20)]
-                assert {row.mode for row in rows} == ({"pinned"} if pinned else {"online"})
-            assert len(await engine.history("home")) == 1
-            # Nothing is pinned any more, so that there is nothing to take off.
-            assert (await engine.ask("home", Unpin())).pinned is None
-            assert len(await engine.history("home")) == 1
-
-    asyncio.run(session())
+async def test_the_time_of_the_row_ends_a_pin(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        await engine.ask("home", PinOf(["b"], as_text(START + 10)))
+        for now, pinned in ((START + 9, True), (START + 10, False)):
+            engine.clock.now = now
+            rows = [await engine.decide("home", f"{now} {i}") for i in range(20)]
+            assert {row.mode for row in rows} == ({"pinned"} if pinned else {"online"})
+        assert len(await engine.history("home")) == 1
+        # Nothing is pinned any more, so that there is nothing to take off.
+        assert (await engine.ask("home", Unpin())).pinned is None
+        assert len(await engine.history("home")) == 1
 
 
-def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tmp_path):
+async def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tmp_path):
     config = configured(holdout=HoldoutConfig(share=0.5))
-
-    async def session():
-        async with harness.served(tmp_path / "s.db", config) as engine:
-            for i in range(10):
-                row = await engine.decide("home", f"q {i}")
-                await engine.feedback("home", row.id, 1.0)
-            engine.clock.now += 60 * harness.SECOND
-            await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
-            before = json.dumps(engine.placements["home"].lift.saved())
-            for i in range(10):
-                row = await engine.decide("home", f"q {i}")
-                assert (row.control, row.propensity) == (None, 1.0)
-                await engine.feedback("home", row.id, 1.0)
-            engine.clock.now += 60 * harness.SECOND
-            await engine.decide("home", "q")
-            lift = engine.placements["home"].lift
-            assert lift.scores.as_dict() == json.loads(before)["scores"]
-
-    asyncio.run(session())
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        for i in range(10):
+            row = await engine.decide("home", f"q {i}")
+            await engine.feedback("home", row.id, 1.0)
+        engine.clock.now += 60 * harness.SECOND
+        await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
+        before = json.dumps(engine.placements["home"].lift.saved())
+        for i in range(10):
+            row = await engine.decide("home", f"q {i}")
+            assert (row.control, row.propensity) == (None, 1.0)
+            await engine.feedback("home", row.id, 1.0)
+        engine.clock.now += 60 * harness.SECOND
+        await engine.decide("home", "q")
+        lift = engine.placements["home"].lift
+        assert lift.scores.as_dict() == json.loads(before)["scores"]
 
 
 def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
@@ -318,12 +308,9 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
         assert learned(again) == live
 
 
-def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):
+async def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):
     import test_personalizer as personalizer
 
-    async def session():
-        async with harness.served(tmp_path / "s.db", personalizer.configured()) as engine:
-            with pytest.raises(InvalidValue, match="nothing can be pinned"):
-                await engine.ask("home", PinOf(["y"], as_text(START + 10)))
-
-    asyncio.run(session())
+    async with harness.served(tmp_path / "s.db", personalizer.configured()) as engine:
+        with pytest.raises(InvalidValue, match="nothing can be pinned"):
+            await engine.ask("home", PinOf(["y"], as_text(START + 10)))

@@ -96,59 +96,53 @@ async def traffic(engine, rounds, seed=0, start=0):
 # By hand -------------------------------------------------------------------------------------
 
 
-def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            rng = np.random.Generator(np.random.PCG64(0))
-            for i in range(20):
-                row = await dueled(engine, id=f"d{i}")
-                pair = engine.placements["search"].shown(row)
-                assert row.arm == pair[0]
-                Draws(7, "interleaving").begin(rng, f"d{i}")
-                expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
-                assert Interleaved.from_dict(shown_list(row)) == expected
-
-    asyncio.run(session())
+async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        rng = np.random.Generator(np.random.PCG64(0))
+        for i in range(20):
+            row = await dueled(engine, id=f"d{i}")
+            pair = engine.placements["search"].shown(row)
+            assert row.arm == pair[0]
+            Draws(7, "interleaving").begin(rng, f"d{i}")
+            expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
+            assert Interleaved.from_dict(shown_list(row)) == expected
 
 
 @pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
-def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
-    async def session():
-        async with served(tmp_path / "s.db", configured(policy="rmed1", ties=ties)) as engine:
-            placement = engine.placements["search"]
-            expected = Learner(placement.config.policy, seed=7)
-            duels = []
-            for i in range(30):
-                row = await dueled(engine)
-                interleaved = Interleaved.from_dict(shown_list(row))
-                clicks = [[], [0], [1, 3], [0, 1]][i % 4]
-                if clicks:
-                    assert await clicked(engine, row, clicks) == PENDING
-                assert placement.tallies.get("all", Tally(3)).duels == len(
-                    [duel for duel in duels if duel[0] != duel[1]]
-                )
-                engine.clock.now += WINDOW
-                left, right = placement.shown(row)
-                chance = credited(interleaved, clicks).chance
-                duels.append((left, right, chance))
-                decision = placement.decision_of(row, row.epoch)
-                expected.recall([decision])
-                told = worth if chance == 0.5 else chance
-                if told is not None:
-                    expected.learn(decision, told)
-                await dueled(engine, key="another")
-                state = learned(engine)[1]
-                lane = placement.learner.lane("all")
-                for field, array in leaves(expected.state):
-                    of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
-                    np.testing.assert_array_equal(of_all, array[0])
-            report, wanted = placement.report("all")[1], preferences(duels)
-            places = [report.names.index(name) for name in wanted.names]
-            np.testing.assert_array_equal(report.plays[np.ix_(places, places)], wanted.plays)
-            np.testing.assert_allclose(report.scores[np.ix_(places, places)], wanted.scores)
-            assert report.ties == wanted.ties
-
-    asyncio.run(session())
+async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
+    async with served(tmp_path / "s.db", configured(policy="rmed1", ties=ties)) as engine:
+        placement = engine.placements["search"]
+        expected = Learner(placement.config.policy, seed=7)
+        duels = []
+        for i in range(30):
+            row = await dueled(engine)
+            interleaved = Interleaved.from_dict(shown_list(row))
+            clicks = [[], [0], [1, 3], [0, 1]][i % 4]
+            if clicks:
+                assert await clicked(engine, row, clicks) == PENDING
+            assert placement.tallies.get("all", Tally(3)).duels == len(
+                [duel for duel in duels if duel[0] != duel[1]]
+            )
+            engine.clock.now += WINDOW
+            left, right = placement.shown(row)
+            chance = credited(interleaved, clicks).chance
+            duels.append((left, right, chance))
+            decision = placement.decision_of(row, row.epoch)
+            expected.recall([decision])
+            told = worth if chance == 0.5 else chance
+            if told is not None:
+                expected.learn(decision, told)
+            await dueled(engine, key="another")
+            state = learned(engine)[1]
+            lane = placement.learner.lane("all")
+            for field, array in leaves(expected.state):
+                of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
+                np.testing.assert_array_equal(of_all, array[0])
+        report, wanted = placement.report("all")[1], preferences(duels)
+        places = [report.names.index(name) for name in wanted.names]
+        np.testing.assert_array_equal(report.plays[np.ix_(places, places)], wanted.plays)
+        np.testing.assert_allclose(report.scores[np.ix_(places, places)], wanted.scores)
+        assert report.ties == wanted.ties
 
 
 def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
@@ -169,23 +163,20 @@ def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
     assert first[1] == second[1]
 
 
-def test_unclicked_lists_can_be_nothing(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(unclicked="nothing")) as engine:
-            first, second = await dueled(engine), await dueled(engine)
-            await clicked(engine, first, [])
-            engine.clock.now += WINDOW
-            third = await dueled(engine)
-            placement = engine.placements["search"]
-            assert placement.tallies == {}
-            assert not placement.learner.state.wins.any()
-            await clicked(engine, third, [0])
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            assert placement.tallies["all"].duels == 1
-            assert await clicked(engine, second, [0]) == LATE
-
-    asyncio.run(session())
+async def test_unclicked_lists_can_be_nothing(tmp_path):
+    async with served(tmp_path / "s.db", configured(unclicked="nothing")) as engine:
+        first, second = await dueled(engine), await dueled(engine)
+        await clicked(engine, first, [])
+        engine.clock.now += WINDOW
+        third = await dueled(engine)
+        placement = engine.placements["search"]
+        assert placement.tallies == {}
+        assert not placement.learner.state.wins.any()
+        await clicked(engine, third, [0])
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        assert placement.tallies["all"].duels == 1
+        assert await clicked(engine, second, [0]) == LATE
 
 
 @pytest.mark.parametrize(
@@ -196,73 +187,61 @@ def test_unclicked_lists_can_be_nothing(tmp_path):
         ("first", [LEARNED, "repeated"], [2]),
     ],
 )
-def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
-    async def session():
-        async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
-            row = await dueled(engine)
-            assert await clicked(engine, row, items=[shown_list(row)["items"][2]]) == outcomes[0]
-            assert await clicked(engine, row, [0]) == outcomes[1]
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            left, right = engine.placements["search"].shown(row)
-            chance = credited(Interleaved.from_dict(shown_list(row)), clicks).chance
-            _, report = engine.placements["search"].report()
-            pair = RANKERS.index(left), RANKERS.index(right)
-            assert report.scores[pair] == chance
-
-    asyncio.run(session())
+async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
+    async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
+        row = await dueled(engine)
+        assert await clicked(engine, row, items=[shown_list(row)["items"][2]]) == outcomes[0]
+        assert await clicked(engine, row, [0]) == outcomes[1]
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        left, right = engine.placements["search"].shown(row)
+        chance = credited(Interleaved.from_dict(shown_list(row)), clicks).chance
+        _, report = engine.placements["search"].report()
+        pair = RANKERS.index(left), RANKERS.index(right)
+        assert report.scores[pair] == chance
 
 
-def test_a_pair_without_lists_takes_an_outcome(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(ties="again")) as engine:
-            row = await dueled(engine, rankings=None)
-            assert shown_list(row) is None
-            assert await engine.feedback("search", row.id, 1.0) == LEARNED
-            assert await engine.feedback("search", row.id, 0.0) == "repeated"
-            left, right = engine.placements["search"].shown(row)
-            _, report = engine.placements["search"].report()
-            assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
-            tie = await dueled(engine, rankings=None)
-            assert await engine.feedback("search", tie.id, 0.5) == TIED
-
-    asyncio.run(session())
+async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
+    async with served(tmp_path / "s.db", configured(ties="again")) as engine:
+        row = await dueled(engine, rankings=None)
+        assert shown_list(row) is None
+        assert await engine.feedback("search", row.id, 1.0) == LEARNED
+        assert await engine.feedback("search", row.id, 0.0) == "repeated"
+        left, right = engine.placements["search"].shown(row)
+        _, report = engine.placements["search"].report()
+        assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
+        tie = await dueled(engine, rankings=None)
+        assert await engine.feedback("search", tie.id, 0.5) == TIED
 
 
-def test_examined_lists_only(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(seen="examined")) as engine:
-            seen, _ = await dueled(engine), await dueled(engine)
-            await engine.examined("search", seen.id)
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            assert engine.placements["search"].tallies["all"].unclicked == 1
-
-    asyncio.run(session())
+async def test_examined_lists_only(tmp_path):
+    async with served(tmp_path / "s.db", configured(seen="examined")) as engine:
+        seen, _ = await dueled(engine), await dueled(engine)
+        await engine.examined("search", seen.id)
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        assert engine.placements["search"].tallies["all"].unclicked == 1
 
 
-def test_modes(tmp_path):
-    async def session():
-        more = {"shadow": "double-thompson-sampling"}
-        async with served(tmp_path / "s.db", configured(**more)) as engine:
-            with pytest.raises(InvalidValue, match="mode"):
-                await engine.ask("search", ModeOf("apprentice"))
-            await engine.ask("search", ModeOf("shadow"))
-            row = await dueled(engine)
-            assert set(json.loads(row.would)) <= set(RANKERS)
-            await clicked(engine, row, [0])
-            engine.clock.now += WINDOW
-            await engine.ask("search", ModeOf("frozen"))
-            shadow = engine.placements["search"].shadow
-            assert shadow.state.bounds.wins[0].sum() == 1.0
-            before = learned(engine)[1]
-            frozen = await dueled(engine)
-            await clicked(engine, frozen, [0])
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            assert learned(engine)[1] == before
-
-    asyncio.run(session())
+async def test_modes(tmp_path):
+    more = {"shadow": "double-thompson-sampling"}
+    async with served(tmp_path / "s.db", configured(**more)) as engine:
+        with pytest.raises(InvalidValue, match="mode"):
+            await engine.ask("search", ModeOf("apprentice"))
+        await engine.ask("search", ModeOf("shadow"))
+        row = await dueled(engine)
+        assert set(json.loads(row.would)) <= set(RANKERS)
+        await clicked(engine, row, [0])
+        engine.clock.now += WINDOW
+        await engine.ask("search", ModeOf("frozen"))
+        shadow = engine.placements["search"].shadow
+        assert shadow.state.bounds.wins[0].sum() == 1.0
+        before = learned(engine)[1]
+        frozen = await dueled(engine)
+        await clicked(engine, frozen, [0])
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        assert learned(engine)[1] == before
 
 
 # The fold ------------------------------------------------------------------------------------
@@ -272,19 +251,16 @@ def test_modes(tmp_path):
     "policy",
     ["rmed1", "double-thompson-sampling", "beat-the-mean(horizon=1000)", "interleaved-filter2(1000)"],
 )
-def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
-    async def session():
-        path = tmp_path / "s.db"
-        async with served(path, configured(policy=policy, snapshot_every=40)) as engine:
-            await traffic(engine, 20)
-            live = learned(engine)
-            crashed = as_after_a_crash(path)
-        assert engine.placements["search"].counts(), "there were duels"
-        with harness.recovered(crashed, configured(policy=policy)) as again:
-            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-            assert learned(again) == live
-
-    asyncio.run(session())
+async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    path = tmp_path / "s.db"
+    async with served(path, configured(policy=policy, snapshot_every=40)) as engine:
+        await traffic(engine, 20)
+        live = learned(engine)
+        crashed = as_after_a_crash(path)
+    assert engine.placements["search"].counts(), "there were duels"
+    with harness.recovered(crashed, configured(policy=policy)) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert learned(again) == live
 
 
 @pytest.mark.usefixtures("kind")
@@ -347,42 +323,36 @@ def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
     assert asyncio.run(in_two()) == asyncio.run(whole())
 
 
-def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await dueled(engine, id="one")
-            assert await dueled(engine, id="one") == row
-            assert await clicked(engine, row, [1], id="click") == PENDING
-            assert await clicked(engine, row, [1], id="click") == "duplicate"
-            crashed = as_after_a_crash(tmp_path / "s.db")
-        async with served(crashed, configured()) as engine:
-            assert await dueled(engine, id="one") == row
-            assert await clicked(engine, row, [1], id="click") == "duplicate"
-            with pytest.raises(Conflict, match="feedback_id"):
-                await clicked(engine, row, [2], id="click")
-            with pytest.raises(Conflict, match="decision_id"):
-                await dueled(engine, id="one", rankings=RANKINGS | {"odd": ["a"]})
-            with pytest.raises(Conflict, match="decision_id"):
-                await dueled(engine, id="one", rankings=None)
-
-    asyncio.run(session())
+async def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await dueled(engine, id="one")
+        assert await dueled(engine, id="one") == row
+        assert await clicked(engine, row, [1], id="click") == PENDING
+        assert await clicked(engine, row, [1], id="click") == "duplicate"
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    async with served(crashed, configured()) as engine:
+        assert await dueled(engine, id="one") == row
+        assert await clicked(engine, row, [1], id="click") == "duplicate"
+        with pytest.raises(Conflict, match="feedback_id"):
+            await clicked(engine, row, [2], id="click")
+        with pytest.raises(Conflict, match="decision_id"):
+            await dueled(engine, id="one", rankings=RANKINGS | {"odd": ["a"]})
+        with pytest.raises(Conflict, match="decision_id"):
+            await dueled(engine, id="one", rankings=None)
 
 
-def test_changed_ties_fold_the_log_anew(tmp_path):
-    async def session():
-        path = tmp_path / "s.db"
-        async with served(path, configured(ties="keep")) as engine:
-            await traffic(engine, 12)
-        async with served(path, configured(ties="coin")) as engine:
-            await traffic(engine, 1, start=30)
-            changed = learned(engine)
-        async with served(tmp_path / "t.db", configured(ties="coin")) as engine:
-            await traffic(engine, 12)
-        assert changed[3][0] == 39  # decisions
-        rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
-        assert len(rows[0]) > len(rows[1])
-
-    asyncio.run(session())
+async def test_changed_ties_fold_the_log_anew(tmp_path):
+    path = tmp_path / "s.db"
+    async with served(path, configured(ties="keep")) as engine:
+        await traffic(engine, 12)
+    async with served(path, configured(ties="coin")) as engine:
+        await traffic(engine, 1, start=30)
+        changed = learned(engine)
+    async with served(tmp_path / "t.db", configured(ties="coin")) as engine:
+        await traffic(engine, 12)
+    assert changed[3][0] == 39  # decisions
+    rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
+    assert len(rows[0]) > len(rows[1])
 
 
 CONFIG = f"""
@@ -626,14 +596,11 @@ def test_duel_policies_are_for_duels():
     ("name", "method"),
     [("probabilistic", "Probabilistic"), ("balanced", "Balanced"), ("optimized", "Optimized")],
 )
-def test_every_method_can_be_configured(tmp_path, name, method):
-    async def session():
-        async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
-            row = await dueled(engine)
-            assert shown_list(row)["method"] == method
-            await clicked(engine, row, [0, 1])
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            assert engine.placements["search"].tallies["all"].duels == 1
-
-    asyncio.run(session())
+async def test_every_method_can_be_configured(tmp_path, name, method):
+    async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
+        row = await dueled(engine)
+        assert shown_list(row)["method"] == method
+        await clicked(engine, row, [0, 1])
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        assert engine.placements["search"].tallies["all"].duels == 1

@@ -98,50 +98,44 @@ async def traffic(engine, rounds, seed, start=0):
     return shown
 
 
-def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await engine.decide("home", "tomato", ["film", "recipe"])
-            assert await engine.feedback("home", row.id, 1.0) == LEARNED
-            first, second = engine.store.events(0)
-            assert first == row
-            assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
-            assert (row.offered, row.context) == ('["film","recipe"]', None)
-            assert row.arm in ("film", "recipe")
-            assert row.propensity == pytest.approx(0.5)
-            assert (second.seq, second.decision) == (2, row.seq)
-            assert (second.kind, second.reward) == (REWARD, 1.0)
-
-    asyncio.run(session())
+async def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await engine.decide("home", "tomato", ["film", "recipe"])
+        assert await engine.feedback("home", row.id, 1.0) == LEARNED
+        first, second = engine.store.events(0)
+        assert first == row
+        assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
+        assert (row.offered, row.context) == ('["film","recipe"]', None)
+        assert row.arm in ("film", "recipe")
+        assert row.propensity == pytest.approx(0.5)
+        assert (second.seq, second.decision) == (2, row.seq)
+        assert (second.kind, second.reward) == (REWARD, 1.0)
 
 
-def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 30, seed=1)
-            learner = Learner(tacit.Thompson(ARM_NAMES), seed=0)
-            draws = Draws(7)
-            decided, open_windows = {}, []
-            for event in engine.store.events(0):
-                while open_windows and open_windows[0].time + WINDOW <= event.time:
-                    learner.learn(decided[open_windows.pop(0).seq], 0.0)
-                if isinstance(event, DecisionRow):
-                    open_windows.append(event)
-                    offer = None if event.offered is None else json.loads(event.offered)
-                    draws.begin(learner.rng, event.id)
-                    decided[event.seq] = learner.choose(event.key, arms=offer)
-                    assert decided[event.seq].arm == event.arm
-                    assert decided[event.seq].propensity == event.propensity
-                else:
-                    open_windows = [row for row in open_windows if row.seq != event.decision]
-                    learner.learn(decided[event.decision], event.reward)
-            assert len(open_windows) < sum(isinstance(e, DecisionRow) for e in engine.store.events(0)) / 2
-            for (_, mine), (_, its) in zip(
-                leaves(learner.state), leaves(engine.placements["home"].learner.state), strict=True
-            ):
-                assert mine[: len(learner.keys)].tobytes() == its[: len(learner.keys)].tobytes()
-
-    asyncio.run(session())
+async def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 30, seed=1)
+        learner = Learner(tacit.Thompson(ARM_NAMES), seed=0)
+        draws = Draws(7)
+        decided, open_windows = {}, []
+        for event in engine.store.events(0):
+            while open_windows and open_windows[0].time + WINDOW <= event.time:
+                learner.learn(decided[open_windows.pop(0).seq], 0.0)
+            if isinstance(event, DecisionRow):
+                open_windows.append(event)
+                offer = None if event.offered is None else json.loads(event.offered)
+                draws.begin(learner.rng, event.id)
+                decided[event.seq] = learner.choose(event.key, arms=offer)
+                assert decided[event.seq].arm == event.arm
+                assert decided[event.seq].propensity == event.propensity
+            else:
+                open_windows = [row for row in open_windows if row.seq != event.decision]
+                learner.learn(decided[event.decision], event.reward)
+        assert len(open_windows) < sum(isinstance(e, DecisionRow) for e in engine.store.events(0)) / 2
+        for (_, mine), (_, its) in zip(
+            leaves(learner.state), leaves(engine.placements["home"].learner.state), strict=True
+        ):
+            assert mine[: len(learner.keys)].tobytes() == its[: len(learner.keys)].tobytes()
 
 
 EVENTFUL = tacit.BWC(
@@ -194,44 +188,37 @@ def test_going_on_after_stops_equals_never_having_stopped(
     assert everything == everything_after_stops
 
 
-def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
+async def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
     often, never = (PlacementConfig(tacit.Thompson(3), 7, every) for every in (4, 50_000))
     config = Config({"often": often, "never": never, "idle": never})
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            for i in range(10):
-                for name in ("often", "never"):
-                    row = await engine.decide(name, f"key {i % 3}")
-                    await engine.feedback(name, row.id, float(i % 2))
-            path = as_after_a_crash(tmp_path / "s.db")
-        again = Engine(config, SqliteStore(path), Clock())
-        again.store.close()
-        for name in config.placements:
-            assert learned(again, name) == learned(engine, name)
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        for i in range(10):
+            for name in ("often", "never"):
+                row = await engine.decide(name, f"key {i % 3}")
+                await engine.feedback(name, row.id, float(i % 2))
+        path = as_after_a_crash(tmp_path / "s.db")
+    again = Engine(config, SqliteStore(path), Clock())
+    again.store.close()
+    for name in config.placements:
+        assert learned(again, name) == learned(engine, name)
 
 
-def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
-            old = await engine.decide("home", "a")
-            await asyncio.gather(
-                engine.feedback("home", old.id, 1.0), engine.decide("home", "b"), engine.decide("home", "a")
-            )
-            decisions, feedback = engine.store.groups[-1]
-            assert [row.key for row in decisions] == ["b", "a"]
-            assert [row.seq for row in [*decisions, *feedback]] == [2, 3, 4]
-            # The decision on "a" was chosen before the feedback was learned.
-            assert decisions[1].propensity == pytest.approx(1 / 3)
-            later = await engine.decide("home", "a", [old.arm, *(set(ARM_NAMES) - {old.arm})])
-            assert later.propensity != pytest.approx(1 / 3)
-
-    asyncio.run(session())
+async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
+    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+        old = await engine.decide("home", "a")
+        await asyncio.gather(
+            engine.feedback("home", old.id, 1.0), engine.decide("home", "b"), engine.decide("home", "a")
+        )
+        decisions, feedback = engine.store.groups[-1]
+        assert [row.key for row in decisions] == ["b", "a"]
+        assert [row.seq for row in [*decisions, *feedback]] == [2, 3, 4]
+        # The decision on "a" was chosen before the feedback was learned.
+        assert decisions[1].propensity == pytest.approx(1 / 3)
+        later = await engine.decide("home", "a", [old.arm, *(set(ARM_NAMES) - {old.arm})])
+        assert later.propensity != pytest.approx(1 / 3)
 
 
-def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
+async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
     goes_on = threading.Event()
 
@@ -241,167 +228,140 @@ def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
             goes_on.wait(harness.PATIENCE)
             raise StoreError("store: it took too long")
 
-    async def session():
-        async with served(tmp_path / "s.db", configured(), wrap=Hanging) as engine:
-            first = asyncio.create_task(engine.decide("home", "a"))
-            await harness.reached(lambda: engine.store.groups)
-            second = asyncio.create_task(engine.decide("home", "b"))
-            await harness.reached(lambda: engine.waiting)
-            goes_on.set()
-            answers = await asyncio.gather(first, second, return_exceptions=True)
-            assert {type(answer) for answer in answers} == {Unavailable}
-            assert len(engine.store.groups) == 1
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(), wrap=Hanging) as engine:
+        first = asyncio.create_task(engine.decide("home", "a"))
+        await harness.reached(lambda: engine.store.groups)
+        second = asyncio.create_task(engine.decide("home", "b"))
+        await harness.reached(lambda: engine.waiting)
+        goes_on.set()
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {Unavailable}
+        assert len(engine.store.groups) == 1
 
 
-def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
-            first = asyncio.create_task(engine.decide("home", "first"))
-            while not engine.store.groups:
-                await asyncio.sleep(0)
-            await asyncio.gather(first, *(engine.decide("home", f"{i}") for i in range(50)))
-            assert [len(decisions) for decisions, _ in engine.store.groups] == [1, 50]
-
-    asyncio.run(session())
+async def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):
+    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+        first = asyncio.create_task(engine.decide("home", "first"))
+        while not engine.store.groups:
+            await asyncio.sleep(0)
+        await asyncio.gather(first, *(engine.decide("home", f"{i}") for i in range(50)))
+        assert [len(decisions) for decisions, _ in engine.store.groups] == [1, 50]
 
 
-def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", with_two()) as engine:
-            row = await engine.decide("home", "a")
-            with pytest.raises(UnknownDecision, match="no-such-id"):
-                await engine.feedback("home", "no-such-id", 1.0)
-            with pytest.raises(UnknownDecision, match="'other' made no decision"):
-                await engine.feedback("other", row.id, 1.0)
-            for reward in (-0.1, 1.1, float("nan")):
-                with pytest.raises(InvalidValue, match="reward"):
-                    await engine.feedback("home", row.id, reward)
-            told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
-            once, again = await asyncio.gather(*told, return_exceptions=True)
-            assert (once, again) == (LEARNED, REPEATED)
-            assert await engine.feedback("home", row.id, 1.0) == REPEATED
-            assert engine.placements["home"].feedback == 3
-            for _ in range(97):
-                await engine.feedback("home", row.id, 1.0)
-            with pytest.raises(RepeatedFeedback, match="100 times"):
-                await engine.feedback("home", row.id, 1.0)
-        async with served(tmp_path / "s.db", with_two()) as engine:
-            with pytest.raises(RepeatedFeedback):
-                await engine.feedback("home", row.id, 1.0)
-
-    asyncio.run(session())
+async def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
+    async with served(tmp_path / "s.db", with_two()) as engine:
+        row = await engine.decide("home", "a")
+        with pytest.raises(UnknownDecision, match="no-such-id"):
+            await engine.feedback("home", "no-such-id", 1.0)
+        with pytest.raises(UnknownDecision, match="'other' made no decision"):
+            await engine.feedback("other", row.id, 1.0)
+        for reward in (-0.1, 1.1, float("nan")):
+            with pytest.raises(InvalidValue, match="reward"):
+                await engine.feedback("home", row.id, reward)
+        told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
+        once, again = await asyncio.gather(*told, return_exceptions=True)
+        assert (once, again) == (LEARNED, REPEATED)
+        assert await engine.feedback("home", row.id, 1.0) == REPEATED
+        assert engine.placements["home"].feedback == 3
+        for _ in range(97):
+            await engine.feedback("home", row.id, 1.0)
+        with pytest.raises(RepeatedFeedback, match="100 times"):
+            await engine.feedback("home", row.id, 1.0)
+    async with served(tmp_path / "s.db", with_two()) as engine:
+        with pytest.raises(RepeatedFeedback):
+            await engine.feedback("home", row.id, 1.0)
 
 
-def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", with_policy(Forgetful(2, patience=2))) as engine:
-            rows = [await engine.decide("home", "a") for _ in range(4)]
-            # All at once: the second one restarts the key, so the rest comes too late.
-            told = [engine.feedback("home", row.id, 1.0) for row in rows]
-            outcomes = [LEARNED, LEARNED, LATE_EPOCH, LATE_EPOCH]
-            assert await asyncio.gather(*told) == outcomes
-            after = await engine.decide("home", "a")
-            assert after.epoch == 1
-            (shift,) = engine.placements["home"].series.shifts
-            assert (shift.key, shift.epoch) == ("a", 1)
-
-    asyncio.run(session())
+async def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path):
+    async with served(tmp_path / "s.db", with_policy(Forgetful(2, patience=2))) as engine:
+        rows = [await engine.decide("home", "a") for _ in range(4)]
+        # All at once: the second one restarts the key, so the rest comes too late.
+        told = [engine.feedback("home", row.id, 1.0) for row in rows]
+        outcomes = [LEARNED, LEARNED, LATE_EPOCH, LATE_EPOCH]
+        assert await asyncio.gather(*told) == outcomes
+        after = await engine.decide("home", "a")
+        assert after.epoch == 1
+        (shift,) = engine.placements["home"].series.shifts
+        assert (shift.key, shift.epoch) == ("a", 1)
 
 
-def test_one_wrong_request_leaves_its_group_alone(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            right, unknown_arm, twice, long_key, nowhere = await asyncio.gather(
-                engine.decide("home", "a"),
-                engine.decide("home", "a", ["film", "opera"]),
-                engine.decide("home", "a", ["film", "film"]),
-                engine.decide("home", "ä" * 257),
-                engine.decide("attic", "a"),
-                return_exceptions=True,
-            )
-            assert right.arm in ARM_NAMES
-            assert isinstance(unknown_arm, UnknownName)
-            assert "opera" in str(unknown_arm)
-            assert isinstance(twice, InvalidValue)
-            assert isinstance(long_key, InvalidValue)
-            assert isinstance(nowhere, UnknownName)
-            assert engine.store.end().seq == 1
-
-    asyncio.run(session())
+async def test_one_wrong_request_leaves_its_group_alone(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        right, unknown_arm, twice, long_key, nowhere = await asyncio.gather(
+            engine.decide("home", "a"),
+            engine.decide("home", "a", ["film", "opera"]),
+            engine.decide("home", "a", ["film", "film"]),
+            engine.decide("home", "ä" * 257),
+            engine.decide("attic", "a"),
+            return_exceptions=True,
+        )
+        assert right.arm in ARM_NAMES
+        assert isinstance(unknown_arm, UnknownName)
+        assert "opera" in str(unknown_arm)
+        assert isinstance(twice, InvalidValue)
+        assert isinstance(long_key, InvalidValue)
+        assert isinstance(nowhere, UnknownName)
+        assert engine.store.end().seq == 1
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
-            row = await engine.decide("home", "a")
-            before = learned(engine)
-            engine.store.fails, engine.store.after = True, after
-            answers = await asyncio.gather(
-                engine.decide("home", "b"),
-                engine.feedback("home", row.id, 1.0),
-                engine.feedback("home", row.id, 1.0),
-                return_exceptions=True,
-            )
-            assert [type(answer) for answer in answers] == [Unavailable] * 3
-            assert not engine.health().ready
-            engine.store.fails = False
-            await reached(lambda: engine.health().ready)
-            logged = 4 if after else 1
-            assert engine.store.end().seq == logged
-            assert (learned(engine) == before) is not after
-            assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
-            await engine.decide("home", "c")
-        # Whatever happened, the state is what the log says.
-        everything = learned(engine)
-        again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-        again.store.close()
-        assert learned(again) == everything
-
-    asyncio.run(session())
+async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
+    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+        row = await engine.decide("home", "a")
+        before = learned(engine)
+        engine.store.fails, engine.store.after = True, after
+        answers = await asyncio.gather(
+            engine.decide("home", "b"),
+            engine.feedback("home", row.id, 1.0),
+            engine.feedback("home", row.id, 1.0),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [Unavailable] * 3
+        assert not engine.health().ready
+        engine.store.fails = False
+        await reached(lambda: engine.health().ready)
+        logged = 4 if after else 1
+        assert engine.store.end().seq == logged
+        assert (learned(engine) == before) is not after
+        assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
+        await engine.decide("home", "c")
+    # Whatever happened, the state is what the log says.
+    everything = learned(engine)
+    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+    again.store.close()
+    assert learned(again) == everything
 
 
-def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
-            engine.store.fails = True
-            for _ in range(50):
-                with pytest.raises(Unavailable):
-                    await engine.decide("home", "a")
-            assert len(engine.store.groups) == 1
-            engine.store.fails = False
-
-    asyncio.run(session())
+async def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
+    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+        engine.store.fails = True
+        for _ in range(50):
+            with pytest.raises(Unavailable):
+                await engine.decide("home", "a")
+        assert len(engine.store.groups) == 1
+        engine.store.fails = False
 
 
-def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            waiting = [asyncio.create_task(engine.decide("home", str(i))) for i in range(20)]
-            await asyncio.sleep(0)
-        assert len({(await task).id for task in waiting}) == 20
-        with pytest.raises(Unavailable, match="stopping"):
-            await engine.decide("home", "late")
-
-    asyncio.run(session())
+async def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        waiting = [asyncio.create_task(engine.decide("home", str(i))) for i in range(20)]
+        await asyncio.sleep(0)
+    assert len({(await task).id for task in waiting}) == 20
+    with pytest.raises(Unavailable, match="stopping"):
+        await engine.decide("home", "late")
 
 
-def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
-    async def session():
-        async with served(tmp_path / "s.db", configured(snapshot_every=10)) as engine:
-            await traffic(engine, 10, seed=2)
-        everything = learned(engine)
-        connection = apsw.Connection(str(tmp_path / "s.db"))
-        connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
-        connection.close()
-        again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-        again.store.close()
-        assert learned(again) == everything
-        assert "replaying the whole log" in caplog.text
-
-    asyncio.run(session())
+async def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
+    async with served(tmp_path / "s.db", configured(snapshot_every=10)) as engine:
+        await traffic(engine, 10, seed=2)
+    everything = learned(engine)
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
+    connection.close()
+    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+    again.store.close()
+    assert learned(again) == everything
+    assert "replaying the whole log" in caplog.text
 
 
 def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
@@ -509,18 +469,15 @@ def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
     connection.close()
 
 
-def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await engine.decide("home", "a")
-            await engine.feedback("home", row.id, 1.0, id="a click")
-            (told,) = (e for e in engine.store.events(0) if isinstance(e, FeedbackRow))
-            with pytest.raises(StoreError, match="UNIQUE"):
-                engine.store.append(Rows([], [told._replace(seq=99)], []))
-            with pytest.raises(StoreError, match="UNIQUE"):
-                engine.store.append(Rows([row._replace(seq=99)], [], []))
-
-    asyncio.run(session())
+async def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await engine.decide("home", "a")
+        await engine.feedback("home", row.id, 1.0, id="a click")
+        (told,) = (e for e in engine.store.events(0) if isinstance(e, FeedbackRow))
+        with pytest.raises(StoreError, match="UNIQUE"):
+            engine.store.append(Rows([], [told._replace(seq=99)], []))
+        with pytest.raises(StoreError, match="UNIQUE"):
+            engine.store.append(Rows([row._replace(seq=99)], [], []))
 
 
 # Series and ids ------------------------------------------------------------------------------
@@ -654,25 +611,22 @@ def many_placements(count):
     return load_config(overrides={"placements": placements})
 
 
-def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
-    async def session():
-        clock, touched = Clock(), []
-        advance = Placement.advance
-        async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
-            for name in ("p0", "p1", "p2"):
-                await engine.decide(name, "key")
-            monkeypatch.setattr(
-                Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
-            )
-            await engine.decide("p9", "key")
-            assert set(touched) == {"p9"}
-            touched.clear()
-            # The windows of p0 end after 10 seconds, those of p1 after 20.
-            clock.now += 15_000_000
-            await engine.decide("p9", "key")
-            assert set(touched) == {"p0", "p9"}
-
-    asyncio.run(session())
+async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
+    clock, touched = Clock(), []
+    advance = Placement.advance
+    async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
+        for name in ("p0", "p1", "p2"):
+            await engine.decide(name, "key")
+        monkeypatch.setattr(
+            Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
+        )
+        await engine.decide("p9", "key")
+        assert set(touched) == {"p9"}
+        touched.clear()
+        # The windows of p0 end after 10 seconds, those of p1 after 20.
+        clock.now += 15_000_000
+        await engine.decide("p9", "key")
+        assert set(touched) == {"p0", "p9"}
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 
@@ -54,62 +53,53 @@ async def traffic(engine, rounds):
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
-    async def session():
-        config = configured(policy=policy, snapshot_every=40)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 25)
-            live = learned(engine)
-            crashed = as_after_a_crash(tmp_path / "s.db")
-        with recovered(crashed, config) as again:
-            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-            assert learned(again) == live
-
-    asyncio.run(session())
+async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    config = configured(policy=policy, snapshot_every=40)
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 25)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert learned(again) == live
 
 
-def test_it_learns_what_the_learner_learns(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            placement = engine.placements["home"]
-            expected = Learner(placement.config.policy, seed=0)
-            rng = np.random.default_rng(3)
-            for i in range(20):
-                relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
-                told = placement.checked(
-                    DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
-                )
-                (row,) = await engine.decide_many("home", [told])
-                assert (await engine.decide_many("home", [told])) == [row]
-                Draws(7).begin(expected.rng, f"d{i}")
-                decision = expected.choose("k", relevance=relevance, examination=examination)
-                assert decision.arm == row.arm
-                assert await engine.feedback("home", row.id, i % 2) == LEARNED
-                expected.learn(decision, i % 2)
-            mean = placement.learner.posterior("k").mean
-            np.testing.assert_array_equal(mean, expected.posterior("k").mean)
-
-    asyncio.run(session())
-
-
-def test_a_policy_with_fixed_arms_and_features(tmp_path):
-    async def session():
-        policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
-        config = configured(policy=policy, arms=["a", "b", "c"])
-        async with served(tmp_path / "s.db", config) as engine:
-            placement = engine.placements["home"]
+async def test_it_learns_what_the_learner_learns(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        placement = engine.placements["home"]
+        expected = Learner(placement.config.policy, seed=0)
+        rng = np.random.default_rng(3)
+        for i in range(20):
+            relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
             told = placement.checked(
-                DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
+                DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
             )
             (row,) = await engine.decide_many("home", [told])
-            assert row.arm in ("a", "c")
-            assert await engine.feedback("home", row.id, 1.0) == LEARNED
-            live = everything(placement)
-            crashed = as_after_a_crash(tmp_path / "s.db")
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
+            assert (await engine.decide_many("home", [told])) == [row]
+            Draws(7).begin(expected.rng, f"d{i}")
+            decision = expected.choose("k", relevance=relevance, examination=examination)
+            assert decision.arm == row.arm
+            assert await engine.feedback("home", row.id, i % 2) == LEARNED
+            expected.learn(decision, i % 2)
+        mean = placement.learner.posterior("k").mean
+        np.testing.assert_array_equal(mean, expected.posterior("k").mean)
 
-    asyncio.run(session())
+
+async def test_a_policy_with_fixed_arms_and_features(tmp_path):
+    policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
+    config = configured(policy=policy, arms=["a", "b", "c"])
+    async with served(tmp_path / "s.db", config) as engine:
+        placement = engine.placements["home"]
+        told = placement.checked(
+            DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
+        )
+        (row,) = await engine.decide_many("home", [told])
+        assert row.arm in ("a", "c")
+        assert await engine.feedback("home", row.id, 1.0) == LEARNED
+        live = everything(placement)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
 
 
 @pytest.fixture(scope="module")

@@ -210,22 +210,18 @@ def test_what_retention_drops_stands_in_no_file(tmp_path):
     assert not any(asyncio.run(session()))
 
 
-def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
+async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
     path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await searched(engine, "id", 3)
-            before = as_after_a_crash(path)
-            store = store_at(before)
-            assert None not in units(store)
-            store.close()
-            before.unlink()
-            await engine.forget(Subject("user", "id"))
-            with recovered(as_after_a_crash(path), config) as again:
-                assert units(again.store) == [None] * 3
-
-    asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await searched(engine, "id", 3)
+        before = as_after_a_crash(path)
+        store = store_at(before)
+        assert None not in units(store)
+        store.close()
+        before.unlink()
+        await engine.forget(Subject("user", "id"))
+        with recovered(as_after_a_crash(path), config) as again:
+            assert units(again.store) == [None] * 3
 
 
 @pytest.mark.parametrize("named", [[], ["--user", "a", "--client", "b"]])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
 
-from harness import PATIENCE, START, quiet, reached, served
+from harness import PATIENCE, START, quiet, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,58 +39,51 @@ class Counting:
         return self._store.saving(*told)
 
 
-def configured(snapshot_every=50_000):
-    return Config({"home": PlacementConfig(tacit.Thompson(3), 7, snapshot_every)})
+configured = partial(with_policy, tacit.Thompson(3))
 
 
-def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            first = (await engine.decide("home", "film")).id
-            second = (await engine.decide("home", "holiday")).id
-            told = [
-                Feedback(first, reward=1.0, id="a"),
-                Feedback(second, reward=1.0),
-                Feedback(first, reward=1.0, id="a"),
-                Feedback(first, reward=0.5, id="a"),
-                Feedback("nobody", reward=1.0),
-                Feedback(first, reward=1.0, id="b"),
-            ]
-            outcomes = await engine.record_many("home", told)
-            kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
-            assert kinds == [LEARNED, LEARNED, DUPLICATE, Conflict, UnknownDecision, REPEATED]
-            assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
-
-    asyncio.run(session())
+async def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        first = (await engine.decide("home", "film")).id
+        second = (await engine.decide("home", "holiday")).id
+        told = [
+            Feedback(first, reward=1.0, id="a"),
+            Feedback(second, reward=1.0),
+            Feedback(first, reward=1.0, id="a"),
+            Feedback(first, reward=0.5, id="a"),
+            Feedback("nobody", reward=1.0),
+            Feedback(first, reward=1.0, id="b"),
+        ]
+        outcomes = await engine.record_many("home", told)
+        kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
+        assert kinds == [LEARNED, LEARNED, DUPLICATE, Conflict, UnknownDecision, REPEATED]
+        assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
 
 
-def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path, monkeypatch):
+async def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path, monkeypatch):
     """The request had been checked when its placement was taken out of the configuration."""
 
-    async def session():
-        placement = PlacementConfig(tacit.Thompson(3), 7)
-        both, one = Config({"home": placement, "gone": placement}), Config({"home": placement})
-        async with served(tmp_path / "s.db", both) as engine:
-            begins, goes_on = threading.Event(), threading.Event()
+    placement = PlacementConfig(tacit.Thompson(3), 7)
+    both, one = Config({"home": placement, "gone": placement}), Config({"home": placement})
+    async with served(tmp_path / "s.db", both) as engine:
+        begins, goes_on = threading.Event(), threading.Event()
 
-            def slowly(*given):
-                begins.set()
-                assert goes_on.wait(PATIENCE)
-                fold(*given)
+        def slowly(*given):
+            begins.set()
+            assert goes_on.wait(PATIENCE)
+            fold(*given)
 
-            monkeypatch.setattr("tacit.service.engine.engine.fold", slowly)
-            reloading = asyncio.create_task(engine.reload(one))
-            await reached(begins.is_set)
-            asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
-            await asyncio.sleep(0)
-            goes_on.set()
-            gone, home = await asyncio.gather(*asked, return_exceptions=True)
-            await reloading
-            assert isinstance(gone, UnknownName)
-            assert home.arm in range(3)
-            assert engine.failure is None
-
-    asyncio.run(session())
+        monkeypatch.setattr("tacit.service.engine.engine.fold", slowly)
+        reloading = asyncio.create_task(engine.reload(one))
+        await reached(begins.is_set)
+        asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
+        await asyncio.sleep(0)
+        goes_on.set()
+        gone, home = await asyncio.gather(*asked, return_exceptions=True)
+        await reloading
+        assert isinstance(gone, UnknownName)
+        assert home.arm in range(3)
+        assert engine.failure is None
 
 
 class Unheard(asyncio.Future):
@@ -117,22 +111,19 @@ def test_an_answer_that_cannot_be_given_leaves_its_group_alone(tmp_path, caplog)
     assert "nobody listens" in caplog.text
 
 
-def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
+async def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
     """400 keys, ten at a time: each waits for as many events as the one before held."""
 
-    async def session():
-        async with served(tmp_path / "s.db", configured(10), wrap=Counting) as engine:
-            home = engine.placement("home")
-            for first in range(0, 400, 10):
-                asked = [home.checked(DecisionRequest(f"key {first + i}")) for i in range(10)]
-                await engine.decide_many("home", asked)
-                await quiet(engine)
-                engine.clock.now += WINDOW
-            # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
-            assert engine.store.snapshots == 5
-            assert home.snapshot_after == 310 + 10
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(snapshot_every=10), wrap=Counting) as engine:
+        home = engine.placement("home")
+        for first in range(0, 400, 10):
+            asked = [home.checked(DecisionRequest(f"key {first + i}")) for i in range(10)]
+            await engine.decide_many("home", asked)
+            await quiet(engine)
+            engine.clock.now += WINDOW
+        # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
+        assert engine.store.snapshots == 5
+        assert home.snapshot_after == 310 + 10
 
 
 @given(st.lists(st.booleans(), max_size=60))

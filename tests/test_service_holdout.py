@@ -207,19 +207,15 @@ def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
     assert held == ({0, 1} if mode == "frozen" else {None})
 
 
-def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
+async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
     holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
-
-    async def session():
-        path = tmp_path / "s.db"
-        async with served(path, configured(holdout=holdout)) as engine:
-            await traffic(engine, 4, size=20)
-            await closed(engine)
-            before = by_key(engine.placements["home"].learner)
-        async with served(path, configured(holdout=None), engine.clock) as engine:
-            assert by_key(engine.placements["home"].learner) == before
-
-    asyncio.run(session())
+    path = tmp_path / "s.db"
+    async with served(path, configured(holdout=holdout)) as engine:
+        await traffic(engine, 4, size=20)
+        await closed(engine)
+        before = by_key(engine.placements["home"].learner)
+    async with served(path, configured(holdout=None), engine.clock) as engine:
+        assert by_key(engine.placements["home"].learner) == before
 
 
 def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
@@ -276,58 +272,49 @@ def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
     assert (home.lift.reward.buckets is not None) == (unit == "user")
 
 
-def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            home = engine.placements["home"]
-            first = await engine.decide("home", "k", id="a")
-            await engine.feedback("home", first.id, 1.0)
-            assert home.lift.reward.counts.sum() == 0
-            second = await engine.decide("home", "k", id="b")
-            engine.clock.now += 31 * SECOND
-            await engine.decide("home", "k", id="c")
-            assert await engine.feedback("home", second.id, 1.0) == "late"
-            assert home.lift.reward.counts.sum() == 2
-            assert home.lift.reward.totals.sum() == 1
-            assert home.lift.answered.sum() == 1
-
-    asyncio.run(session())
+async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        home = engine.placements["home"]
+        first = await engine.decide("home", "k", id="a")
+        await engine.feedback("home", first.id, 1.0)
+        assert home.lift.reward.counts.sum() == 0
+        second = await engine.decide("home", "k", id="b")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k", id="c")
+        assert await engine.feedback("home", second.id, 1.0) == "late"
+        assert home.lift.reward.counts.sum() == 2
+        assert home.lift.reward.totals.sum() == 1
+        assert home.lift.answered.sum() == 1
 
 
-def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
+async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
     path = tmp_path / "s.db"
-
-    async def session():
-        async with served(path, configured()) as engine:
-            await traffic(engine, 3, size=10)
-            home = engine.placements["home"]
-            assert home.lift.reward.counts.sum() == 20
-            await engine.ask("home", ModeOf("frozen"))
-            assert home.lift.reward.counts.sum() == 20
-            await traffic(engine, 2, size=10)
-            # Of the coin, the mode knows nothing; what was open was decided before.
-            assert home.lift.reward.counts.sum() == 40
-            parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
-            assert parts == [("", 30), ("mode frozen", 10)]
-            await engine.reload(configured(holdout={"share": 0.25}))
-            home = engine.placements["home"]
-            assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
-            assert [one.reward.counts.sum() for one in home.lift.past] == [40]
-            await traffic(engine, 2, size=10)
-            assert home.lift.reward.counts.sum() == 10
-            await engine.reload(configured(holdout={"share": 0.25}))
-            assert engine.placements["home"].lift.reward.counts.sum() == 10
-            await engine.reload(configured(holdout=None))
-            assert engine.placements["home"].lift.terms == "null"
-            rows = list(engine.store.events(0))
-        marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
-        assert len(marks) == 3
-        async with served(path, configured(holdout=None)) as engine:
-            assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (
-                rows[-1].seq
-            )
-
-    asyncio.run(session())
+    async with served(path, configured()) as engine:
+        await traffic(engine, 3, size=10)
+        home = engine.placements["home"]
+        assert home.lift.reward.counts.sum() == 20
+        await engine.ask("home", ModeOf("frozen"))
+        assert home.lift.reward.counts.sum() == 20
+        await traffic(engine, 2, size=10)
+        # Of the coin, the mode knows nothing; what was open was decided before.
+        assert home.lift.reward.counts.sum() == 40
+        parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
+        assert parts == [("", 30), ("mode frozen", 10)]
+        await engine.reload(configured(holdout={"share": 0.25}))
+        home = engine.placements["home"]
+        assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
+        assert [one.reward.counts.sum() for one in home.lift.past] == [40]
+        await traffic(engine, 2, size=10)
+        assert home.lift.reward.counts.sum() == 10
+        await engine.reload(configured(holdout={"share": 0.25}))
+        assert engine.placements["home"].lift.reward.counts.sum() == 10
+        await engine.reload(configured(holdout=None))
+        assert engine.placements["home"].lift.terms == "null"
+        rows = list(engine.store.events(0))
+    marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
+    assert len(marks) == 3
+    async with served(path, configured(holdout=None)) as engine:
+        assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (rows[-1].seq)
 
 
 def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
@@ -458,50 +445,43 @@ def test_other_modes_have_one(tmp_path, mode):
     assert min(group.decisions for group in groups.values()) > 10
 
 
-def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
+async def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
     path = tmp_path / "s.db"
+    async with served(path, configured(holdout=None)) as engine:
+        await traffic(engine, 3, size=10)
+    store = SqliteStore(path)
+    kept = store.snapshot(1)
+    windows = msgspec.json.decode(kept.windows)
+    del windows["lift"], windows["results"]
+    for row, *_ in windows["open"]:
+        del row[-2:]
+    from tacit.service.log.store import save
 
-    async def session():
-        async with served(path, configured(holdout=None)) as engine:
-            await traffic(engine, 3, size=10)
-        store = SqliteStore(path)
-        kept = store.snapshot(1)
-        windows = msgspec.json.decode(kept.windows)
-        del windows["lift"], windows["results"]
-        for row, *_ in windows["open"]:
-            del row[-2:]
-        from tacit.service.log.store import save
-
-        save(store, kept._replace(windows=msgspec.json.encode(windows)))
-        store.close()
-        async with served(path, configured(holdout=None), Clock(START + 3600 * SECOND)) as engine:
-            home = engine.placements["home"]
-            assert home.covered == kept.seq
-            assert home.lift.scores.overall[0] == 0
-            await traffic(engine, 2, size=10)
-            assert home.lift.scores.overall[0] == 10
-            # What arms earned is known since then only.
-            assert home.series.results.time == kept.time
-            assert home.series.results.over(0)[DECISIONS] == 20
-            assert home.decisions == 50
-
-    asyncio.run(session())
+    save(store, kept._replace(windows=msgspec.json.encode(windows)))
+    store.close()
+    async with served(path, configured(holdout=None), Clock(START + 3600 * SECOND)) as engine:
+        home = engine.placements["home"]
+        assert home.covered == kept.seq
+        assert home.lift.scores.overall[0] == 0
+        await traffic(engine, 2, size=10)
+        assert home.lift.scores.overall[0] == 10
+        # What arms earned is known since then only.
+        assert home.series.results.time == kept.time
+        assert home.series.results.over(0)[DECISIONS] == 20
+        assert home.decisions == 50
 
 
-def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
-            home = engine.placements["home"]
-            for i in range(20):
-                told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
-                (first,) = await engine.decide_many("home", [told])
-                (again,) = await engine.decide_many("home", [told])
-                assert first == again
-            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            assert len(rows) == 20
-            assert len({(row.control, row.bucket) for row in rows}) == 1
-
-    asyncio.run(session())
+async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+        home = engine.placements["home"]
+        for i in range(20):
+            told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
+            (first,) = await engine.decide_many("home", [told])
+            (again,) = await engine.decide_many("home", [told])
+            assert first == again
+        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        assert len(rows) == 20
+        assert len({(row.control, row.bucket) for row in rows}) == 1
 
 
 def test_features_have_a_holdout(tmp_path):
@@ -568,16 +548,13 @@ def test_what_cannot_be_refuses_to_start(more, message):
         configured(**{"holdout": HALF, **more})
 
 
-def test_requests_that_do_not_fit_are_refused(tmp_path):
-    async def session():
-        config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"
-            assert home.checked(DecisionRequest("k", user="u1")).unit is None
-            with pytest.raises(InvalidValue, match="film"):
-                home.checked(DecisionRequest("k", ["recipe"]))
-            with pytest.raises(InvalidValue, match="user"):
-                home.checked(DecisionRequest("k", user="\n"))
-
-    asyncio.run(session())
+async def test_requests_that_do_not_fit_are_refused(tmp_path):
+    config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"
+        assert home.checked(DecisionRequest("k", user="u1")).unit is None
+        with pytest.raises(InvalidValue, match="film"):
+            home.checked(DecisionRequest("k", ["recipe"]))
+        with pytest.raises(InvalidValue, match="user"):
+            home.checked(DecisionRequest("k", user="\n"))

@@ -160,25 +160,22 @@ def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
     assert asyncio.run(session()) == fold_of(path, config)
 
 
-def test_what_was_not_learned_is_not_corrected(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
-            row = await engine.decide("home", "k")
-            again = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            await engine.decide("home", "k")
-            await engine.ask("home", ModeOf("frozen"))
-            assert await engine.feedback("home", row.id, 1.0) == FROZEN
-            frozen = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            await engine.decide("home", "k")
-            await engine.ask("home", ModeOf("online"))
-            assert await engine.feedback("home", frozen.id, 1.0) == LATE
-            assert sums(engine) == (2, 0)
-            assert await engine.feedback("home", again.id, 1.0) == CORRECTED
-            assert sums(engine) == (2, 1)
-
-    asyncio.run(session())
+async def test_what_was_not_learned_is_not_corrected(tmp_path):
+    async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
+        row = await engine.decide("home", "k")
+        again = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+        await engine.ask("home", ModeOf("frozen"))
+        assert await engine.feedback("home", row.id, 1.0) == FROZEN
+        frozen = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+        await engine.ask("home", ModeOf("online"))
+        assert await engine.feedback("home", frozen.id, 1.0) == LATE
+        assert sums(engine) == (2, 0)
+        assert await engine.feedback("home", again.id, 1.0) == CORRECTED
+        assert sums(engine) == (2, 1)
 
 
 def test_the_second_policy_is_corrected_too(tmp_path):

@@ -158,14 +158,11 @@ def test_without_propensities_nothing_is_known(service):
     assert found.winner_verdict.startswith("Not known: decisions carry no propensity.")
 
 
-def test_lists_have_no_lift(tmp_path):
-    async def session():
-        config = configured(holdout=None, kind="slates", policy="cascade-kl-ucb")
-        async with served(tmp_path / "s.db", config) as engine:
-            with pytest.raises(InvalidValue, match="home"):
-                report(engine)
-
-    asyncio.run(session())
+async def test_lists_have_no_lift(tmp_path):
+    config = configured(holdout=None, kind="slates", policy="cascade-kl-ucb")
+    async with served(tmp_path / "s.db", config) as engine:
+        with pytest.raises(InvalidValue, match="home"):
+            report(engine)
 
 
 def told_of_winner(path, policy, rates, **more):
@@ -326,13 +323,10 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
     assert (none.claim, none.until, whole.until) == ("early", None, None)
 
 
-def test_sticky_holdouts_have_no_stretches(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"unit": "user"})) as engine:
-            with pytest.raises(InvalidValue, match="from"):
-                report(engine, stretch=("2026-01-01", None))
-
-    asyncio.run(session())
+async def test_sticky_holdouts_have_no_stretches(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"unit": "user"})) as engine:
+        with pytest.raises(InvalidValue, match="from"):
+            report(engine, stretch=("2026-01-01", None))
 
 
 @given(

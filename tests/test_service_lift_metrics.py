@@ -62,16 +62,11 @@ def test_metrics_are_added_up_and_judged(tmp_path):
 @pytest.mark.parametrize(
     ("metrics", "field"), [({"clicks": 1.0}, "metrics.clicks"), ({"revenue": -1.0}, "metrics.revenue")]
 )
-def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
-    async def session():
-        async with served(tmp_path / "s.db", configured(metrics=METRICS)) as engine:
-            row = await engine.decide("home", "k")
-            with pytest.raises(InvalidValue, match=field):
-                await engine.record_many(
-                    "home", [Told(row.id, "reward", 1.0, None, None, as_content(metrics))]
-                )
-
-    asyncio.run(session())
+async def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field):
+    async with served(tmp_path / "s.db", configured(metrics=METRICS)) as engine:
+        row = await engine.decide("home", "k")
+        with pytest.raises(InvalidValue, match=field):
+            await engine.record_many("home", [Told(row.id, "reward", 1.0, None, None, as_content(metrics))])
 
 
 @pytest.mark.parametrize(

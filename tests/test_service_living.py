@@ -242,100 +242,82 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
         ({"add": ["d"], "retire": ["z"]}, UnknownName, "^retire: "),
     ],
 )
-def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
-            await engine.ask("home", ArmsOf(retire=["a"]))
-            end = engine.store.end()
-            with pytest.raises(error, match=message):
-                await engine.ask("home", ArmsOf(**change))
-            assert engine.store.end() == end
-            assert engine.placements["home"].offer.arms == ["b", "c"]
-            # To retire what is retired says nothing new.
-            await engine.ask("home", ArmsOf(retire=["a"]))
-            assert engine.store.end() == end
-
-    asyncio.run(session())
+async def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
+    async with harness.served(tmp_path / "s.db", of_kind()) as engine:
+        await engine.ask("home", ArmsOf(retire=["a"]))
+        end = engine.store.end()
+        with pytest.raises(error, match=message):
+            await engine.ask("home", ArmsOf(**change))
+        assert engine.store.end() == end
+        assert engine.placements["home"].offer.arms == ["b", "c"]
+        # To retire what is retired says nothing new.
+        await engine.ask("home", ArmsOf(retire=["a"]))
+        assert engine.store.end() == end
 
 
-def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
-            both = [engine.ask("home", ArmsOf(["d"])) for _ in range(2)]
-            first, second = await asyncio.gather(*both, return_exceptions=True)
-            assert first.arms == ["a", "b", "c", "d"]
-            assert isinstance(second, InvalidValue)
-            marks = [row for row in engine.store.events(0) if isinstance(row, MarkRow)]
-            assert [mark.kind for mark in marks] == ["arms"]
-
-    asyncio.run(session())
+async def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
+    async with harness.served(tmp_path / "s.db", of_kind()) as engine:
+        both = [engine.ask("home", ArmsOf(["d"])) for _ in range(2)]
+        first, second = await asyncio.gather(*both, return_exceptions=True)
+        assert first.arms == ["a", "b", "c", "d"]
+        assert isinstance(second, InvalidValue)
+        marks = [row for row in engine.store.events(0) if isinstance(row, MarkRow)]
+        assert [mark.kind for mark in marks] == ["arms"]
 
 
-def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
-            before = await decided(engine, "q", "before")
-            await engine.ask("home", ArmsOf(["d"], ["a"]))
-            after = await decided(engine, "q", "after")
-            assert (before.offered, after.offered) == (None, '["b","c","d"]')
-            assert after.propensity == pytest.approx(1 / 3)
-            await engine.ask("home", ArmsOf(retire=["b"]))
-            # Who asks again gets the same answer, whatever is on offer by now.
-            assert await decided(engine, "q", "before") == before
-            assert await decided(engine, "q", "after") == after
-            with pytest.raises(Conflict):
-                await decided(engine, "q", "after", ["c", "d"])
-            with pytest.raises(UnknownName, match="'b' is not on offer"):
-                await decided(engine, "q", "new", ["b", "c"])
-
-    asyncio.run(session())
+async def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
+    async with harness.served(tmp_path / "s.db", of_kind()) as engine:
+        before = await decided(engine, "q", "before")
+        await engine.ask("home", ArmsOf(["d"], ["a"]))
+        after = await decided(engine, "q", "after")
+        assert (before.offered, after.offered) == (None, '["b","c","d"]')
+        assert after.propensity == pytest.approx(1 / 3)
+        await engine.ask("home", ArmsOf(retire=["b"]))
+        # Who asks again gets the same answer, whatever is on offer by now.
+        assert await decided(engine, "q", "before") == before
+        assert await decided(engine, "q", "after") == after
+        with pytest.raises(Conflict):
+            await decided(engine, "q", "after", ["c", "d"])
+        with pytest.raises(UnknownName, match="'b' is not on offer"):
+            await decided(engine, "q", "new", ["b", "c"])
 
 
-def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind()) as engine:
-            late, fine = asked(engine, "q", None, ["a", "b"]), asked(engine, "q")
-            came = await asyncio.gather(
-                engine.decide_many("home", [late]),
-                engine.decide_many("home", [fine]),
-                engine.ask("home", ArmsOf(retire=["a"])),
-                return_exceptions=True,
-            )
-            assert isinstance(came[0], UnknownName)
-            assert came[1][0].arm in ("b", "c")
-
-    asyncio.run(session())
+async def test_a_request_checked_before_an_arm_was_retired_is_refused_alone(tmp_path):
+    async with harness.served(tmp_path / "s.db", of_kind()) as engine:
+        late, fine = asked(engine, "q", None, ["a", "b"]), asked(engine, "q")
+        came = await asyncio.gather(
+            engine.decide_many("home", [late]),
+            engine.decide_many("home", [fine]),
+            engine.ask("home", ArmsOf(retire=["a"])),
+            return_exceptions=True,
+        )
+        assert isinstance(came[0], UnknownName)
+        assert came[1][0].arm in ("b", "c")
 
 
-def test_numbered_arms_are_told_by_their_numbers(tmp_path):
-    async def session():
-        config = of_kind(policy=tacit.Thompson(2))
-        async with harness.served(tmp_path / "s.db", config) as engine:
-            offer = await engine.ask("home", ArmsOf(2, [0]))
-            assert (offer.arms, offer.retired) == ([1, 2, 3], [0])
-            rows = [await decided(engine, f"q {i}") for i in range(40)]
-            assert {row.arm for row in rows} == {1, 2, 3}
-
-    asyncio.run(session())
+async def test_numbered_arms_are_told_by_their_numbers(tmp_path):
+    config = of_kind(policy=tacit.Thompson(2))
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        offer = await engine.ask("home", ArmsOf(2, [0]))
+        assert (offer.arms, offer.retired) == ([1, 2, 3], [0])
+        rows = [await decided(engine, f"q {i}") for i in range(40)]
+        assert {row.arm for row in rows} == {1, 2, 3}
 
 
-def test_rankers_whose_lists_came_duel(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind("duels")) as engine:
-            placement = engine.placements["home"]
-            await engine.ask("home", ArmsOf(["d"], ["a"]))
-            lists = {name: [f"{name}1", "x"] for name in "abc"}
-            for i in range(20):
-                told = placement.checked(DecisionRequest("q", rankings=lists, id=f"{i}"))
-                (row,) = await engine.decide_many("home", [told])
-                assert row.offered == '["b","c"]'
-                assert shown(engine, row) <= {"b", "c"}
-                assert await engine.decide_many("home", [told]) == [row]
-            told = placement.checked(DecisionRequest("q", rankings={"a": ["x"]}))
-            with pytest.raises(InvalidValue, match="on offer are b, c, d"):
-                await engine.decide_many("home", [told])
-
-    asyncio.run(session())
+async def test_rankers_whose_lists_came_duel(tmp_path):
+    async with harness.served(tmp_path / "s.db", of_kind("duels")) as engine:
+        placement = engine.placements["home"]
+        await engine.ask("home", ArmsOf(["d"], ["a"]))
+        lists = {name: [f"{name}1", "x"] for name in "abc"}
+        for i in range(20):
+            told = placement.checked(DecisionRequest("q", rankings=lists, id=f"{i}"))
+            (row,) = await engine.decide_many("home", [told])
+            assert row.offered == '["b","c"]'
+            assert shown(engine, row) <= {"b", "c"}
+            assert await engine.decide_many("home", [told]) == [row]
+        told = placement.checked(DecisionRequest("q", rankings={"a": ["x"]}))
+        with pytest.raises(InvalidValue, match="on offer are b, c, d"):
+            await engine.decide_many("home", [told])
 
 
 def test_arms_that_come_with_requests_do_not_change(tmp_path):
@@ -349,12 +331,9 @@ def test_arms_that_come_with_requests_do_not_change(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["arms", "slates", "duels"])
-def test_the_page_shows_arms_that_came(tmp_path, kind):
-    async def session():
-        async with harness.served(tmp_path / "s.db", of_kind(kind)) as engine:
-            await engine.ask("home", ArmsOf(["arrived"], ["a"]))
-            for i in range(9):
-                await feedback(engine, await decided(engine, f"q {i % 2}", f"{i}"), i)
-            assert "arrived" in await Pages(engine).placement("home", {})
-
-    asyncio.run(session())
+async def test_the_page_shows_arms_that_came(tmp_path, kind):
+    async with harness.served(tmp_path / "s.db", of_kind(kind)) as engine:
+        await engine.ask("home", ArmsOf(["arrived"], ["a"]))
+        for i in range(9):
+            await feedback(engine, await decided(engine, f"q {i % 2}", f"{i}"), i)
+        assert "arrived" in await Pages(engine).placement("home", {})

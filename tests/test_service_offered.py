@@ -18,12 +18,9 @@ def ingress(config):
     return Ingress(config, [])
 
 
-def test_an_engine_is_a_service(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            assert isinstance(engine, Service)
-
-    asyncio.run(session())
+async def test_an_engine_is_a_service(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        assert isinstance(engine, Service)
 
 
 def test_an_ingress_is_a_service_and_no_engine():
@@ -41,11 +38,8 @@ def test_an_application_serves_an_ingress():
     assert application(ingress(configured())) is not None
 
 
-def test_every_configuration_is_taken_over_of_many_at_once(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            reloads = [engine.reload(configured(snapshot_every=every)) for every in (10, 20, 30)]
-            await asyncio.wait_for(asyncio.gather(*reloads), PATIENCE)
-            assert engine.config.placements["home"].snapshot_every == 30
-
-    asyncio.run(session())
+async def test_every_configuration_is_taken_over_of_many_at_once(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        reloads = [engine.reload(configured(snapshot_every=every)) for every in (10, 20, 30)]
+        await asyncio.wait_for(asyncio.gather(*reloads), PATIENCE)
+        assert engine.config.placements["home"].snapshot_every == 30

@@ -79,69 +79,60 @@ def test_decisions_are_answered_while_a_page_is_made(address, held):
         assert "beside" not in looking.result(PATIENCE)
 
 
-def test_what_many_look_at_is_made_once():
-    async def session():
-        clock, made, go = [0.0], [], asyncio.Event()
+async def test_what_many_look_at_is_made_once():
+    clock, made, go = [0.0], [], asyncio.Event()
 
-        async def make():
-            made.append(clock[0])
-            await go.wait()
-            clock[0] += 1.0
-            return f"page {len(made)}"
+    async def make():
+        made.append(clock[0])
+        await go.wait()
+        clock[0] += 1.0
+        return f"page {len(made)}"
 
-        looks = Looks(lambda: clock[0], lambda: clock[0])
-        some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
-        other = asyncio.create_task(looks.at("shop", make))
+    looks = Looks(lambda: clock[0], lambda: clock[0])
+    some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
+    other = asyncio.create_task(looks.at("shop", make))
+    await asyncio.sleep(0)
+    # Whoever leaves takes the page from nobody.
+    some[0].cancel()
+    await asyncio.sleep(0)
+    assert made == [0.0]
+    go.set()
+    assert set(await asyncio.gather(*some[1:])) == {"page 1"}
+    assert await other == "page 2"
+    # What took long is shown again for a while, and what is made then is new.
+    assert await looks.at("shop", make) == "page 2"
+    clock[0] += REST
+    assert await looks.at("shop", make) == "page 3"
+
+
+async def test_a_page_that_fails_fails_for_all_and_is_made_again():
+    calls = []
+
+    async def fails():
+        calls.append(1)
         await asyncio.sleep(0)
-        # Whoever leaves takes the page from nobody.
-        some[0].cancel()
-        await asyncio.sleep(0)
-        assert made == [0.0]
-        go.set()
-        assert set(await asyncio.gather(*some[1:])) == {"page 1"}
-        assert await other == "page 2"
-        # What took long is shown again for a while, and what is made then is new.
-        assert await looks.at("shop", make) == "page 2"
-        clock[0] += REST
-        assert await looks.at("shop", make) == "page 3"
+        raise ValueError("no page")
 
-    asyncio.run(session())
+    looks = Looks()
+    found = await asyncio.gather(*(looks.at("home", fails) for _ in range(3)), return_exceptions=True)
+    assert [str(each) for each in found] == ["no page"] * 3
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match="no page"):
+        await looks.at("home", fails)
+    assert len(calls) == 2
 
 
-def test_a_page_that_fails_fails_for_all_and_is_made_again():
-    async def session():
-        calls = []
-
-        async def fails():
-            calls.append(1)
-            await asyncio.sleep(0)
-            raise ValueError("no page")
-
-        looks = Looks()
-        found = await asyncio.gather(*(looks.at("home", fails) for _ in range(3)), return_exceptions=True)
-        assert [str(each) for each in found] == ["no page"] * 3
-        assert len(calls) == 1
-        with pytest.raises(ValueError, match="no page"):
-            await looks.at("home", fails)
-        assert len(calls) == 2
-
-    asyncio.run(session())
-
-
-def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
-    async def session():
-        config = with_home(arms=3, holdout={"share": 0.5})
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide_many("home", [Impression("a", None, None)] * 10)
-            placement = engine.placement("home")
-            seen = placement.still()
-            before = seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)
-            await engine.decide_many("home", [Impression("a", None, None)] * 10)
-            assert (seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)) == before
-            assert placement.decisions == 20
-            assert placement.lift.decided.sum() == 20
-
-    asyncio.run(session())
+async def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
+    config = with_home(arms=3, holdout={"share": 0.5})
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide_many("home", [Impression("a", None, None)] * 10)
+        placement = engine.placement("home")
+        seen = placement.still()
+        before = seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)
+        await engine.decide_many("home", [Impression("a", None, None)] * 10)
+        assert (seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)) == before
+        assert placement.decisions == 20
+        assert placement.lift.decided.sum() == 20
 
 
 def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path):

@@ -401,86 +401,71 @@ async def reloaded(path, config, other):
         await engine.reload(other)
 
 
-def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
-    async def session():
-        async with harness.served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 0, 5)
-            end = engine.store.end()
-            with pytest.raises(InvalidValue, match="there is none"):
-                await engine.rollback("home")
-            for spec in ("linucb(3)", "cascade-ucb1", "thompson(arms=5)", 7):
-                with pytest.raises(InvalidValue):
-                    await engine.rebuild("home", spec)
-            both = [engine.rebuild("home", "ucb1") for _ in range(2)]
-            first, second = await asyncio.gather(*both, return_exceptions=True)
-            assert first.regime.what == "rebuild"
-            assert "under way" in str(second)
-            assert engine.store.end().seq == end.seq + 1
-
-    asyncio.run(session())
+async def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 0, 5)
+        end = engine.store.end()
+        with pytest.raises(InvalidValue, match="there is none"):
+            await engine.rollback("home")
+        for spec in ("linucb(3)", "cascade-ucb1", "thompson(arms=5)", 7):
+            with pytest.raises(InvalidValue):
+                await engine.rebuild("home", spec)
+        both = [engine.rebuild("home", "ucb1") for _ in range(2)]
+        first, second = await asyncio.gather(*both, return_exceptions=True)
+        assert first.regime.what == "rebuild"
+        assert "under way" in str(second)
+        assert engine.store.end().seq == end.seq + 1
 
 
-def test_a_policy_that_weighs_by_propensities_needs_them(tmp_path):
-    async def session():
-        config = configured(policy=tacit.UCB1(NAMES))
-        async with harness.served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 0, 9)
-            why = "it weighs by propensities, and 9 decisions of the log have none, '0' first"
-            with pytest.raises(InvalidValue, match=why):
-                await engine.rebuild("home", "exp3")
-            assert policy_of(engine.placements["home"]) == "UCB1"
-            assert await engine.states("home") != []
-
-    asyncio.run(session())
+async def test_a_policy_that_weighs_by_propensities_needs_them(tmp_path):
+    config = configured(policy=tacit.UCB1(NAMES))
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 0, 9)
+        why = "it weighs by propensities, and 9 decisions of the log have none, '0' first"
+        with pytest.raises(InvalidValue, match=why):
+            await engine.rebuild("home", "exp3")
+        assert policy_of(engine.placements["home"]) == "UCB1"
+        assert await engine.states("home") != []
 
 
-def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bounded(tmp_path):
+async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bounded(tmp_path):
     """They are no reason to refuse it: another policy may have given them."""
 
-    async def session():
-        config, path = configured(policy=tacit.Thompson(NAMES)), tmp_path / "s.db"
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 9)
-            request = DecisionRequest("key 0", id="rare")
-            told = engine.placements["home"].checked_made(request, Made("a", 1e-6))
-            await engine.decide_many("home", [told])
-            await engine.feedback("home", "rare", 1.0)
-            await engine.rebuild("home", "exp3s")
-            before = learned(engine)
-            state = engine.placements["home"].learner.state
-            assert all(np.isfinite(array).all() for _, array in leaves(state))
-            assert engine.placements["home"].learner.probabilities("key 0").max() < 0.99
-        async with harness.served(path, config) as engine:
-            assert learned(engine) == before
-
-    asyncio.run(session())
+    config, path = configured(policy=tacit.Thompson(NAMES)), tmp_path / "s.db"
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 9)
+        request = DecisionRequest("key 0", id="rare")
+        told = engine.placements["home"].checked_made(request, Made("a", 1e-6))
+        await engine.decide_many("home", [told])
+        await engine.feedback("home", "rare", 1.0)
+        await engine.rebuild("home", "exp3s")
+        before = learned(engine)
+        state = engine.placements["home"].learner.state
+        assert all(np.isfinite(array).all() for _, array in leaves(state))
+        assert engine.placements["home"].learner.probabilities("key 0").max() < 0.99
+    async with harness.served(path, config) as engine:
+        assert learned(engine) == before
 
 
-def test_a_snapshot_without_numbers_is_set_aside(tmp_path, caplog):
+async def test_a_snapshot_without_numbers_is_set_aside(tmp_path, caplog):
     """Version 0.2 could write one, of a log that taught a propensity far too small."""
 
-    async def session():
-        config, path = configured(policy=tacit.EXP3S(NAMES)), tmp_path / "s.db"
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 9)
-            before = learned(engine)
-            state = engine.placements["home"].learner.state
-            state.weights[0] = np.nan
-        async with harness.served(path, config) as engine:
-            assert learned(engine) == before
-            assert "1 of its keys have weights that are no numbers; replaying" in caplog.text
-
-    asyncio.run(session())
+    config, path = configured(policy=tacit.EXP3S(NAMES)), tmp_path / "s.db"
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 9)
+        before = learned(engine)
+        state = engine.placements["home"].learner.state
+        state.weights[0] = np.nan
+    async with harness.served(path, config) as engine:
+        assert learned(engine) == before
+        assert "1 of its keys have weights that are no numbers; replaying" in caplog.text
 
 
-def test_shards_say_that_they_cannot(tmp_path):
-    async def session():
-        path = tmp_path / "s.db"
-        async with harness.served(path, configured(), shard=Shard(0, 2)) as engine:
-            with pytest.raises(InvalidValue, match="in shards a log is not folded anew"):
-                await engine.rebuild("home", "ucb1")
-
-    asyncio.run(session())
+async def test_shards_say_that_they_cannot(tmp_path):
+    path = tmp_path / "s.db"
+    async with harness.served(path, configured(), shard=Shard(0, 2)) as engine:
+        with pytest.raises(InvalidValue, match="in shards a log is not folded anew"):
+            await engine.rebuild("home", "ucb1")
 
 
 @pytest.mark.usefixtures("kind")

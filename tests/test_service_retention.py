@@ -165,27 +165,24 @@ def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     store.close()
 
 
-def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
-    async def session():
-        home = {"attribution_window": 2_592_000}
-        config = keeping(days=0.5, home=home)
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("other", "k", id="old")
-            await engine.decide("home", "k", id="open")
-            await engine.decide("home", "k", id="closed", deferred=True)
-            for hours in (13, 15):
-                engine.clock.now = START + hours * HOUR
-                await engine.decide("other", "k")
-                await quiet(engine)
-            with pytest.raises(UnknownDecision):
-                await engine.feedback("other", "old", 1.0)
-            assert await engine.feedback("home", "open", 1.0) == "learned"
-        with recovered(tmp_path / "s.db", config) as again:
-            ids = [row.id for row in again.store.events(0) if isinstance(row, DecisionRow)]
-        assert "old" not in ids
-        assert "open" in ids
-
-    asyncio.run(session())
+async def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
+    home = {"attribution_window": 2_592_000}
+    config = keeping(days=0.5, home=home)
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("other", "k", id="old")
+        await engine.decide("home", "k", id="open")
+        await engine.decide("home", "k", id="closed", deferred=True)
+        for hours in (13, 15):
+            engine.clock.now = START + hours * HOUR
+            await engine.decide("other", "k")
+            await quiet(engine)
+        with pytest.raises(UnknownDecision):
+            await engine.feedback("other", "old", 1.0)
+        assert await engine.feedback("home", "open", 1.0) == "learned"
+    with recovered(tmp_path / "s.db", config) as again:
+        ids = [row.id for row in again.store.events(0) if isinstance(row, DecisionRow)]
+    assert "old" not in ids
+    assert "open" in ids
 
 
 def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
@@ -453,45 +450,37 @@ def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
     asyncio.run(session())
 
 
-def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, caplog):
+async def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, caplog):
     path, config = tmp_path / "s.db", keeping(days=1.0)
-
-    async def session():
-        clock, wall = Clock(), Clock()
-        async with by_wall(path, config, clock, wall) as engine:
-            await engine.decide("home", "k")
-            wall.now += YEARS
-            await engine.decide("home", "k")
-            await reached(lambda: "clock of this machine was set by +315619200 s" in caplog.text)
-            assert engine.health().wall_ahead == YEARS / 1e6
-            # The log's time goes on, and rows are of the time that has passed.
-            clock.now, wall.now = clock.now + DAY // 2, wall.now + DAY // 2
-            row = await engine.decide("home", "k")
-            assert row.time == START + DAY // 2
-            assert sum(isinstance(row, DecisionRow) for row in engine.store.events(0)) == 3
-
-    asyncio.run(session())
+    clock, wall = Clock(), Clock()
+    async with by_wall(path, config, clock, wall) as engine:
+        await engine.decide("home", "k")
+        wall.now += YEARS
+        await engine.decide("home", "k")
+        await reached(lambda: "clock of this machine was set by +315619200 s" in caplog.text)
+        assert engine.health().wall_ahead == YEARS / 1e6
+        # The log's time goes on, and rows are of the time that has passed.
+        clock.now, wall.now = clock.now + DAY // 2, wall.now + DAY // 2
+        row = await engine.decide("home", "k")
+        assert row.time == START + DAY // 2
+        assert sum(isinstance(row, DecisionRow) for row in engine.store.events(0)) == 3
 
 
-def test_rows_age_by_the_wall_where_the_log_is_ahead_of_it(tmp_path, caplog):
+async def test_rows_age_by_the_wall_where_the_log_is_ahead_of_it(tmp_path, caplog):
     """As after a start with a clock that was years ahead, where nothing was dropped."""
     path, config = tmp_path / "s.db", keeping(days=1.0)
-
-    async def session():
-        async with served(path, config) as engine:
-            await engine.decide("home", "k")
-        async with served(path, config, Clock(START + YEARS)) as engine:
-            await engine.decide("home", "k", id="carried away")
+    async with served(path, config) as engine:
+        await engine.decide("home", "k")
+    async with served(path, config, Clock(START + YEARS)) as engine:
+        await engine.decide("home", "k", id="carried away")
+        await quiet(engine)
+    clock = Clock(START + DAY)
+    async with by_wall(path, config, clock, clock) as engine:
+        assert "the log is ahead of this machine's clock" in caplog.text
+        for days in (2, 3, 4):
+            clock.now = START + days * DAY
+            await engine.decide("home", "k", id=f"day {days}")
             await quiet(engine)
-        clock = Clock(START + DAY)
-        async with by_wall(path, config, clock, clock) as engine:
-            assert "the log is ahead of this machine's clock" in caplog.text
-            for days in (2, 3, 4):
-                clock.now = START + days * DAY
-                await engine.decide("home", "k", id=f"day {days}")
-                await quiet(engine)
-            assert engine.health().wall_ahead < -YEARS / 2e6
-            ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            assert ids == ["carried away", "day 2", "day 3", "day 4"]
-
-    asyncio.run(session())
+        assert engine.health().wall_ahead < -YEARS / 2e6
+        ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        assert ids == ["carried away", "day 2", "day 3", "day 4"]

@@ -191,20 +191,17 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
     agree_with_their_logs(tmp_path, asyncio.run(session()))
 
 
-def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(tmp_path):
-    async def session():
-        async with two_shards(tmp_path, tacit.UCB1(ARMS)) as (config, (here, there)):
-            home = config.placements["home"]
-            named = tacit.UCB1((*ARMS[:2], "spring"))
-            later = Config({"home": msgspec.structs.replace(home, policy=named)})
-            await here.reload(later)
-            await there.reload(later)
-            assert there.placements["home"].offer.arms == list(ARMS)
-            await there.reload(later, here.arms())
-            assert there.placements["home"].offer.arms == list(named.arms)
-            assert there.arms() == here.arms()
-
-    asyncio.run(session())
+async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(tmp_path):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS)) as (config, (here, there)):
+        home = config.placements["home"]
+        named = tacit.UCB1((*ARMS[:2], "spring"))
+        later = Config({"home": msgspec.structs.replace(home, policy=named)})
+        await here.reload(later)
+        await there.reload(later)
+        assert there.placements["home"].offer.arms == list(ARMS)
+        await there.reload(later, here.arms())
+        assert there.placements["home"].offer.arms == list(named.arms)
+        assert there.arms() == here.arms()
 
 
 def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
@@ -357,61 +354,52 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
     agree_with_their_logs(tmp_path, asyncio.run(session()))
 
 
-def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
+async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
     async def learn(engine, count):
         for _ in range(count):
             row = await engine.decide("home", "key", ["film"])
             await engine.feedback("home", row.id, 1.0)
 
-    async def session():
-        async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
-            await learn(here, 100)
-            assert (await here.learned("home")).parts
-            await learn(here, 2)
-            assert not (await here.learned("home")).parts
-            await learn(here, 1)
-            told = await here.learned("home")
-            assert told.parts
-            # What others told is not this shard's to tell.
-            await there.take_in("home", told)
-            assert not (await there.learned("home")).parts
-            assert not (await there.learned("home", everything=True)).parts
-            # What is rare counts as well.
-            row = await here.decide("home", "key", ["holiday"])
-            await here.feedback("home", row.id, 0.0)
-            assert (await here.learned("home")).parts
-
-    asyncio.run(session())
+    async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+        await learn(here, 100)
+        assert (await here.learned("home")).parts
+        await learn(here, 2)
+        assert not (await here.learned("home")).parts
+        await learn(here, 1)
+        told = await here.learned("home")
+        assert told.parts
+        # What others told is not this shard's to tell.
+        await there.take_in("home", told)
+        assert not (await there.learned("home")).parts
+        assert not (await there.learned("home", everything=True)).parts
+        # What is rare counts as well.
+        row = await here.decide("home", "key", ["holiday"])
+        await here.feedback("home", row.id, 0.0)
+        assert (await here.learned("home")).parts
 
 
-def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
-    async def session():
-        async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
-            row = await here.decide("home", "key")
-            await here.feedback("home", row.id, 1.0)
-            told = await here.learned("home")
-            told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
-            before = pool_of(there)
-            await there.take_in("home", told)
-            assert pool_of(there) == before
-            assert "the sums of shard 0 do not fit" in caplog.text
-
-    asyncio.run(session())
+async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
+    async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+        row = await here.decide("home", "key")
+        await here.feedback("home", row.id, 1.0)
+        told = await here.learned("home")
+        told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
+        before = pool_of(there)
+        await there.take_in("home", told)
+        assert pool_of(there) == before
+        assert "the sums of shard 0 do not fit" in caplog.text
 
 
-def test_a_frozen_placement_takes_nothing_in(tmp_path):
-    async def session():
-        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
-            await there.ask("home", ModeOf("frozen"))
-            row = await here.decide("home", "hot")
-            await here.feedback("home", row.id, 1.0)
-            await there.take_in("home", await here.learned("home"))
-            assert there.placements["home"].learner.keys == []
-            await there.ask("home", ModeOf("online"))
-            await there.take_in("home", await here.learned("home", everything=True))
-            assert there.placements["home"].learner.keys == ["hot"]
-
-    asyncio.run(session())
+async def test_a_frozen_placement_takes_nothing_in(tmp_path):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
+        await there.ask("home", ModeOf("frozen"))
+        row = await here.decide("home", "hot")
+        await here.feedback("home", row.id, 1.0)
+        await there.take_in("home", await here.learned("home"))
+        assert there.placements["home"].learner.keys == []
+        await there.ask("home", ModeOf("online"))
+        await there.take_in("home", await here.learned("home", everything=True))
+        assert there.placements["home"].learner.keys == ["hot"]
 
 
 @pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
@@ -489,22 +477,18 @@ def test_the_next_owner_waits_for_a_commit_under_way(schema):
     store.close()
 
 
-def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
+async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
     url = stores.cluster().url
     config = Config({"home": PlacementConfig(tacit.UCB1(ARMS), 7)})
-
-    async def session():
-        async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
-            await before.decide("home", "a")
-            async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
-                for _ in range(2):
-                    with pytest.raises(Unavailable):
-                        await before.decide("home", "a")
-                row = await after.decide("home", "a")
-                assert row.seq == 2
-                assert isinstance(before.failure, StoreError)
-
-    asyncio.run(session())
+    async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
+        await before.decide("home", "a")
+        async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    await before.decide("home", "a")
+            row = await after.decide("home", "a")
+            assert row.seq == 2
+            assert isinstance(before.failure, StoreError)
 
 
 # Dealing out anew ----------------------------------------------------------------------------

@@ -109,30 +109,26 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
 
 
 @pytest.mark.parametrize("snapshot_every", [3, 50_000])
-def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
+async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
     path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every=snapshot_every)
-
-    async def session():
-        async with served(path, config, clock) as engine:
-            await traffic(engine, 8)
-            home = engine.placements["home"]
-            await engine.ask("home", ArmsOf(["spring"], ["film"]))
-            asked = [home.checked(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
-            for row in await engine.decide_many("home", asked):
-                assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
-                # One of the three was never offered before.
-                assert home.signals.of(row)["new-arms"] >= 1 / 3
-            for i, arms in enumerate((["holiday", "spring"], None)):
-                asked = [home.checked(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
-                (row,) = await engine.decide_many("home", asked)
-                await engine.record_many("home", [Feedback(row.id, REWARD, 1.0)])
-            before = known(engine)
-            crashed = as_after_a_crash(path)
-        for place in (path, crashed):
-            with recovered(place, config, clock) as again:
-                assert known(again) == before
-
-    asyncio.run(session())
+    async with served(path, config, clock) as engine:
+        await traffic(engine, 8)
+        home = engine.placements["home"]
+        await engine.ask("home", ArmsOf(["spring"], ["film"]))
+        asked = [home.checked(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
+        for row in await engine.decide_many("home", asked):
+            assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
+            # One of the three was never offered before.
+            assert home.signals.of(row)["new-arms"] >= 1 / 3
+        for i, arms in enumerate((["holiday", "spring"], None)):
+            asked = [home.checked(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
+            (row,) = await engine.decide_many("home", asked)
+            await engine.record_many("home", [Feedback(row.id, REWARD, 1.0)])
+        before = known(engine)
+        crashed = as_after_a_crash(path)
+    for place in (path, crashed):
+        with recovered(place, config, clock) as again:
+            assert known(again) == before
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
@@ -211,67 +207,56 @@ def test_an_exported_log_has_the_whole_contexts(tmp_path):
     assert [context.as_py() for context in contexts] == logged
 
 
-def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
-    async def session():
-        signals = SignalConfig(("volume", "since-shift"), fast=60.0, slow=6000.0)
-        policy = tacit.BWC(
-            classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
-        )
-        config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
-        async with served(tmp_path / "s.db", config) as engine:
-            placement = engine.placements["home"]
-            for second in [*range(0, 3000, 30), *range(3000, 3120, 2)]:
-                engine.clock.now = START + second * SECOND
-                row = await engine.decide("home", "independence day")
-                if second == 2970:
-                    quiet = placement.signals.of(row)
-            busy = placement.signals.of(row)
-            assert abs(quiet["volume"] - 0.5) < 0.05
-            assert busy["volume"] > 0.85
-            assert json.loads(row.context) == list(busy.values())
-            shift = placement.series.shifts[-1]
-            assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
-            told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
-            assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
-
-    asyncio.run(session())
+async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
+    signals = SignalConfig(("volume", "since-shift"), fast=60.0, slow=6000.0)
+    policy = tacit.BWC(
+        classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+    )
+    config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
+    async with served(tmp_path / "s.db", config) as engine:
+        placement = engine.placements["home"]
+        for second in [*range(0, 3000, 30), *range(3000, 3120, 2)]:
+            engine.clock.now = START + second * SECOND
+            row = await engine.decide("home", "independence day")
+            if second == 2970:
+                quiet = placement.signals.of(row)
+        busy = placement.signals.of(row)
+        assert abs(quiet["volume"] - 0.5) < 0.05
+        assert busy["volume"] > 0.85
+        assert json.loads(row.context) == list(busy.values())
+        shift = placement.series.shifts[-1]
+        assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
+        told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
+        assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
 
 
-def test_the_client_adds_its_own_and_nothing_more(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            placement = engine.placements["home"]
-            row = await engine.decide("home", "tomato", None, [0.25], id="a")
-            assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
-            assert placement.signals.of(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
-            engine.clock.now += 10 * SECOND
-            # Asked again, it is the same decision, and counts once.
-            before = placement.signals.saved(placement.learner)
-            assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-            assert placement.signals.saved(placement.learner) == before
-            with pytest.raises(Conflict):
-                await engine.decide("home", "tomato", None, [0.5], id="a")
-            other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
-            with pytest.raises(Conflict):
-                await engine.decide_many("home", [other])
-            for context in (None, [], [0.1, 0.2]):
-                with pytest.raises(InvalidValue, match="1 finite number"):
-                    await engine.decide("home", "tomato", None, context)
-
-    asyncio.run(session())
+async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        placement = engine.placements["home"]
+        row = await engine.decide("home", "tomato", None, [0.25], id="a")
+        assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
+        assert placement.signals.of(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+        engine.clock.now += 10 * SECOND
+        # Asked again, it is the same decision, and counts once.
+        before = placement.signals.saved(placement.learner)
+        assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
+        assert placement.signals.saved(placement.learner) == before
+        with pytest.raises(Conflict):
+            await engine.decide("home", "tomato", None, [0.5], id="a")
+        other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
+        with pytest.raises(Conflict):
+            await engine.decide_many("home", [other])
+        for context in (None, [], [0.1, 0.2]):
+            with pytest.raises(InvalidValue, match="1 finite number"):
+                await engine.decide("home", "tomato", None, context)
 
 
-def test_no_session_is_in_the_log(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            asked = engine.placements["home"].checked(
-                DecisionRequest("tomato", None, [0.5], session="ann 1934")
-            )
-            (row,) = await engine.decide_many("home", [asked])
-            assert "ann" not in str(row)
-            assert len(json.loads(row.asked)["session"]) == 16
-
-    asyncio.run(session())
+async def test_no_session_is_in_the_log(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        asked = engine.placements["home"].checked(DecisionRequest("tomato", None, [0.5], session="ann 1934"))
+        (row,) = await engine.decide_many("home", [asked])
+        assert "ann" not in str(row)
+        assert len(json.loads(row.asked)["session"]) == 16
 
 
 TOML = """

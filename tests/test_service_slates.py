@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 
@@ -45,31 +44,28 @@ async def traffic(engine, rounds):
 
 
 @pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"])
-def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
-    async def session():
-        config = configured(policy=policy, snapshot_every=40)
-        async with served(tmp_path / "s.db", config) as engine:
-            shown = await traffic(engine, 20)
-            live = learned(engine)
-            crashed = as_after_a_crash(tmp_path / "s.db")
-            engine.clock.now += 60 * SECOND
-            told = engine.placements["home"].checked(DecisionRequest("key 0"))
-            await engine.decide_many("home", [told])
-            placement = engine.placements["home"]
-            expected = Learner(placement.config.policy, seed=0)
-            for row, _ in shown:
-                expected.recall([placement.decision_of(row, row.epoch)])
-            for row, clicks in shown:
-                rewards = [float(k in (clicks or ())) for k in range(3)]
-                expected.learn(placement.decision_of(row, row.epoch), rewards)
-            used = len(expected.keys)
-            for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
-                np.testing.assert_array_equal(a[:used], b[:used])
-        with recovered(crashed, config) as again:
-            assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-            assert learned(again) == live
-
-    asyncio.run(session())
+async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
+    config = configured(policy=policy, snapshot_every=40)
+    async with served(tmp_path / "s.db", config) as engine:
+        shown = await traffic(engine, 20)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+        engine.clock.now += 60 * SECOND
+        told = engine.placements["home"].checked(DecisionRequest("key 0"))
+        await engine.decide_many("home", [told])
+        placement = engine.placements["home"]
+        expected = Learner(placement.config.policy, seed=0)
+        for row, _ in shown:
+            expected.recall([placement.decision_of(row, row.epoch)])
+        for row, clicks in shown:
+            rewards = [float(k in (clicks or ())) for k in range(3)]
+            expected.learn(placement.decision_of(row, row.epoch), rewards)
+        used = len(expected.keys)
+        for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
+            np.testing.assert_array_equal(a[:used], b[:used])
+    with recovered(crashed, config) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert learned(again) == live
 
 
 @pytest.fixture(scope="module")

@@ -86,45 +86,42 @@ def about(row, action, place, **ours):
 
 
 @pytest.mark.usefixtures("kind")
-def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await slated(engine)
-            queries = [query(row.id, listed(row)), query("theirs", ["z", "a"])]
-            events = [
-                about(row, "impression", 0),
-                about(row, "view", 1),
-                about(row, "click", 2),
-                about(row, "add_to_cart", 2),
-                event("click", "theirs", "z", 1),
-            ]
-            expected = (["known", "kept"], ["noted", "duplicate", "pending", "kept", "kept"])
-            assert await sent(engine, "shelf", queries, events) == expected
-            ((_, _, _, came, examined, *_),) = engine.placements["shelf"].open_windows()
-            assert (came, examined) == ([2], True)
-            live = learned(engine)
-            again = ["known", "duplicate"], ["duplicate"] * 5
-            assert await sent(engine, "shelf", queries, events) == again
-            assert learned(engine) == live
-            other = query("theirs", ["a"])
-            assert await sent(engine, "shelf", [other]) == ([("conflict", "query_id")], [])
-            # Each placement keeps its own.
-            assert await sent(engine, "home", [other]) == (["kept"], [])
-            assert engine.kept == {
-                ("shelf", "query"): 1, ("shelf", "event"): 2, ("home", "query"): 1,
-            }  # fmt: skip
-        store = store_at(tmp_path / "s.db")
-        assert [(r.placement, r.kind, json.loads(r.content)) for r in store.records()] == [
-            (1, "query", queries[1]), (1, "event", events[3]), (1, "event", events[4]),
-            (3, "query", other),
-        ]  # fmt: skip
-        assert verify(configured(), store) == []
-        store.close()
-        # After a restart nothing is forgotten.
-        async with served(tmp_path / "s.db", configured()) as engine:
-            assert await sent(engine, "shelf", queries, events) == again
-
-    asyncio.run(session())
+async def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await slated(engine)
+        queries = [query(row.id, listed(row)), query("theirs", ["z", "a"])]
+        events = [
+            about(row, "impression", 0),
+            about(row, "view", 1),
+            about(row, "click", 2),
+            about(row, "add_to_cart", 2),
+            event("click", "theirs", "z", 1),
+        ]
+        expected = (["known", "kept"], ["noted", "duplicate", "pending", "kept", "kept"])
+        assert await sent(engine, "shelf", queries, events) == expected
+        ((_, _, _, came, examined, *_),) = engine.placements["shelf"].open_windows()
+        assert (came, examined) == ([2], True)
+        live = learned(engine)
+        again = ["known", "duplicate"], ["duplicate"] * 5
+        assert await sent(engine, "shelf", queries, events) == again
+        assert learned(engine) == live
+        other = query("theirs", ["a"])
+        assert await sent(engine, "shelf", [other]) == ([("conflict", "query_id")], [])
+        # Each placement keeps its own.
+        assert await sent(engine, "home", [other]) == (["kept"], [])
+        assert engine.kept == {
+            ("shelf", "query"): 1, ("shelf", "event"): 2, ("home", "query"): 1,
+        }  # fmt: skip
+    store = store_at(tmp_path / "s.db")
+    assert [(r.placement, r.kind, json.loads(r.content)) for r in store.records()] == [
+        (1, "query", queries[1]), (1, "event", events[3]), (1, "event", events[4]),
+        (3, "query", other),
+    ]  # fmt: skip
+    assert verify(configured(), store) == []
+    store.close()
+    # After a restart nothing is forgotten.
+    async with served(tmp_path / "s.db", configured()) as engine:
+        assert await sent(engine, "shelf", queries, events) == again
 
 
 def test_what_was_kept_leaves_what_is_learned_as_it_was(tmp_path):
@@ -161,74 +158,65 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
     assert asyncio.run(session(tmp_path / "a.db", True)) == asyncio.run(session(tmp_path / "b.db", False))
 
 
-def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            told = engine.placements["search"].checked(DecisionRequest("all", id="d", rankings=RANKINGS))
-            (row,) = await engine.decide_many("search", [told])
-            # Items may be numbers; in records they are text.
-            click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
-            assert await sent(engine, "search", [], [click]) == ([], ["pending"])
-            told = engine.placements["search"].checked(DecisionRequest("all", id="pair"))
-            await engine.decide_many("search", [told])
-            pair = event(id="pair", object="old")
-            won = {"ordinal": 0}, {"reward": 1.0}
-            won = event("reward", "pair", None) | {"event_attributes": {"position": won[0], "tacit": won[1]}}
-            became = await sent(engine, "search", [], [pair, won])
-            assert became == ([], [("invalid-value", "action_name"), "learned"])
-            row = await engine.decide("home", "k", id="one")
-            wrong = event(id="one", object=str((row.arm + 1) % 3))
-            right = event(id="one", object=row.arm)
-            became = await sent(engine, "home", [], [wrong, right])
-            assert became == ([], [("invalid-value", "event_attributes.object"), "learned"])
-            told = engine.placements["front"].checked(
-                DecisionRequest("k", ["n"], id="f", relevance=[[1.0]], examination=[[1.0]])
-            )
-            await engine.decide_many("front", [told])
-            became = await sent(engine, "front", [], [event(id="f", object="n")])
-            assert became == ([], ["learned"])
-
-    asyncio.run(session())
+async def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        told = engine.placements["search"].checked(DecisionRequest("all", id="d", rankings=RANKINGS))
+        (row,) = await engine.decide_many("search", [told])
+        # Items may be numbers; in records they are text.
+        click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
+        assert await sent(engine, "search", [], [click]) == ([], ["pending"])
+        told = engine.placements["search"].checked(DecisionRequest("all", id="pair"))
+        await engine.decide_many("search", [told])
+        pair = event(id="pair", object="old")
+        won = {"ordinal": 0}, {"reward": 1.0}
+        won = event("reward", "pair", None) | {"event_attributes": {"position": won[0], "tacit": won[1]}}
+        became = await sent(engine, "search", [], [pair, won])
+        assert became == ([], [("invalid-value", "action_name"), "learned"])
+        row = await engine.decide("home", "k", id="one")
+        wrong = event(id="one", object=str((row.arm + 1) % 3))
+        right = event(id="one", object=row.arm)
+        became = await sent(engine, "home", [], [wrong, right])
+        assert became == ([], [("invalid-value", "event_attributes.object"), "learned"])
+        told = engine.placements["front"].checked(
+            DecisionRequest("k", ["n"], id="f", relevance=[[1.0]], examination=[[1.0]])
+        )
+        await engine.decide_many("front", [told])
+        became = await sent(engine, "front", [], [event(id="f", object="n")])
+        assert became == ([], ["learned"])
 
 
-def test_a_query_record_activates_a_deferred_decision(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await slated(engine, "later", deferred=True)
-            click = about(row, "click", 0)
-            assert await sent(engine, "shelf", [], [click]) == ([], ["inactive"])
-            became = await sent(engine, "shelf", [query("later")], [about(row, "click", 1)])
-            assert became == (["noted"], ["pending"])
-            assert await sent(engine, "shelf", [query("later")]) == (["duplicate"], [])
-
-    asyncio.run(session())
+async def test_a_query_record_activates_a_deferred_decision(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await slated(engine, "later", deferred=True)
+        click = about(row, "click", 0)
+        assert await sent(engine, "shelf", [], [click]) == ([], ["inactive"])
+        became = await sent(engine, "shelf", [query("later")], [about(row, "click", 1)])
+        assert became == (["noted"], ["pending"])
+        assert await sent(engine, "shelf", [query("later")]) == (["duplicate"], [])
 
 
-def test_a_wrong_record_is_named_and_stops_no_other(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await slated(engine, "d")
-            good = about(row, "click", 0)
-            wrong = {
-                "query_id": good | {"query_id": 1},
-                "timestamp": good | {"timestamp": "soon"},
-                "event_attributes.object": event(id="d", object="z"),
-                "decision_id": about(row, "click", 0, decision_id="nobody's"),
-                "event_attributes.tacit.reward": about(row, "reward", 0, reward="much"),
-                "event_attributes.tacit.feedback_id": about(row, "click", 0, feedback_id="\n"),
-                "event_attributes.tacit.clicks": about(row, "click", 0, clicks=1),
-                "clicks[0]": about(row, "click", 0, clicks=[9]),
-                "reward": about(row, "reward", 0, reward=0.5),
-            }
-            outcomes = await sent(engine, "shelf", [], [*wrong.values(), good])
-            fields = [one[1] for one in outcomes[1][:-1]]
-            assert fields == [*wrong]
-            assert outcomes[1][-1] == "pending"
-            assert {one[0] for one in outcomes[1][:-1]} == {"invalid-value", "unknown-decision"}
-            bad = query("x\0")
-            assert await sent(engine, "shelf", [bad]) == ([("invalid-value", "query_id")], [])
-
-    asyncio.run(session())
+async def test_a_wrong_record_is_named_and_stops_no_other(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await slated(engine, "d")
+        good = about(row, "click", 0)
+        wrong = {
+            "query_id": good | {"query_id": 1},
+            "timestamp": good | {"timestamp": "soon"},
+            "event_attributes.object": event(id="d", object="z"),
+            "decision_id": about(row, "click", 0, decision_id="nobody's"),
+            "event_attributes.tacit.reward": about(row, "reward", 0, reward="much"),
+            "event_attributes.tacit.feedback_id": about(row, "click", 0, feedback_id="\n"),
+            "event_attributes.tacit.clicks": about(row, "click", 0, clicks=1),
+            "clicks[0]": about(row, "click", 0, clicks=[9]),
+            "reward": about(row, "reward", 0, reward=0.5),
+        }
+        outcomes = await sent(engine, "shelf", [], [*wrong.values(), good])
+        fields = [one[1] for one in outcomes[1][:-1]]
+        assert fields == [*wrong]
+        assert outcomes[1][-1] == "pending"
+        assert {one[0] for one in outcomes[1][:-1]} == {"invalid-value", "unknown-decision"}
+        bad = query("x\0")
+        assert await sent(engine, "shelf", [bad]) == ([("invalid-value", "query_id")], [])
 
 
 def test_over_http(tmp_path):
@@ -294,33 +282,30 @@ def lines(path):
 
 
 @pytest.mark.usefixtures("kind")
-def test_exported_records_keep_to_the_schema_and_come_back(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            made = await traffic(engine, 12)
-            await sent(engine, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
-        store = store_at(tmp_path / "s.db")
-        counts = export_ubi(store, tmp_path / "out")
-        log = [row for row in store.events(0) if not isinstance(row, DecisionRow)]
-        store.close()
-        queries = lines(tmp_path / "out" / "ubi_queries.ndjson")
-        events = lines(tmp_path / "out" / "ubi_events.ndjson")
-        assert (counts["ubi_queries"], counts["ubi_events"]) == (len(queries), len(events))
-        for name, records in (("query.request", queries), ("event", events)):
-            validator = schema(name)
-            for record in records:
-                validator.validate(record)
-        assert len(queries) == len(made) + 1
-        assert queries[-1] == query("theirs", ["z", "a"])
-        for record, (name, row) in zip(queries, made, strict=False):
-            ours = record["query_attributes"]["tacit"]
-            assert (ours["decision_id"], ours["placement"]) == (row.id, name)
-            assert ours["propensity"] == row.propensity
-            assert len(ours["version"]) == 16
-        check_log(made, log, tmp_path / "out")
-        check_teams(made, queries, events)
-
-    asyncio.run(session())
+async def test_exported_records_keep_to_the_schema_and_come_back(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        made = await traffic(engine, 12)
+        await sent(engine, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
+    store = store_at(tmp_path / "s.db")
+    counts = export_ubi(store, tmp_path / "out")
+    log = [row for row in store.events(0) if not isinstance(row, DecisionRow)]
+    store.close()
+    queries = lines(tmp_path / "out" / "ubi_queries.ndjson")
+    events = lines(tmp_path / "out" / "ubi_events.ndjson")
+    assert (counts["ubi_queries"], counts["ubi_events"]) == (len(queries), len(events))
+    for name, records in (("query.request", queries), ("event", events)):
+        validator = schema(name)
+        for record in records:
+            validator.validate(record)
+    assert len(queries) == len(made) + 1
+    assert queries[-1] == query("theirs", ["z", "a"])
+    for record, (name, row) in zip(queries, made, strict=False):
+        ours = record["query_attributes"]["tacit"]
+        assert (ours["decision_id"], ours["placement"]) == (row.id, name)
+        assert ours["propensity"] == row.propensity
+        assert len(ours["version"]) == 16
+    check_log(made, log, tmp_path / "out")
+    check_teams(made, queries, events)
 
 
 def check_log(made, log, folder):
@@ -381,47 +366,41 @@ def check_teams(made, queries, events):
     assert all(ours.get("team") == team for team, ours in clicked)
 
 
-def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 8)
-        store = store_at(tmp_path / "s.db")
-        export_ubi(store, tmp_path / "out")
-        store.close()
-        events = lines(tmp_path / "out" / "ubi_events.ndjson")
-        named = [e for e in events if "feedback_id" in e["event_attributes"]["tacit"]]
-        assert len(named) > 20
-        async with served(tmp_path / "s.db", configured()) as engine:
-            before = learned(engine)
-            for name in PLACEMENTS:
-                mine = [e for e in named if e["event_attributes"]["tacit"]["placement"] == name]
-                _, outcomes = await sent(engine, name, [], mine)
-                assert set(outcomes) <= {"duplicate"}
-            assert learned(engine) == before
-
-    asyncio.run(session())
+async def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 8)
+    store = store_at(tmp_path / "s.db")
+    export_ubi(store, tmp_path / "out")
+    store.close()
+    events = lines(tmp_path / "out" / "ubi_events.ndjson")
+    named = [e for e in events if "feedback_id" in e["event_attributes"]["tacit"]]
+    assert len(named) > 20
+    async with served(tmp_path / "s.db", configured()) as engine:
+        before = learned(engine)
+        for name in PLACEMENTS:
+            mine = [e for e in named if e["event_attributes"]["tacit"]["placement"] == name]
+            _, outcomes = await sent(engine, name, [], mine)
+            assert set(outcomes) <= {"duplicate"}
+        assert learned(engine) == before
 
 
 @pytest.mark.usefixtures("kind")
-def test_kept_records_move_with_the_log(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await slated(engine)
-            await sent(engine, "front", [query("theirs")], [event(id="theirs")])
-        old, new = store_at(tmp_path / "s.db"), store_at(tmp_path / "new.db")
-        counts = export(configured(), old, tmp_path / "out")
-        assert counts["records"] == 2
-        assert take_in(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
-        places = [{stored.id: name for name, stored in store.placements().items()} for store in (old, new)]
-        kept = [
-            [(place[row.placement], *row[1:]) for row in store.records()]
-            for place, store in zip(places, (old, new), strict=True)
-        ]
-        assert kept[0] == kept[1]
-        old.close()
-        new.close()
-
-    asyncio.run(session())
+async def test_kept_records_move_with_the_log(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await slated(engine)
+        await sent(engine, "front", [query("theirs")], [event(id="theirs")])
+    old, new = store_at(tmp_path / "s.db"), store_at(tmp_path / "new.db")
+    counts = export(configured(), old, tmp_path / "out")
+    assert counts["records"] == 2
+    assert take_in(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
+    places = [{stored.id: name for name, stored in store.placements().items()} for store in (old, new)]
+    kept = [
+        [(place[row.placement], *row[1:]) for row in store.records()]
+        for place, store in zip(places, (old, new), strict=True)
+    ]
+    assert kept[0] == kept[1]
+    old.close()
+    new.close()
 
 
 def test_the_command_line_exports_records(tmp_path):

@@ -217,18 +217,15 @@ def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
     assert asyncio.run(session()) == 4
 
 
-def test_the_same_search_of_another_user_is_another_search(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            first = await searched(engine, "d", user="ann", segments={"market": "de"})
-            again = await searched(engine, "d", user="ann", segments={"market": "de"})
-            assert again == first
-            for other in ({"user": "ben"}, {"segments": {"market": "se"}}, {}):
-                said = {"user": "ann", "segments": {"market": "de"}} | other
-                with pytest.raises(Conflict):
-                    await searched(engine, "d", **(said if other else {}))
-
-    asyncio.run(session())
+async def test_the_same_search_of_another_user_is_another_search(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        first = await searched(engine, "d", user="ann", segments={"market": "de"})
+        again = await searched(engine, "d", user="ann", segments={"market": "de"})
+        assert again == first
+        for other in ({"user": "ben"}, {"segments": {"market": "se"}}, {}):
+            said = {"user": "ann", "segments": {"market": "de"}} | other
+            with pytest.raises(Conflict):
+                await searched(engine, "d", **(said if other else {}))
 
 
 def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
@@ -252,60 +249,51 @@ def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
 # Nobody waits for it -------------------------------------------------------------------------
 
 
-def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypatch):
+async def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(verdicts, "ROWS", 7)
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            for _ in range(30):
-                await searched(engine)
-            engine.clock.now += 40 * SECOND
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        for _ in range(30):
             await searched(engine)
-            reads, logged = [], engine.logged
-            gate = asyncio.Event()
+        engine.clock.now += 40 * SECOND
+        await searched(engine)
+        reads, logged = [], engine.logged
+        gate = asyncio.Event()
 
-            async def counted(name, after, count):
-                reads.append(after)
-                await gate.wait()
-                return await logged(name, after, count)
+        async def counted(name, after, count):
+            reads.append(after)
+            await gate.wait()
+            return await logged(name, after, count)
 
-            monkeypatch.setattr(engine, "logged", counted)
-            asked = [asyncio.create_task(engine.verdict("search", patience=0.01)) for _ in range(50)]
-            early = await asyncio.gather(*asked)
-            assert {(one.whole, one.report, one.verdict) for one in early} == {
-                (False, None, verdicts.NOT_READ)
-            }
-            assert reads == [0]
-            await searched(engine)
-            gate.set()
-            late = await whole(engine)
-            assert late.report["searches"] == 30
-            assert len(reads) == len(set(reads)) > 4
-            before = len(reads)
-            assert await whole(engine) == late
-            assert len(reads) == before + 1, "only what is new is read"
-
-    asyncio.run(session())
+        monkeypatch.setattr(engine, "logged", counted)
+        asked = [asyncio.create_task(engine.verdict("search", patience=0.01)) for _ in range(50)]
+        early = await asyncio.gather(*asked)
+        assert {(one.whole, one.report, one.verdict) for one in early} == {(False, None, verdicts.NOT_READ)}
+        assert reads == [0]
+        await searched(engine)
+        gate.set()
+        late = await whole(engine)
+        assert late.report["searches"] == 30
+        assert len(reads) == len(set(reads)) > 4
+        before = len(reads)
+        assert await whole(engine) == late
+        assert len(reads) == before + 1, "only what is new is read"
 
 
-def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_path, monkeypatch):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            await searched(engine)
-            logged = engine.logged
+async def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_path, monkeypatch):
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        await searched(engine)
+        logged = engine.logged
 
-            async def broken(*given):
-                raise Unavailable("store: it fails at present; try again later")
+        async def broken(*given):
+            raise Unavailable("store: it fails at present; try again later")
 
-            monkeypatch.setattr(engine, "logged", broken)
-            with pytest.raises(Unavailable):
-                await engine.verdict("search")
-            monkeypatch.setattr(engine, "logged", logged)
-            found = await whole(engine)
-            assert (found.report, found.open) == (None, 1)
-            assert found.verdict.startswith("Too early: 1 decision does not count yet, as windows")
-
-    asyncio.run(session())
+        monkeypatch.setattr(engine, "logged", broken)
+        with pytest.raises(Unavailable):
+            await engine.verdict("search")
+        monkeypatch.setattr(engine, "logged", logged)
+        found = await whole(engine)
+        assert (found.report, found.open) == (None, 1)
+        assert found.verdict.startswith("Too early: 1 decision does not count yet, as windows")
 
 
 def test_another_worth_holds_for_the_whole_log(tmp_path):
@@ -329,14 +317,11 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
     assert after.report["clicked"] == after.report["searches"]
 
 
-def test_one_of_several_shards_judges_nothing(tmp_path):
-    async def session():
-        config = configured(tmp_path / "s.db")
-        async with served(tmp_path / "s.db", config, Clock(), Shard(0, 2)) as engine:
-            with pytest.raises(InvalidValue, match="give them to tacit duel"):
-                await engine.verdict("search")
-
-    asyncio.run(session())
+async def test_one_of_several_shards_judges_nothing(tmp_path):
+    config = configured(tmp_path / "s.db")
+    async with served(tmp_path / "s.db", config, Clock(), Shard(0, 2)) as engine:
+        with pytest.raises(InvalidValue, match="give them to tacit duel"):
+            await engine.verdict("search")
 
 
 # By request ----------------------------------------------------------------------------------

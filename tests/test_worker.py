@@ -29,37 +29,31 @@ def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():
     assert done == [(number, "worker") for number in range(100)]
 
 
-def test_what_a_call_raises_reaches_its_caller_and_no_other():
+async def test_what_a_call_raises_reaches_its_caller_and_no_other():
     def fail():
         raise KeyError("gone")
 
-    async def session():
-        worker = Worker("worker")
-        failed, fine = worker.do(fail), worker.do(int, "7")
-        with pytest.raises(KeyError, match="gone"):
-            await failed
-        assert await fine == 7
-        worker.stop()
-        with pytest.raises(RuntimeError, match="stopped"):
-            worker.do(int)
-
-    asyncio.run(session())
+    worker = Worker("worker")
+    failed, fine = worker.do(fail), worker.do(int, "7")
+    with pytest.raises(KeyError, match="gone"):
+        await failed
+    assert await fine == 7
+    worker.stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        worker.do(int)
 
 
-def test_a_caller_that_gave_up_harms_nobody():
+async def test_a_caller_that_gave_up_harms_nobody():
     begun, go_on = threading.Event(), threading.Event()
 
     def wait():
         begun.set()
         go_on.wait(PATIENCE)
 
-    async def session():
-        worker = Worker("worker")
-        call = worker.do(wait)
-        await asyncio.to_thread(begun.wait, PATIENCE)
-        call.cancel()
-        go_on.set()
-        assert await worker.do(int, "7") == 7
-        worker.stop()
-
-    asyncio.run(session())
+    worker = Worker("worker")
+    call = worker.do(wait)
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    call.cancel()
+    go_on.set()
+    assert await worker.do(int, "7") == 7
+    worker.stop()

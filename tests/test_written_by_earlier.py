@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import shutil
@@ -57,42 +56,37 @@ def test_its_snapshots_and_its_log_say_the_same(config):
     store.close()
 
 
-def test_its_service_goes_on(config):
+async def test_its_service_goes_on(config):
     """With open decisions, ids that were given, a change of mode, and arms that come."""
 
-    async def session():
-        end = end_of(config)
-        clock = Clock(end.time + 1_000_000)
-        path = config.store.path
-        async with harness.served(SqliteStore(path), config, clock) as engine:
-            assert {n: engine.placements[n].decisions for n in PLACEMENTS} == dict.fromkeys(
-                PLACEMENTS, DECISIONS
-            )
-            assert engine.placements["home"].mode == "shadow"
-            # The same request again gets the same answer.
-            seqs = {}
-            for name in PLACEMENTS:
-                told = engine.placements[name].checked(DecisionRequest("key 0", id="d48", **ASKED[name]))
-                (row,) = await engine.decide_many(name, [told])
-                seqs[name] = row.seq
-                assert engine.placements[name].decisions == DECISIONS
-            assert max(seqs.values()) <= end.seq
-            for name in ("home", "news", "video"):
-                assert await engine.feedback(name, "d48", 1.0, "late") == "learned"
-            for name in ("rankers", "shelf"):
-                told = Feedback("d48", CLICKS, clicks=Clicks([0]))
-                assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
-            await engine.ask("home", ModeOf("online"))
-            await engine.ask("home", ArmsOf(["d"], ["a"]))
-            row = await engine.decide("home", "key 0")
-            assert row.offered == '["b","c","d"]'
-            before = {name: harness.learned(engine, name) for name in PLACEMENTS}
-        again = Engine(config, SqliteStore(path), clock)
-        assert {name: harness.learned(again, name) for name in PLACEMENTS} == before
-        assert verify(config, again.store) == []
-        again.store.close()
-
-    asyncio.run(session())
+    end = end_of(config)
+    clock = Clock(end.time + 1_000_000)
+    path = config.store.path
+    async with harness.served(SqliteStore(path), config, clock) as engine:
+        assert {n: engine.placements[n].decisions for n in PLACEMENTS} == dict.fromkeys(PLACEMENTS, DECISIONS)
+        assert engine.placements["home"].mode == "shadow"
+        # The same request again gets the same answer.
+        seqs = {}
+        for name in PLACEMENTS:
+            told = engine.placements[name].checked(DecisionRequest("key 0", id="d48", **ASKED[name]))
+            (row,) = await engine.decide_many(name, [told])
+            seqs[name] = row.seq
+            assert engine.placements[name].decisions == DECISIONS
+        assert max(seqs.values()) <= end.seq
+        for name in ("home", "news", "video"):
+            assert await engine.feedback(name, "d48", 1.0, "late") == "learned"
+        for name in ("rankers", "shelf"):
+            told = Feedback("d48", CLICKS, clicks=Clicks([0]))
+            assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
+        await engine.ask("home", ModeOf("online"))
+        await engine.ask("home", ArmsOf(["d"], ["a"]))
+        row = await engine.decide("home", "key 0")
+        assert row.offered == '["b","c","d"]'
+        before = {name: harness.learned(engine, name) for name in PLACEMENTS}
+    again = Engine(config, SqliteStore(path), clock)
+    assert {name: harness.learned(again, name) for name in PLACEMENTS} == before
+    assert verify(config, again.store) == []
+    again.store.close()
 
 
 # Learners -------------------------------------------------------------------------------------
