@@ -37,6 +37,7 @@ def address(tmp_path_factory):
         "server.body_limit": LIMIT,
         "placements.default.arms": ARMS,
         "placements.default.seed": 7,
+        "placements.who": {"arms": ARMS, "context_dim": 2},
         "placements.plain.arms": 3,
         "placements.plain.policy": "ucb1",
     }
@@ -63,7 +64,7 @@ def test_a_decision_and_its_feedback(client):
 
 def test_arms_on_offer_and_context(client):
     body = {"key": "tomato", "arms": ["film"], "context": [0.5, 1]}
-    status, _, decision = client.post("default/decide", body)
+    status, _, decision = client.post("who/decide", body)
     assert (status, decision["arm"], decision["propensity"]) == (200, "film", 1.0)
     status, _, decision = client.post("plain/decide", {"key": "tomato", "arms": [2]})
     assert (status, decision["arm"], decision["propensity"]) == (200, 2, None)
@@ -258,8 +259,8 @@ def test_the_list_of_placements_counts(client):
     _, _, before = client.ask("GET", "/v1/placements")
     client.post("plain/decide", {"key": "counted"})
     _, _, after = client.ask("GET", "/v1/placements")
-    default, plain = after["placements"]
-    assert [default["name"], plain["name"]] == ["default", "plain"]
+    default, plain, who = after["placements"]
+    assert [each["name"] for each in (default, plain, who)] == ["default", "plain", "who"]
     assert default["policy"]["name"] == "ShiftMixture"
     assert (default["arms"], plain["arms"]) == (ARMS, [0, 1, 2])
     assert plain["decisions"] == before["placements"][1]["decisions"] + 1

@@ -237,15 +237,8 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Decisions[ArmT_co]:
         """Return decisions that were made here as columns, without their keys.
 
-        Parameters
-        ----------
-        batch : Batch
-            The impressions, in lanes of this learner.
-        actions : array of int64, shape (rows, action_width)
-            Slots of what was shown.
-        epochs : array of int64, shape (rows,)
-        propensities : array of float64, shape (rows,)
-            NaN where the policy is deterministic.
+        Of each row the impression, in a lane of this learner, the slots that were shown, the epoch, and
+        the propensity, NaN where the policy is deterministic.
 
         Examples
         --------
@@ -269,19 +262,8 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> None:
         """Check that the policy can have given propensities, if it weighs by them.
 
-        Parameters
-        ----------
-        propensities : array of float64, shape (rows,)
-            NaN, or None, where there is none.
-        offered : array of int64, shape (rows,)
-            How many arms were on offer.
-        error : function, optional
-            Returns what to raise for a row and what is wrong; by default an ``InvalidValue``.
-
-        Raises
-        ------
-        InvalidValue
-            If one is missing, or below what the policy gives at least.
+        Of each row the propensity, NaN or None where there is none, and how many arms were on offer;
+        ``error`` returns what to raise for a row and what is wrong, by default an ``InvalidValue``.
         """
         if not self._least_share:
             return

@@ -477,7 +477,7 @@ class Learner(ColumnLearner[ArmT_co]):
         ...     decision = learner.choose(context={"age": age})
         ...     _ = learner.learn(decision, float((decision.arm == "song") == (age > 50)))
         >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
-        film: age -2.78
+        film: age -4.29
         """
         contributions = self._kept("contributions", "does not say what a context adds")
         believed = self.estimates(key, context, arms, confidence=confidence)
