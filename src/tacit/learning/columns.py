@@ -98,7 +98,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def go_on(self, policy: Policy, offer: Offer) -> None:
         """Make anew what depends on the policy and on the arms on offer."""
         self.policy, self.offer = policy, offer
-        self._reads_nothing = not policy.context_dim and policy.feature_dims == (0, 0)
+        self._reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # What was decided before it was tuned keeps the propensity that it had.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))

@@ -159,13 +159,14 @@ class Learner(ColumnLearner[ArmT_co]):
             Features of each arm on offer, for policies that read them.
         """
         name = key if type(key) is str else checks.key(key)
-        nothing = context is relevance is examination is None
-        if nothing and arms is None and self._reads_nothing:
+        if self._no_features and arms is None and relevance is None and examination is None:
+            if context is not None or self._reads_contexts:
+                self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
         return self.choose_rows([name], _one(context, arms, relevance, examination))[0]
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
-        """Choose among all arms on offer, for a policy that reads nothing else."""
+        """Choose among all arms on offer, for a context that the loops hold if any is read."""
         loops, lanes, names = self.loops, self.lanes, self.offer.names
         lane = lanes.of.get(key)
         loops.one.lanes[0] = lanes.admit([key])[0] if lane is None else lane
@@ -184,7 +185,8 @@ class Learner(ColumnLearner[ArmT_co]):
             prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
         id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.slots
         self.decisions += 1
-        features = loops.context, NO_FEATURES, NO_FEATURES
+        context = loops.context.copy() if self._reads_contexts else loops.context
+        features = context, NO_FEATURES, NO_FEATURES
         # Calling Decision would take half as long again.
         return Decision._make(
             (id, key, shown, propensity, epoch, offered, slots, *features, prefixes, places)
@@ -292,9 +294,11 @@ class Learner(ColumnLearner[ArmT_co]):
             self.check_propensities([decision.propensity], [len(decision.offered)])
         one = loops.one
         one.lanes[0] = self.lanes.lane(decision.key)
-        if decision.offered is not self.offer.slots or len(decision.context):
+        if decision.offered is not self.offer.slots or not self._no_features:
             one = self._decisions.batch([decision])
             self._decisions.actions([decision], one)
+        elif self._reads_contexts:
+            loops.context[:] = decision.context
         loops.action[0] = decision.slots
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity

@@ -56,8 +56,11 @@ class ContextWatch:
         self._classifier = classifier_of(policy)
         self.outside = 0
 
-    def look(self, contexts: Floats) -> None:
-        """Look at the contexts of some impressions, shape (impressions, context_dim)."""
+    def look(self, contexts: Floats, frames: int = 5) -> None:
+        """Look at the contexts of some impressions, shape (impressions, context_dim).
+
+        A warning points at the caller that is so many frames up.
+        """
         classifier = self._classifier
         if classifier is None:
             return
@@ -70,7 +73,7 @@ class ContextWatch:
                 f"context: {first} is outside of what {type(classifier).__name__} is safe for; "
                 f"give {classifier.universe}",
                 AssumptionWarning,
-                stacklevel=5,
+                stacklevel=frames,
             )
         self.outside += int(np.count_nonzero(~feasible))
 
@@ -178,6 +181,13 @@ class ImpressionReader:
         if sizes is not None:
             self._users.look(blocks[0], sizes)
         return *offers, context_rows, *blocks
+
+    def context(self, policy: Policy, given: Any) -> Floats:
+        """Return the context of one impression; raises as :meth:`read`."""
+        contexts = [given] if self.encoder is None else self.encoder.rows([given])
+        rows = _contexts(policy, None if given is None else contexts, 1)
+        self.watch.look(rows, frames=4)
+        return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
         """Let the policy judge the features once, when there are enough of them."""
