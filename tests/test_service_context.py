@@ -66,6 +66,8 @@ async def test_what_the_log_keeps_are_the_columns(tmp_path):
 def test_over_http(tmp_path):
     with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
         assert client.decide("home", "all", context={"device": "ios", "age": 31}).arm in ("film", "song")
+        numbers = {"device": np.str_("web"), "age": np.float32(31), "new": np.bool_(True)}
+        assert client.decide("home", "all", context=numbers).arm in ("film", "song")
         many = [Impression("all", context={"age": age}) for age in (20, 70)]
         assert len(client.decide_many("home", many)) == 2
         assert client.decide("home", "all", context=[0.0] * 13).arm in ("film", "song")

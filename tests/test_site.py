@@ -226,7 +226,15 @@ NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("recover_from_a_shift", []), ("weigh_a_log", []), ("from_raw_columns", []), ("news_event", NEWS)],
+    [
+        ("recover_from_a_shift", []),
+        ("weigh_a_log", []),
+        ("from_raw_columns", []),
+        ("news_event", NEWS),
+        ("personalise_home", []),
+        ("judge_two_policies", []),
+        ("replace_vowpal_wabbit", []),
+    ],
 )
 def test_examples_run(name, options, tmp_path):
     if name == "from_raw_columns":

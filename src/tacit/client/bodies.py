@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from tacit.client.messages import Arm, Clicks, Message
 from tacit.core import checks
 from tacit.errors import InvalidValue
@@ -124,7 +126,10 @@ def _new_arms(field: str, given: Any) -> int | list[Arm]:
 
 def _context(field: str, given: Any) -> Any:
     """Return numbers as numbers; of what is said by name, the service knows what it holds."""
-    return dict(given) if isinstance(given, Mapping) else _features(field, given)
+    if not isinstance(given, Mapping):
+        return _features(field, given)
+    # Numbers and texts of NumPy are those of Python.
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
 
 _features = list_of(number_within(-LARGEST, LARGEST))
