@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import httpx
 import numpy as np
 import pytest
 from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
@@ -68,6 +69,9 @@ def test_over_http(tmp_path):
         assert client.decide("home", "all", context={"device": "ios", "age": 31}).arm in ("film", "song")
         numbers = {"device": np.str_("web"), "age": np.float32(31), "new": np.bool_(True)}
         assert client.decide("home", "all", context=numbers).arm in ("film", "song")
+        client.decide("home", "all", context={"device": "tv"})
+        metrics = httpx.get(f"{url}/metrics").text
+        assert 'tacit_context_others_total{placement="home"} 1.0' in metrics
         many = [Impression("all", context={"age": age}) for age in (20, 70)]
         assert len(client.decide_many("home", many)) == 2
         assert client.decide("home", "all", context=[0.0] * 13).arm in ("film", "song")
@@ -90,8 +94,6 @@ def test_a_context_that_nobody_reads_is_refused(tmp_path, context):
 
 
 def test_an_evaluation_context_is_who_is_asking(tmp_path):
-    import httpx
-
     with running(configured(tmp_path / "s.db")) as url:
         asked = {"context": {"targetingKey": "u", "age": 70, "device": "ios", "zip": "12345"}}
         answer = httpx.post(f"{url}/ofrep/v1/evaluate/flags/home", json=asked)

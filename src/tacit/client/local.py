@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from tacit.client.bodies import body
+from tacit.client.bodies import CHECKS, body
 from tacit.client.clients import Client
 from tacit.client.errors import Conflict, InvalidRequest, ServiceError
 from tacit.client.messages import Arm, Context, Decided, Feedback, LocalDecision
@@ -283,7 +283,7 @@ class Local:
         ServiceError
             Where the service was asked, as :meth:`Client.decide`.
         """
-        told: Any = context if isinstance(context, Mapping | None) else [float(x) for x in context]
+        told = None if context is None else CHECKS["context"]("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
             if time.monotonic() - self._known <= self._stale and self._learner is not None:

@@ -224,6 +224,9 @@ OF_PLACEMENT: tuple[tuple[Any, str, str, Callable[[Placement], float | None]], .
     (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", attrgetter("pending")),
     (GAUGE, "tacit_keys", "Keys.", attrgetter("key_count")),
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", attrgetter("series.restarts")),
+    (COUNTER, "tacit_context_others",
+     "Values in contexts, since the start, that are none of those declared for their field.",
+     lambda placement: 0 if placement.encoder is None else placement.encoder.others),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", _uniform),
 )  # fmt: skip
