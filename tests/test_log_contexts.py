@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 import tacit
+from tacit import cluster
 from tacit.cli import cli
 from tacit.errors import LogError
 from tacit.evaluate import Learning, off_policy, replay
@@ -56,6 +57,13 @@ def test_a_contextual_policy_is_replayed_and_earns_more(log, policy, reading):
     # Whoever ignores who is asking earns 0.4 at most; both intervals are of 95 %.
     blind = replay(tacit.Thompson(ARMS), log, seed=1, passes=3, arms=ARMS)
     assert found.low > blind.high
+
+
+def test_it_is_replayed_alike_in_parts(log):
+    policy = tacit.auto(arms=ARMS, context=SCHEMA)
+    here = replay(policy, log, seed=1, passes=2, arms=ARMS)
+    parts = cluster.replay(policy, read_log(log, arms=ARMS), seed=1, passes=2)
+    assert parts == here
 
 
 def test_it_is_weighed_beside_a_fixed_one(log):

@@ -13,6 +13,7 @@ from tacit.core import checks
 from tacit.core.part import Checked, optional, whole, within
 from tacit.evaluate.intervals import confident
 from tacit.evaluate.targets import Target
+from tacit.logs.reader import LogReader
 from tacit.logs.sources import Reading, opened
 
 Confidence = Annotated[float, confident]
@@ -55,7 +56,14 @@ class Options(Checked):
     seed: Seed = 0
     by: str | None = None
 
+    @property
+    def schema(self) -> Any:
+        """What contexts are made by, of the log's columns; None where nothing says it."""
+        return None
+
     def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
-        """Return a log, opened by :func:`tacit.read_log` if it is not, with its segments if there are."""
+        """Return a log, opened by :func:`tacit.read_log` if it is not, with its contexts and segments."""
         reader = opened(log, **reading)
+        if self.schema and isinstance(reader, LogReader):
+            reader = reader.with_context(self.schema)
         return reader if self.by is None else reader.by(self.by)

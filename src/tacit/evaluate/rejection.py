@@ -15,7 +15,6 @@ from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import wilson
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
-from tacit.logs.reader import LogReader
 from tacit.logs.sources import Reading, say_rejected
 from tacit.policies.base import Policy
 
@@ -371,8 +370,6 @@ def replay(
         by=by,
     )
     reader = replaying.opened(log, **reading)
-    if isinstance(reader, LogReader):
-        reader = reader.with_context(policy.schema)
     found = played(replaying, reader, range(replaying.passes), progress=progress)
     say_rejected(reader, log)
     for warning in found.warnings:

@@ -52,6 +52,11 @@ class Replaying(Options):
             )
         check_features(self.policy)
 
+    @property
+    def schema(self) -> Any:
+        """What the policy says of its contexts."""
+        return self.policy.schema
+
 
 # ---- From a log to windows: names become slots, keys become lanes
 
