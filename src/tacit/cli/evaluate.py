@@ -260,6 +260,9 @@ def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
     }
 
 
+Reads = Callable[..., Any]
+
+
 class Evaluation:
     """The functions that read a log, under a progress bar: in one process, or in parts.
 
@@ -288,23 +291,21 @@ class Evaluation:
         from tacit import cluster
         from tacit.evaluate import replay
 
-        if self._shards is not None:
-            return cluster.replay(policy, self.reader, shards=self._shards, **options)
-        return self._watched(replay, "replaying", policy, self.reader, **options)
+        return self._read(cluster.replay, replay, "replaying", policy, self.reader, **options)
 
     def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
         """Weight the log."""
         from tacit import cluster
         from tacit.evaluate import off_policy
 
-        if self._shards is not None:
-            return cluster.off_policy(target, self.reader, estimators, shards=self._shards, **options)
-        return self._watched(off_policy, "weighting", target, self.reader, estimators, **options)
+        given = target, self.reader, estimators
+        return self._read(cluster.off_policy, off_policy, "weighting", *given, **options)
 
-    @staticmethod
-    def _watched(function: Callable[..., Any], label: str, *given: Any, **options: Any) -> Any:
+    def _read(self, in_parts: Reads, whole: Reads, label: str, *given: Any, **options: Any) -> Any:
+        if self._shards is not None:
+            return in_parts(*given, shards=self._shards, **options)
         with progress(None, label) as advance:
-            return function(*given, progress=increments(advance), **options)
+            return whole(*given, progress=increments(advance), **options)
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
@@ -405,6 +406,11 @@ class Crediting:
         """Whether none of it is given."""
         return not any(vars(self).values())
 
+    def options(self) -> dict[str, Any]:
+        """Return the options of :func:`~tacit.evaluate.interleaved.read_interleaved`."""
+        named = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth", "ab")}
+        return {"rule": self.rule(), **named}
+
     def rule(self) -> Any:
         """Return the rule of credit."""
         from tacit.interleaving import CreditRule
@@ -465,27 +471,15 @@ def duel(
     if plot:
         figure()  # the lack of what draws must not show only when the work is done
     columns = columns_of(column)
+    reading: Any = {"format": format, "strict": strict, "confidence": confidence}
     report: Any
     plain = len(logs) == 1 and crediting.plain
     with progress(None, "reading duels"):
         if plain and tells_pairs(logs[0], format, columns):
-            report, rows = read_duels(
-                logs[0], format=format, columns=columns, strict=strict, confidence=confidence
-            )
+            report, rows = read_duels(logs[0], columns=columns, **reading)
         else:
             report, rows = read_interleaved(
-                logs,
-                rule=crediting.rule(),
-                unit=crediting.unit,
-                by=crediting.by,
-                wins=crediting.wins,
-                depth=crediting.depth,
-                ab=crediting.ab,
-                confidence=confidence,
-                false_share=false_share,
-                columns=columns,
-                format=format,
-                strict=strict,
+                logs, columns=columns, false_share=false_share, **crediting.options(), **reading
             )
     if plot:
         report.plot(plot)

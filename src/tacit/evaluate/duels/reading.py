@@ -74,8 +74,6 @@ def read_duels(
 
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
-    import pyarrow as pa
-
     path, present = file.path, file.names
     by_credits = False
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
@@ -88,29 +86,20 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
     used = {name: their for name, their in theirs.items() if their in present}
     if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
         raise LogError(f"{path}: there is neither a column outcome nor interleaved and clicks")
-    for raw in file.read(list(dict.fromkeys(used.values())), BATCH_ROWS):
-        for row, text in raw.malformed:
-            rows.read += 1
-            _reject(rows, MALFORMED, Example(str(path), row, "row", text), strict)
-        given = {
-            name: raw.columns[their]
-            if isinstance(raw.columns[their], list)
-            else converted(raw.columns[their], pa.string()).to_pylist()
-            for name, their in used.items()
-        }
-        for place, row in enumerate(raw.rows):
-            cells = {name: values[place] for name, values in given.items()}
-            rows.read += 1
-            try:
-                duel = duel_of(cells)
-            except InvalidValue as error:
-                column = error.field.partition(".")[0]
-                example = Example(str(path), int(row), column, error.value)
-                _reject(rows, f"wrong-{column}", example, strict)
-            else:
-                rows.kept += 1
-                by_credits = by_credits or needs_credits(cells.get("interleaved"))
-                yield duel
+    for row, cells in rows_of(file, used):
+        rows.read += 1
+        if not isinstance(cells, Mapping):
+            _reject(rows, MALFORMED, Example(str(path), row, "row", cells), strict)
+            continue
+        try:
+            duel = duel_of(cells)
+        except InvalidValue as error:
+            column = error.field.partition(".")[0]
+            _reject(rows, f"wrong-{column}", Example(str(path), row, column, error.value), strict)
+        else:
+            rows.kept += 1
+            by_credits = by_credits or needs_credits(cells.get("interleaved"))
+            yield duel
     if by_credits:
         warnings.warn(
             "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean "
@@ -119,6 +108,28 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
             AssumptionWarning,
             stacklevel=2,
         )
+
+
+def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each row of a file with its cells; of a malformed one with what stands there.
+
+    Parameters
+    ----------
+    file : LogFile
+    names : mapping of str to str
+        From the names that cells get to the file's columns.
+    """
+    import pyarrow as pa
+
+    for raw in file.read(list(dict.fromkeys(names.values())), BATCH_ROWS):
+        yield from raw.malformed
+        columns = {name: raw.columns[theirs] for name, theirs in names.items()}
+        given = {
+            name: values if isinstance(values, list) else converted(values, pa.string()).to_pylist()
+            for name, values in columns.items()
+        }
+        for place, row in enumerate(raw.rows):
+            yield int(row), {name: values[place] for name, values in given.items()}
 
 
 def needs_credits(interleaved: Any) -> bool:

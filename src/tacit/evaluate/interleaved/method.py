@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
+from tacit.evaluate.duels.reading import rows_of
 from tacit.evaluate.interleaved.folding import Fold, checked_rule
 from tacit.evaluate.interleaved.report import InterleavedReport
 from tacit.evaluate.interleaved.scale import Model, scaled
@@ -29,8 +30,8 @@ from tacit.evaluate.interleaved.searches import (
 )
 from tacit.interleaving import CreditRule
 from tacit.logs.formats import format_of
-from tacit.logs.reader import BATCH_ROWS, file_at, reading
-from tacit.logs.rows import MALFORMED, Example, LogReport, converted
+from tacit.logs.reader import file_at, reading
+from tacit.logs.rows import MALFORMED, Example, LogReport
 from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_in
 
 # ---- From files to searches: rows, search engines' answers, UBI events, or tacit's own log
@@ -119,8 +120,6 @@ def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
 
 
 def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
-    import pyarrow as pa
-
     file = file_at(path, format)
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
@@ -134,14 +133,7 @@ def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, 
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             raise LogError(f"{path}: {name}: there is no such column")
-    for raw in file.read(used, BATCH_ROWS):
-        yield from raw.malformed
-        given = {
-            name: values if isinstance(values, list) else converted(values, pa.string()).to_pylist()
-            for name, values in raw.columns.items()
-        }
-        for place, row in enumerate(raw.rows):
-            yield int(row), {name: values[place] for name, values in given.items()}
+    yield from rows_of(file, {name: name for name in used})
 
 
 # Records -------------------------------------------------------------------------------------
