@@ -18,6 +18,10 @@ from policies_of_ones_own import Forgetful
 import tacit
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, MissingPackage, SnapshotError, UnknownName
+from tacit.evaluate.duels import preferences
+from tacit.evaluate.interleaved import InterleavedReport, Search
+from tacit.evaluate.interleaved.folding import Fold
+from tacit.interleaving import Action, CreditRule, Interleaved
 from tacit.policies.base import registry
 
 ARMS = ("film", "holiday", "recipe")
@@ -252,6 +256,18 @@ def results():
     yield tacit.replay(tacit.UCB1(["0", "1", "2"]), log, passes=2)
     yield tacit.off_policy(target, log)
     yield tacit.check(tacit.UCB1(3), only=["offers"])
+    yield preferences([("new", "old", 1.0)] * 30 + [("old", "other", 0.5)] * 2)
+    yield InterleavedReport(folded())
+
+
+def folded():
+    """Return what 40 searches of two markets say of two rankers."""
+    fold = Fold(CreditRule(), ("market",))
+    for number in range(40):
+        shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [number % 2, 1 - number % 2]})
+        market = {"market": "us" if number % 3 else "de"}
+        fold.add(Search(str(number), str(number), market, ("new", "old"), shown, [Action(number % 2)]))
+    return fold.found(("new", "old"))
 
 
 def test_results_are_tables_for_notebooks_and_papers():
@@ -296,9 +312,9 @@ def test_a_plot_returns_its_axes_and_takes_those_it_is_given(tmp_path, monkeypat
     from matplotlib import pyplot
     from matplotlib.figure import Figure
 
-    result, _, estimates, _ = results()
+    result, _, estimates, _, duels, searches = results()
     mine = Figure().subplots()
-    for drawn in (result, estimates):
+    for drawn in (result, estimates, duels, searches):
         assert drawn.plot(ax=mine) is mine
     assert len(mine.lines) >= 2
     assert pyplot.get_fignums() == []

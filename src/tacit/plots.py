@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +93,63 @@ def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 
     yield ax
     if path is not None:
         save(ax.figure, Path(path))
+
+
+class Plotted:
+    """What can be drawn: on axes of its own, or on those that are given."""
+
+    @property
+    def height(self) -> float:
+        """How high a figure of its own is, in inches."""
+        raise NotImplementedError
+
+    def draw(self, ax: Any) -> None:
+        """Draw it on axes."""
+        raise NotImplementedError
+
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
+        """Draw the estimates with their intervals, as :meth:`tacit.SimulationResult.plot` does."""
+        with drawn(path, ax, height=self.height) as axes:
+            self.draw(axes)
+        return axes
+
+
+Look = Mapping[str, Any]
+"""How a line looks, in the words of matplotlib."""
+
+
+class Rung(NamedTuple):
+    """A row of a figure of estimates.
+
+    Attributes
+    ----------
+    name : str
+    estimate : float or None
+        None where it is too early for one.
+    bars : list of ((float, float), dict)
+        Intervals around it and how each looks; later ones are drawn above.
+    dot : dict
+        How the estimate looks.
+    """
+
+    name: str
+    estimate: float | None
+    bars: Sequence[tuple[tuple[float, float], Look]] = ()
+    dot: Look = MappingProxyType({})
+
+
+def ladder(ax: Any, rungs: Sequence[Rung], reference: float) -> None:
+    """Draw named estimates with their intervals from the bottom up, and a line at the reference."""
+    for y, rung in enumerate(rungs):
+        if rung.estimate is None:
+            ax.text(reference, y, " too early", va="center", color="0.4", size=9)
+            continue
+        for bounds, look in rung.bars:
+            ax.plot(bounds, [y, y], **look)
+        ax.plot(rung.estimate, y, "o", **rung.dot)
+    ax.axvline(reference, color="0.4", lw=0.8, ls="--")
+    ax.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
+    ax.set_ylim(-0.6, len(rungs) - 0.4)
 
 
 def _shown(width: float, height: float) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import importlib
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from string import Formatter
+from typing import Any, NamedTuple
 
 from tacit.errors import MissingPackage
 
@@ -17,6 +18,8 @@ LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "±": r"$\pm$",
     "–": "--",
 }
+
+MISSING = "–"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -53,8 +56,50 @@ def left_aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+class Column(NamedTuple):
+    """A column of a table as text.
+
+    Attributes
+    ----------
+    head : str
+    form : str
+        A cell, with names of the row's record in braces.
+    missing : str
+        The cell where one of them is None or NaN.
+    """
+
+    head: str
+    form: str
+    missing: str = MISSING
+
+    def cell(self, record: Mapping[str, Any]) -> str:
+        """Return the cell of a row."""
+        used = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
+        return self.missing if None in map(known, used) else self.form.format_map(record)
+
+
+def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """Return records as aligned columns, with their heads above.
+
+    Examples
+    --------
+    >>> arms = [{"arm": "film", "low": 0.25, "high": 0.5}, {"arm": "holiday", "low": None, "high": None}]
+    >>> print(laid_out(arms, [Column("arm", "{arm}"), Column("95 %", "[{low:.3f}, {high:.3f}]")]))
+    arm                95 %
+    film     [0.250, 0.500]
+    holiday               –
+    """
+    body = [[column.cell(record) for column in columns] for record in records]
+    return aligned([[column.head for column in columns], *body])
+
+
+def known(value: Any) -> Any:
+    """Return a value, None where it is NaN: as JSON has it, and a table with a dash."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 class Tabulated:
-    """What has rows; a notebook shows them as a table."""
+    """What has rows: :meth:`records`, as text, in notebooks, pandas, pages and papers."""
 
     def records(self) -> list[dict[str, Any]]:
         """Return the result as flat dicts, all with the same names: a row each."""
@@ -144,8 +189,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
+    if known(value) is None:
+        return MISSING
     if isinstance(value, float):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.5g}"
     return f"{value:,}" if _is_number(value) else str(value)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.text import Tabulated
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import InvalidValue
 from tacit.evaluate.intervals import CONFIDENCE, confident, normal_quantile, wilson
 from tacit.evaluate.options import Options
@@ -290,36 +290,22 @@ class Examination(Tabulated):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per position."""
-        return [
-            {
-                "method": self.method,
-                "position": int(self.positions[place]),
-                "effect": float(self.effects[place]),
-                "low": float(self.low[place]),
-                "high": float(self.high[place]),
-                "shown": float(self.shown[place]),
-                "clicks": float(self.clicks[place]),
-            }
-            for place in range(len(self.positions))
-        ]
+        names = "position", "effect", "low", "high", "shown", "clicks"
+        columns = self.positions, self.effects, self.low, self.high, self.shown, self.clicks
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [{"method": self.method, **dict(zip(names, row, strict=True))} for row in rows]
 
     def summary(self) -> str:
         """Return the result as text."""
-        from tacit.core.text import aligned
-
-        head = ["position", "effect", f"{self.confidence:.0%} interval", "shown", "clicks"]
-        body = [
-            [
-                str(row["position"]),
-                "–" if math.isnan(row["effect"]) else f"{row['effect']:.3f}",
-                "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]",
-                f"{row['shown']:,.0f}",
-                f"{row['clicks']:,.0f}",
-            ]
-            for row in self.table()
+        columns = [
+            Column("position", "{position}"),
+            Column("effect", "{effect:.3f}"),
+            Column(f"{self.confidence:.0%} interval", "[{low:.3f}, {high:.3f}]"),
+            Column("shown", "{shown:,.0f}"),
+            Column("clicks", "{clicks:,.0f}"),
         ]
         title = f"examination relative to position {self.positions[0]}, by {self.method}"
-        return f"{title}\n{aligned([head, *body])}"
+        return f"{title}\n{laid_out(self.records(), columns)}"
 
 
 def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:

@@ -10,7 +10,7 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
-from tacit.core.text import Tabulated
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import wilson
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
@@ -21,6 +21,12 @@ from tacit.policies.base import Policy
 # ---- What replay came to: counts of passes, and the estimate that follows
 
 NO_OVERLAP = "no overlap: no row shows what the policy chose"
+WHOLE = "estimate", "low", "high", "logged", "rows", "unanswered"
+SEGMENT_COLUMNS = (
+    Column("mean reward", "{estimate:.5f}", "no overlap"),
+    Column("95 % interval", "[{low:.5f}, {high:.5f}]"),
+    Column("matched a pass", "{matched:,.1f}"),
+)
 PerPass = tuple[tuple[float, ...], tuple[float, ...]]
 """How many rows matched and the sum of their rewards, per pass."""
 
@@ -105,12 +111,7 @@ class ReplayResult(Tabulated):
         return [
             {
                 "policy": self.policy,
-                "estimate": self.estimate,
-                "low": self.low,
-                "high": self.high,
-                "logged": self.logged,
-                "rows": self.rows,
-                "unanswered": self.unanswered,
+                **{name: getattr(self, name) for name in WHOLE},
                 "passes": passes,
                 "matched": mean,
                 "clicks": sum(self.clicks) / passes,
@@ -143,22 +144,11 @@ class ReplayResult(Tabulated):
         ]
 
     def _segment_lines(self) -> list[str]:
-        from tacit.core.text import aligned
-
-        body = [
-            [
-                name or "(none)",
-                f"{part.estimate:.5f}" if part.matched else NO_OVERLAP.partition(":")[0],
-                f"[{part.low:.5f}, {part.high:.5f}]",
-                f"{part.matched:,.1f}",
-            ]
-            for name, part in self.segments.items()
-        ]
-        head = [str(self.by), "mean reward", "95 % interval", "matched a pass"]
+        rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
             "",
-            aligned([head, *body]),
-            f"each interval is for its segment alone, not corrected for how many there are ({len(body)})",
+            laid_out(rows, [Column(str(self.by), "{segment}"), *SEGMENT_COLUMNS]),
+            f"each interval is for its segment alone, not corrected for how many there are ({len(rows)})",
         ]
 
 

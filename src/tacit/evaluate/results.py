@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tacit.core.text import Tabulated
+from tacit.core.text import MISSING, Column, Tabulated, laid_out
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums
+from tacit.plots import COLOURS, Plotted
 
 NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"
 EMPTY = "empty: the propensities cannot be right"
 INTERVALS = ("normal", "bootstrap", "score", "anytime")
+SAID = (
+    Column("estimator", "{estimator}"),
+    Column("value", "{value:.5f}", "no overlap"),
+    *(Column(kind, f"{{{kind}}}") for kind in INTERVALS),
+    Column("n_eff", "{effective_sample_size:,.0f}"),
+)
+WEIGHTS = Column("mean w", "{mean_weight:.3f}", "nan"), Column("max w", "{largest_weight:.4g}", "nan")
 SHOWN_SEGMENTS = 30
 """The most segments that a text or a figure tells of."""
 
@@ -82,13 +89,11 @@ class Estimate:
             )
         return "; ".join(told)
 
-    def cells(self) -> list[str]:
-        """Return value and intervals as texts."""
-        value = NO_OVERLAP.partition(":")[0] if math.isnan(self.value) else f"{self.value:.5f}"
-        bounds = [
-            EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
-        ]
-        return [value, *bounds]
+    def texts(self) -> dict[str, Any]:
+        """Return :meth:`row` with the intervals as texts besides."""
+        return self.row() | {
+            kind: EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
+        }
 
     def doubted_weights(self) -> str:
         """Return what is wrong if the mean weight is farther from 1 than chance explains."""
@@ -141,7 +146,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class OffPolicyResult(Tabulated):
+class OffPolicyResult(Tabulated, Plotted):
     """What several estimators say of one target policy.
 
     Attributes
@@ -181,22 +186,15 @@ class OffPolicyResult(Tabulated):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator; with segments, then one for each of them and it."""
-        whole = [{"target": self.target, **estimate.row()} for estimate in self.estimates]
+        target = {"target": self.target}
         if self.by is None:
-            return whole
-        parts = [
-            {
-                "target": self.target,
-                "segment": name,
-                "rows": segment.rows,
-                "logged": segment.logged,
-                **estimate.row(),
-            }
-            for name, segment in self.segments.items()
-            for estimate in segment.estimates
+            return [target | estimate.row() for estimate in self.estimates]
+        whole = Segment(self.estimates, self.rows, self.logged)
+        return [
+            target | {"segment": name, "rows": part.rows, "logged": part.logged} | estimate.row()
+            for name, part in [(None, whole), *self.segments.items()]
+            for estimate in part.estimates
         ]
-        every = {"segment": None, "rows": self.rows, "logged": self.logged}
-        return [{"target": row.pop("target"), **every, **row} for row in whole] + parts
 
     def table(self) -> list[dict[str, Any]]:
         """Return :meth:`records`."""
@@ -204,26 +202,13 @@ class OffPolicyResult(Tabulated):
 
     def summary(self) -> str:
         """Return the result as text."""
-        from tacit.core.text import aligned
-
-        head = ["estimator", "value", *INTERVALS, "n_eff", "mean w", "max w"]
-        body = [
-            [
-                estimate.estimator,
-                *estimate.cells(),
-                f"{estimate.effective_sample_size:,.0f}",
-                f"{estimate.mean_weight:.3f}",
-                f"{max(estimate.largest_weights, default=math.nan):.4g}",
-            ]
-            for estimate in self.estimates
-        ]
         of = f"{self.rows:,} logged rows"
         what = f"mean reward, from {of}"
         if self.lists is not None:
             what = f"mean reward of a list, from {self.lists:,} lists of {of}"
         lines = [
             f"{self.target}: {what}",
-            aligned([head, *body]),
+            laid_out([estimate.texts() for estimate in self.estimates], [*SAID, *WEIGHTS]),
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
             f"{self.unanswered:,}; intervals of {self.confidence:.0%}",
         ]
@@ -243,26 +228,28 @@ class OffPolicyResult(Tabulated):
 
     def _segment_lines(self) -> list[str]:
         """Return the table of the segments, and what their intervals promise."""
-        from tacit.core.text import aligned
-
-        head = [str(self.by), "rows", "estimator", "value", *INTERVALS, "n_eff", "the log's own"]
         body = [
-            [
-                name or "(none)",
-                f"{segment.rows:,}",
-                estimate.estimator + ("!" if estimate.warnings else ""),
-                *estimate.cells(),
-                f"{estimate.effective_sample_size:,.0f}",
-                f"{segment.logged:.5f}",
-            ]
+            {
+                **estimate.texts(),
+                "segment": name or "(none)",
+                "rows": segment.rows,
+                "logged": segment.logged,
+                "estimator": estimate.estimator + ("!" if estimate.warnings else ""),
+            }
             for name, segment in list(self.segments.items())[:SHOWN_SEGMENTS]
             for estimate in segment.estimates
+        ]
+        columns = [
+            Column(str(self.by), "{segment}"),
+            Column("rows", "{rows:,}"),
+            *SAID,
+            Column("the log's own", "{logged:.5f}", "nan"),
         ]
         count = len(self.segments)
         together = 1 - (1 - self.confidence) / max(count, 1)
         lines = [
             "",
-            aligned([head, *body]),
+            laid_out(body, columns),
             f"each interval is one of {self.confidence:.0%} for its segment alone, not corrected "
             f"for how many there are: some {count * (1 - self.confidence):.2g} of {count} miss the "
             f"truth; for all at once, ask for a confidence of {together:.5g}",
@@ -273,35 +260,37 @@ class OffPolicyResult(Tabulated):
             lines.append(f"the largest {SHOWN_SEGMENTS} of {count} segments; table() has all")
         return lines
 
-    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the estimates with their intervals, as :meth:`tacit.SimulationResult.plot` does."""
-        from tacit.plots import drawn
-
-        told = [(estimate.estimator, estimate) for estimate in self.estimates]
+    @property
+    def _rows(self) -> list[tuple[str, Estimate]]:
+        """The estimates of a figure, with their labels."""
+        rows = [(estimate.estimator, estimate) for estimate in self.estimates]
         for name, segment in list(self.segments.items())[:SHOWN_SEGMENTS]:
-            told += [(f"{name or '(none)'}: {e.estimator}", e) for e in segment.estimates]
-        with drawn(path, ax, height=1.2 + 0.62 * len(told)) as axes:
-            self._draw(axes, told)
-        return axes
+            rows += [(f"{name or '(none)'}: {e.estimator}", e) for e in segment.estimates]
+        return rows
 
-    def _draw(self, ax: Any, told: list[tuple[str, Estimate]]) -> None:
-        from tacit.plots import COLOURS
+    @property
+    def height(self) -> float:
+        """How high its figure is."""
+        return 1.2 + 0.62 * len(self._rows)
 
+    def draw(self, ax: Any) -> None:
+        """Draw the estimates with their intervals, then those of the segments."""
+        rows = self._rows
         for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
-            for place, (_, estimate) in enumerate(told):
+            for place, (_, estimate) in enumerate(rows):
                 if kind in estimate.intervals:
                     y = place + 0.16 * (number - 1.5)
                     bounds = estimate.intervals[kind]
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
-        for place, (_, estimate) in enumerate(told):
+        for place, (_, estimate) in enumerate(rows):
             if estimate.note:
                 ax.text(0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform())
-        values = [estimate.value for _, estimate in told]
+        values = [estimate.value for _, estimate in rows]
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
         ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")
-        ax.set_yticks(range(len(values)), [label for label, _ in told])
+        ax.set_yticks(range(len(values)), [label for label, _ in rows])
         ax.set_ylim(len(values) - 0.5, -0.5)
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set_xlabel(f"mean reward ({self.confidence:.0%} intervals)")
@@ -310,4 +299,4 @@ class OffPolicyResult(Tabulated):
 
 
 def bounds_text(bounds: Bounds | None) -> str:
-    return "–" if bounds is None else f"[{bounds[0]:.5f}, {bounds[1]:.5f}]"
+    return MISSING if bounds is None else f"[{bounds[0]:.5f}, {bounds[1]:.5f}]"

@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import Tabulated
+from tacit.core.text import Column, Tabulated, known, laid_out
 from tacit.errors import InvalidValue
 from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Interleaved, credited
 from tacit.interleaving.rules import CLICK
+from tacit.plots import COLOURS, Plotted, Rung, ladder
 
 # ---- Evidence from duels that is valid at all times, and the interval that follows
 
@@ -95,6 +95,18 @@ def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, floa
 # ---- What duels say of rankers: estimates, who is out, and whether it is safe to stop
 
 FAR = 10**12
+STANDINGS = (
+    Column("ranker", "{ranker}"),
+    Column("duels", "{duels:,}"),
+    *(Column(name, f"{{{name}}}") for name in ("mean", "beats", "loses to", "standing")),
+)
+AGAINST = (
+    Column("duels", "{plays:,}"),
+    Column("wins", "{estimate:.3f}", "nan"),
+    Column("Wilson", "{low:.3f}–{high:.3f}"),
+    Column("safe", "{safe_low:.3f}–{safe_high:.3f}"),
+    Column("missing", "{needed:,}", "?"),
+)
 
 
 class Pair(NamedTuple):
@@ -123,7 +135,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DuelReport(Tabulated):
+class DuelReport(Tabulated, Plotted):
     """Estimated preferences between rankers, who is out, and whether it is safe to stop.
 
     Outcomes of a pair must be independent with a constant mean; which pair is shown next may
@@ -313,7 +325,7 @@ class DuelReport(Tabulated):
         count = range(len(self.names))
         table = [[self.pair(i, j) for j in count] for i in count]
         matrices = {
-            field: [[_plain(getattr(cell, field)) for cell in row] for row in table]
+            field: [[known(getattr(cell, field)) for cell in row] for row in table]
             for field in ("estimate", "low", "high", "safe_low", "safe_high", "plays")
         }
         for i in count:
@@ -336,11 +348,9 @@ class DuelReport(Tabulated):
 
     def summary(self) -> str:
         """Return standings, the leader's duels and the verdict as text."""
-        from tacit.core.text import aligned
-
         total = int(np.triu(self.plays).sum())
         counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
-        tables = aligned(self._standings()), aligned(self._against_the_leader())
+        tables = laid_out(self.records(), STANDINGS), self._against_the_leader()
         return "\n\n".join([counts, *tables, self.verdict])
 
     def _order(self) -> list[int]:
@@ -350,75 +360,58 @@ class DuelReport(Tabulated):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per ranker, the best first."""
-        head, *body = self._standings()
-        whole = ("duels", "beats", "loses to")
-        return [
-            {
-                name: int(cell.replace(",", "")) if name in whole else cell
-                for name, cell in zip(head, row, strict=True)
-            }
-            for row in body
-        ]
-
-    def _standings(self) -> list[tuple[str, ...]]:
-        lost, won = self.beats.sum(axis=0), self.beats.sum(axis=1)
-        table: list[tuple[str, ...]] = [("ranker", "duels", "mean", "beats", "loses to", "standing")]
+        lost, won = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
+        found = []
         for i in self._order():
             mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
-            name = self.names[i]
-            standing = "wins" if name == self.winner else "out" if lost[i] else "left"
-            plays = f"{int(self.plays[i].sum()):,}"
-            table.append((name, plays, f"{mean:.3f}", str(won[i]), str(lost[i]), standing))
-        return table
+            row = {
+                "ranker": self.names[i],
+                "duels": int(self.plays[i].sum()),
+                "mean": f"{mean:.3f}",
+                "beats": won[i],
+                "loses to": lost[i],
+                "standing": "wins" if self.names[i] == self.winner else "out" if lost[i] else "left",
+            }
+            found.append(row)
+        return found
 
-    def _against_the_leader(self) -> list[tuple[str, ...]]:
-        table: list[tuple[str, ...]] = [
-            (f"{self.names[self.leader]} against", "duels", "wins", "Wilson", "safe", "missing")
+    def _against_the_leader(self) -> str:
+        rows = [
+            self.pair(self.leader, i)._asdict() | {"needed": self.still_needed(i)}
+            for i in self._order()
+            if i != self.leader
         ]
-        for i in self._order():
-            if i != self.leader:
-                pair, needed = self.pair(self.leader, i), self.still_needed(i)
-                row = (
-                    pair.second,
-                    f"{pair.plays:,}",
-                    f"{pair.estimate:.3f}",
-                    f"{pair.low:.3f}–{pair.high:.3f}",
-                    f"{pair.safe_low:.3f}–{pair.safe_high:.3f}",
-                    "?" if needed is None else f"{needed:,}",
-                )
-                table.append(row)
-        return table
+        return laid_out(rows, [Column(f"{self.names[self.leader]} against", "{second}"), *AGAINST])
 
-    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the leader's duels with both intervals, as :meth:`tacit.SimulationResult.plot`."""
-        from tacit.plots import drawn
+    @property
+    def height(self) -> float:
+        """How high its figure is."""
+        return 1.5 + 0.28 * (len(self.names) - 1)
 
-        with drawn(path, ax, height=1.5 + 0.28 * (len(self.names) - 1)) as axes:
-            self._draw(axes)
-        return axes
-
-    def _draw(self, ax: Any) -> None:
-        from tacit.plots import COLOURS
-
+    def draw(self, ax: Any) -> None:
+        """Draw the leader's duels with both intervals."""
         others = [i for i in range(len(self.names)) if i != self.leader]
         pairs = sorted((self.pair(self.leader, i) for i in others), key=lambda pair: pair.low)
-        for y, pair in enumerate(pairs):
-            ax.plot([pair.safe_low, pair.safe_high], [y, y], color=COLOURS[4], lw=1.5)
-            ax.plot([pair.low, pair.high], [y, y], color=COLOURS[0], lw=4, solid_capstyle="butt")
-            ax.plot(pair.estimate, y, "o", color=COLOURS[1], ms=4)
-        ax.axvline(0.5, color="0.4", lw=0.8, ls="--")
-        ax.set_yticks(range(len(pairs)), [pair.second for pair in pairs])
+        thin, thick = (
+            {"color": COLOURS[4], "lw": 1.5},
+            {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"},
+        )
+        rungs = [
+            Rung(
+                pair.second,
+                pair.estimate,
+                [((pair.safe_low, pair.safe_high), thin), ((pair.low, pair.high), thick)],
+                {"color": COLOURS[1], "ms": 4},
+            )
+            for pair in pairs
+        ]
+        ladder(ax, rungs, 0.5)
         ax.set_xlim(0.0, 1.0)
-        ax.set_ylim(-0.6, len(pairs) - 0.4)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
             f"thick: Wilson, {self.confidence:.0%} for each pair; thin: safe for all pairs at all times",
             size=9,
         )
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 # ---- From single duels to a report

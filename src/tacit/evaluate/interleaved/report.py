@@ -6,61 +6,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.core import checks
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.folding import Folded, Pair, Tally
 from tacit.evaluate.interleaved.scale import Scaled
 from tacit.evaluate.interleaved.searches import REASONS
-from tacit.plots import COLOURS, figure, save
+from tacit.plots import COLOURS, Plotted, Rung, ladder
 from tacit.proof import Interval, Lift, PairSums, chance_of_score, discoveries, preference
 from tacit.proof.boundary import ANY_TIME
 from tacit.proof.planner import searches_needed
 from tacit.proof.sentences import ANY_TIME as WHENEVER
-
-# ---- The figure of interleaved searches: differences of credit with their intervals
-
-
-def drawn(report: Any, path: Path) -> Path:
-    """Draw the leader against the others, and the segments below; the suffix gives the format.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
-    """
-    rows = [(each.second, each.lift, True) for each in report.comparisons]
-    rows += [(f"{each.name} {each.value}", each.comparison.lift, each.found) for each in report.segments]
-    drawing, ax = figure(height=1.7 + 0.3 * len(rows))
-    for y, (_, lift, sure) in enumerate(reversed(rows)):
-        if lift.difference is None:
-            ax.text(0.0, y, " too early", va="center", color="0.4", size=9)
-            continue
-        estimate, low, high = lift.difference
-        shown = sure and lift.claim in ("better", "worse")
-        colour = COLOURS[0] if shown else COLOURS[7]
-        ax.plot([low, high], [y, y], color=colour, lw=2.5, solid_capstyle="butt")
-        ax.plot(estimate, y, "o", color=colour, ms=5)
-    if report.segments:
-        ax.axhline(len(report.segments) - 0.5, color="0.8", lw=0.8)
-    ax.axvline(0.0, color="0.4", lw=0.8, ls="--")
-    ax.set_yticks(range(len(rows)), [name for name, _, _ in reversed(rows)])
-    ax.set_ylim(-0.6, len(rows) - 0.4)
-    ax.set_xlabel(f"credit per search of {report.leader} minus the other's")
-    ax.set_title(
-        f"{report.confidence:.0%} intervals that hold at any time; grey: no difference shown", size=9
-    )
-    return save(drawing, path)
-
 
 # ---- What interleaved searches say of rankers: preferences, segments, warnings, and the verdict
 
 UNEVEN = 0.01
 """How uneven the draft may be, in places per search, before it is said."""
 
-COLUMNS = "searches", "won", "lost", "credit per search", "between", "p"
+COLUMNS = (
+    Column("searches", "{searches:,}"),
+    Column("won", "{won:,}"),
+    Column("lost", "{lost:,}"),
+    Column("credit per search", "{said}"),
+    Column("between", "{low:+.4f} and {high:+.4f}", ""),
+    Column("p", "{p}", ""),
+)
 
 
 class Comparison(NamedTuple):
@@ -97,6 +69,19 @@ class Comparison(NamedTuple):
         """Return it as JSON data."""
         return {**self._asdict(), "lift": self.lift.as_dict()}
 
+    def row(self) -> dict[str, Any]:
+        """Return it as a flat dict, None for what is not known yet."""
+        found = self._asdict() | {"lift": self.lift.claim}
+        ends = self.lift.difference or (None, None, None)
+        return found | dict(zip(("difference", "low", "high"), ends, strict=True))
+
+    def texts(self) -> dict[str, Any]:
+        """Return :meth:`row` with the difference and its p-value as texts besides."""
+        if self.lift.difference is None:
+            return self.row() | {"said": "too early" if self.won + self.lost else "none so far", "p": None}
+        p = "<0.0001" if self.chance < 1e-4 else f"{self.chance:.4f}"
+        return self.row() | {"said": f"{self.lift.difference.estimate:+.4f}", "p": p}
+
 
 class Segment(NamedTuple):
     """What the searches of a segment say of two rankers; ``found`` if they surely differ there."""
@@ -110,9 +95,14 @@ class Segment(NamedTuple):
         """Return it as JSON data."""
         return {**self._asdict(), "comparison": self.comparison.as_dict()}
 
+    def texts(self) -> dict[str, Any]:
+        """Return :meth:`Comparison.texts` with whose they are, and whether the rankers differ there."""
+        differs = "yes" if self.found else ""
+        return {"name": self.name, "value": self.value, **self.comparison.texts(), "differs": differs}
+
 
 @dataclass(frozen=True)
-class InterleavedReport:
+class InterleavedReport(Tabulated, Plotted):
     """Preferences between rankers, from searches that showed interleaved lists.
 
     Look at it whenever you like and stop when it says so: with the probability ``confidence``
@@ -296,13 +286,23 @@ class InterleavedReport:
             "verdict": self.verdict,
         }
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict per comparison, of all searches and then of each segment."""
+        whole = [{"segment": None, "value": None, **each.row()} for each in self.comparisons]
+        return whole + [
+            {"segment": each.name, "value": each.value, **each.comparison.row()} for each in self.segments
+        ]
+
     def summary(self) -> str:
         """Return counts, comparisons, segments and the verdict as text."""
-        from tacit.core.text import aligned
-
-        parts = [self._counts(), aligned(self._table())]
+        rows = [each.texts() for each in self.comparisons]
+        against = Column(f"{self.leader} against", "{second}")
+        parts = [self._counts(), laid_out(rows, [against, *COLUMNS, Column("missing", "{needed:,}", "?")])]
         if self.segments:
-            parts.append(aligned(self._by_segment()))
+            head = f"{self.leader} against {self.comparisons[0].second}"
+            rows = [each.texts() for each in self.segments]
+            columns = [Column(head, "{name} {value}"), *COLUMNS, Column("differs", "{differs}")]
+            parts.append(laid_out(rows, columns))
             parts.append(
                 f"Segments marked differ surely; at most {self.false_share:.0%} of such marks are "
                 "wrong, on average."
@@ -324,29 +324,31 @@ class InterleavedReport:
             lines.append(f"cannot be credited: {count:,} {REASONS[reason]}")
         return "\n".join(lines)
 
-    def _table(self) -> list[tuple[str, ...]]:
-        head = f"{self.leader} against", *COLUMNS, "missing"
-        rows = ((each.second, *_cells(each), _missing(each)) for each in self.comparisons)
-        return [head, *rows]
+    @property
+    def height(self) -> float:
+        """How high its figure is."""
+        return 1.7 + 0.3 * (len(self.comparisons) + len(self.segments))
 
-    def _by_segment(self) -> list[tuple[str, ...]]:
-        head = f"{self.leader} against {self.comparisons[0].second}", *COLUMNS, "differs"
-        rows = (
-            (f"{each.name} {each.value}", *_cells(each.comparison), "yes" if each.found else "")
-            for each in self.segments
+    def draw(self, ax: Any) -> None:
+        """Draw the leader against the others, and the segments below."""
+        rows = [(each.second, each.lift, True) for each in self.comparisons]
+        rows += [(f"{each.name} {each.value}", each.comparison.lift, each.found) for each in self.segments]
+        if self.segments:
+            ax.axhline(len(self.segments) - 0.5, color="0.8", lw=0.8)
+        ladder(ax, [_rung(*row) for row in reversed(rows)], 0.0)
+        ax.set_xlabel(f"credit per search of {self.leader} minus the other's")
+        ax.set_title(
+            f"{self.confidence:.0%} intervals that hold at any time; grey: no difference shown", size=9
         )
-        return [head, *rows]
 
-    def plot(self, path: str | Path) -> Path:
-        """Draw the comparisons, and the segments below them; the suffix gives the format.
 
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
-        """
-
-        return drawn(self, Path(path))
+def _rung(name: str, lift: Lift, sure: bool) -> Rung:
+    if lift.difference is None:
+        return Rung(name, None)
+    estimate, low, high = lift.difference
+    colour = COLOURS[0] if sure and lift.claim in ("better", "worse") else COLOURS[7]
+    bar = {"color": colour, "lw": 2.5, "solid_capstyle": "butt"}
+    return Rung(name, estimate, [((low, high), bar)], {"color": colour, "ms": 5})
 
 
 def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
@@ -357,20 +359,6 @@ def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
         return None
     deviation = float(sums.error) * math.sqrt(n)
     return max(1, math.ceil(searches_needed(mean, deviation, comparisons=comparisons) - n))
-
-
-def _cells(each: Comparison) -> tuple[str, ...]:
-    counts = f"{each.searches:,}", f"{each.won:,}", f"{each.lost:,}"
-    if each.lift.difference is None:
-        said = "too early" if each.won + each.lost else "none so far"
-        return (*counts, said, "", "")
-    estimate, low, high = each.lift.difference
-    p = "<0.0001" if each.chance < 1e-4 else f"{each.chance:.4f}"
-    return (*counts, f"{estimate:+.4f}", f"{low:+.4f} and {high:+.4f}", p)
-
-
-def _missing(each: Comparison) -> str:
-    return "?" if each.needed is None else f"{each.needed:,}"
 
 
 def _amount(interval: Interval) -> str:

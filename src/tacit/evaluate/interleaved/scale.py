@@ -22,6 +22,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.text import known
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.searches import Search
 from tacit.interleaving import METHODS
@@ -105,9 +106,12 @@ class Scaled(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON data."""
         lift = None if self.lift is None else self.lift.as_dict()
-        curve = [None if math.isnan(chance) else chance for chance in self.curve]
-        hides = None if math.isnan(self.hides) else self.hides
-        return {**self._asdict(), "lift": lift, "curve": curve, "hides": hides}
+        return {
+            **self._asdict(),
+            "lift": lift,
+            "curve": [known(chance) for chance in self.curve],
+            "hides": known(self.hides),
+        }
 
     @property
     def sentence(self) -> str:
