@@ -83,8 +83,8 @@ def _stream(frame: Any, names: Sequence[str] | None = None) -> Any:
 
     if isinstance(frame, Mapping):
         wanted = map(str, frame) if names is None else names
-        told = {str(name): values for name, values in frame.items()}
-        return pa.table({name: _array(name, told[name]) for name in wanted}).to_reader()
+        columns = {str(name): values for name, values in frame.items()}
+        return pa.table({name: _array(name, columns[name]) for name in wanted}).to_reader()
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame]).to_reader()
     if _is_pandas(frame) and names is not None:

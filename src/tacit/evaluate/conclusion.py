@@ -68,7 +68,7 @@ class LogSums(NamedTuple):
     slates : tuple of (str, str), optional
         The decisions of the first row and of the last, where slates are weighted.
     segments : mapping of str to SegmentSums
-        The same of each segment, where the log is told apart by one of its columns.
+        The same of each segment, where segments were asked for.
     """
 
     sums: tuple[Sums, ...]
@@ -284,8 +284,8 @@ def conclude(
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
-    told = [f"{estimator.label}: {found.note}"] if found.note else []
-    return replace(found, warnings=(*told, *_doubts(estimator, sums, found.intervals)))
+    notes = [f"{estimator.label}: {found.note}"] if found.note else []
+    return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
 
 
 def _slots(estimator: Estimator) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.part import Checked, whole
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.evaluate.rewards import RewardModel
 from tacit.evaluate.rows import Lists, LoggedRows
@@ -58,8 +59,16 @@ class Units(NamedTuple):
     rewards: Floats | None = None
 
 
+def largest(field: str, value: float) -> float:
+    """Return the largest weight that is used, checked: a number above 0, or infinity."""
+    return value if value == math.inf else checks.positive(field, value)
+
+
+Largest = Annotated[float, largest]
+
+
 @dataclass(frozen=True)
-class Estimator:
+class Estimator(Checked):
     """Base of the estimators that see each row on its own."""
 
     ratio: ClassVar[bool] = False
@@ -79,22 +88,17 @@ class Estimator:
     @property
     def label(self) -> str:
         """The name with what differs from the defaults."""
-        told = [
+        changed = [
             f"{field.name}={value:g}"
             for field in fields(self)
             for value in [getattr(self, field.name)]
             if isinstance(value, (int, float)) and value != field.default
         ]
-        return type(self).__name__ + (f"({', '.join(told)})" if told else "")
+        return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
     def units(self, terms: WeightedRows) -> Units:
         """Return the units of some rows."""
         raise NotImplementedError
-
-    def _positive(self, field: str) -> None:
-        value = getattr(self, field)
-        if value != math.inf:
-            object.__setattr__(self, field, checks.positive(field, value))
 
 
 @dataclass(frozen=True)
@@ -123,10 +127,7 @@ class IPS(Estimator):
     'IPS(clip=10)'
     """
 
-    clip: float = math.inf
-
-    def __post_init__(self) -> None:
-        self._positive("clip")
+    clip: Largest = math.inf
 
     def units(self, terms: WeightedRows) -> Units:
         weights = clipped(terms.weights, self.clip)
@@ -178,6 +179,7 @@ class DirectMethod(Estimator):
     model: RewardModel | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.model is not None and not hasattr(self.model, "shown"):
             remedy = "give a RewardModel, such as ArmMeans(), or Predicted(model, arms=[...])"
             raise InvalidValue("model", self.model, remedy)
@@ -223,11 +225,7 @@ class DoublyRobust(DirectMethod):
 
     judged: ClassVar[bool] = True
 
-    clip: float = math.inf
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._positive("clip")
+    clip: Largest = math.inf
 
     def units(self, terms: WeightedRows) -> Units:
         weights = self._used(terms.weights)
@@ -255,12 +253,7 @@ class SwitchDR(DoublyRobust):
     bandits", section 4.
     """
 
-    clip: float = math.inf
-    threshold: float = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._positive("threshold")
+    threshold: Largest = 10.0
 
     def _used(self, weights: Floats) -> Floats:
         used = super()._used(weights)
@@ -298,19 +291,15 @@ class SlateEstimator(Estimator):
     given_above: ClassVar[bool] = True
     """Whether an arm is weighed given those above it, rather than whatever stands elsewhere."""
 
-    slots: int
-    clip: float = math.inf
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "slots", checks.integer("slots", self.slots, 1, 10_000))
-        self._positive("clip")
+    slots: Annotated[int, whole(1, 10_000)]
+    clip: Largest = math.inf
 
     @property
     def columns(self) -> frozenset[str]:
         return frozenset({"decision_id", "position"})
 
     def row_weights(self, terms: WeightedRows) -> Floats:
-        """Return the weight of each row, before slots are told apart."""
+        """Return the weight of each row, each on its own."""
         return terms.given_above if self.given_above else terms.weights
 
     def list_units(self, terms: WeightedRows, lists: Lists) -> Units:
@@ -413,7 +402,7 @@ class PositionBasedIPS(SlateEstimator):
         effects = np.asarray(self.examination, np.float64)
         if effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any():
             raise InvalidValue("examination", self.examination, "give numbers ≥ 0, one a position")
-        object.__setattr__(self, "examination", tuple(effects.tolist()))
+        self._set("examination", tuple(effects.tolist()))
         if self.logging is None:
             raise InvalidValue("logging", None, "give the logging policy, such as Uniform()")
 

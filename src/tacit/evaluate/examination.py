@@ -235,8 +235,8 @@ class Regression:
     def __init__(self, cells: Cells, features: Any, regression: Any) -> None:
         self._regression = regression
         if features is not None:
-            told = [np.asarray(features(key, arm), np.float64) for key, arm in cells.names]
-            self._features = np.stack(told)
+            vectors = [np.asarray(features(key, arm), np.float64) for key, arm in cells.names]
+            self._features = np.stack(vectors)
 
     def __call__(self, targets: Floats, rows: Floats) -> Floats:
         if self._regression is None:

@@ -320,10 +320,10 @@ class Ranking:
         sizes = np.array([len(offer) for offer in rows.offers])
         wanted = np.minimum(self.policy.action_width, sizes[rows.offer[lists.first]])
         if (length != wanted).any():
-            one = int(np.argmax(length != wanted))
+            wrong = int(np.argmax(length != wanted))
             raise UnfitLog(
-                f"{rows.where(int(lists.first[one]))}: position: the list has {length[one]} "
-                f"places, the policy fills {wanted[one]}; give it as many positions as the log's "
+                f"{rows.where(int(lists.first[wrong]))}: position: the list has {length[wrong]} "
+                f"places, the policy fills {wanted[wrong]}; give it as many positions as the log's "
                 "lists have"
             )
 

@@ -82,8 +82,8 @@ class Proposal(Tabulated):
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per parameter: its value, and what it was derived from."""
         return [
-            {"parameter": name, "value": getattr(self, name), "derived": told}
-            for name, told in self.derived.items()
+            {"parameter": name, "value": getattr(self, name), "derived": source}
+            for name, source in self.derived.items()
         ]
 
     def summary(self) -> str:
@@ -96,8 +96,8 @@ class Proposal(Tabulated):
             f"{self.rows:,} rows, {self.keys:,} keys; {len(self.shifts)} shifts found in "
             f"{self.searched:,} keys",
             *(
-                f"  {name.ljust(width)}  {shown[name].rjust(room)}  {told}"
-                for name, told in self.derived.items()
+                f"  {name.ljust(width)}  {shown[name].rjust(room)}  {source}"
+                for name, source in self.derived.items()
             ),
             f"  policy: {self.policy}",
             *(f"warning: {warning}" for warning in self.warnings),

@@ -58,7 +58,7 @@ class ReplayResult(Tabulated):
         The policy and its hyperparameters.
     estimate : float
         Mean over the passes of the mean reward of a pass's matched rows; NaN without a match, which
-        is told as "no overlap".
+        is printed as "no overlap".
     low, high : float
         95 % interval for it: the score interval of Wilson (1927) for as many rows as a pass
         matched on average. Passes share their rows, so more passes never narrow it; a reward

@@ -79,15 +79,15 @@ class Estimate:
         """
         if math.isnan(self.value):
             return NO_OVERLAP
-        told = [f"the {kind} interval is {EMPTY}" for kind in self.empty]
+        notes = [f"the {kind} interval is {EMPTY}" for kind in self.empty]
         bounds = self.intervals.items()
         outside = [kind for kind, (low, high) in bounds if not low <= self.value <= high]
         if outside:
-            told.append(
+            notes.append(
                 f"the value is outside of its {' and '.join(outside)} interval, which counts on a "
                 f"mean weight of 1: here it is {self.mean_weight:.3f}"
             )
-        return "; ".join(told)
+        return "; ".join(notes)
 
     def texts(self) -> dict[str, Any]:
         """Return :meth:`row` with the intervals as texts besides."""

@@ -323,9 +323,9 @@ class Greedy(Probabilities):
         expected = self.rewards.begin().every(rows)
         known = {name: code for code, name in enumerate(rows.arm.names)}
         on_offer = offered(rows)[rows.offer]
-        told = np.zeros(len(rows.arm.names), np.bool_)
-        told[[known[name] for name in self.arms if name in known]] = True
-        scores = np.where(on_offer & told, expected, -np.inf)
+        predicted = np.zeros(len(rows.arm.names), np.bool_)
+        predicted[[known[name] for name in self.arms if name in known]] = True
+        scores = np.where(on_offer & predicted, expected, -np.inf)
         unknown = ~np.isfinite(scores).any(axis=1)
         if unknown.any():
             where = rows.where(int(np.argmax(unknown)))
@@ -403,9 +403,9 @@ class Frequencies:
         others = counts.plays.sum(axis=0) - counts.plays
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
         at_place = np.zeros_like(others)
-        for one in np.unique(place):
-            total = others[:, place == one].sum(axis=1, keepdims=True) + 1.0
-            at_place[:, place == one] = total / total.sum(axis=2, keepdims=True)
+        for position in np.unique(place):
+            total = others[:, place == position].sum(axis=1, keepdims=True) + 1.0
+            at_place[:, place == position] = total / total.sum(axis=2, keepdims=True)
         rows = others.sum(axis=2, keepdims=True)
         fresh._shares = (others + STRENGTH * at_place) / (rows + STRENGTH)
         fresh._cells = {cell: code for code, cell in enumerate(counts.values)}
@@ -430,5 +430,7 @@ def _cells(rows: LoggedRows) -> list[str]:
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
     distinct, which = np.unique(triples, axis=1, return_inverse=True)
-    told = [f"{placement.names[one]}\0{key.names[other]}\0{at}" for one, other, at in distinct.T.tolist()]
-    return [told[i] for i in which.ravel().tolist()]
+    cells = [
+        f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in distinct.T.tolist()
+    ]
+    return [cells[i] for i in which.ravel().tolist()]

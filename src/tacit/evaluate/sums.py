@@ -133,10 +133,10 @@ def summed(
     if not len(weights):
         return nothing(groups)
     if cluster is None:
-        told = [_dealt(x, len(weights), groups, first) for x in (None, weights, values)]
+        by_group = [_dealt(x, len(weights), groups, first) for x in (None, weights, values)]
     else:
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
-        told = [count, *(_counted(cluster, x, groups) for x in (weights, values))]
+        by_group = [count, *(_counted(cluster, x, groups) for x in (weights, values))]
     earned = () if rewards is None else _earned(weights, rewards)
     return Sums(
         len(weights),
@@ -146,7 +146,7 @@ def summed(
         _product(values, values),
         _product(weights, values),
         _top(weights),
-        np.stack(told),
+        np.stack(by_group),
         *earned,
     )
 

@@ -104,7 +104,7 @@ class PerArm:
     per : {None, "key", "placement", "position", "policy"}
         What has numbers of its own.
     default : float or None
-        The number of arms that are not told; None makes an untold value of ``per`` an error.
+        The number of arms that are not named; None makes a value of ``per`` without a table an error.
 
     Raises
     ------

@@ -217,9 +217,9 @@ class Weighing(Options):
     ) -> dict[str, SegmentSums]:
         found = {**after, **before}
         for name in set(before) & set(after):
-            one, other = before[name], after[name]
-            sums = tuple(map(self._joined, self.estimators, one.sums, other.sums))
-            found[name] = SegmentSums(sums, one.rows + other.rows, one.reward + other.reward)
+            early, late = before[name], after[name]
+            sums = tuple(map(self._joined, self.estimators, early.sums, late.sums))
+            found[name] = SegmentSums(sums, early.rows + late.rows, early.reward + late.reward)
         return found
 
     def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:

@@ -72,7 +72,7 @@ class Window(NamedTuple):
         Slot of the arm that was shown.
     rewards : array of float64, shape (rows,)
     segments : array of int64, shape (rows,)
-        Which segment each row is of; 0 where none are told apart.
+        Which segment each row is of; 0 where segments are not kept apart.
     """
 
     batch: Batch
@@ -132,8 +132,8 @@ class WindowReader:
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
         known = propensity.fill_null(0.0).to_numpy()
-        other = ~unknown & (np.abs(known - uniform) > self._replaying.tolerance)
-        unfit = other if self._replaying.assume_uniform else other | unknown
+        uneven = ~unknown & (np.abs(known - uniform) > self._replaying.tolerance)
+        unfit = uneven if self._replaying.assume_uniform else uneven | unknown
         if unfit.any():
             row = int(np.argmax(unfit))
             raise UnfitLog(_refusal(chunk, row, float(uniform[row])))

@@ -134,8 +134,8 @@ def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]
 
 def needs_credits(interleaved: Any) -> bool:
     """Whether a list is one of which only mean credits are fair."""
-    told = interleaved if isinstance(interleaved, str) else str(interleaved)
-    return "Optimized" in told or "DebiasedBalanced" in told
+    text = interleaved if isinstance(interleaved, str) else str(interleaved)
+    return "Optimized" in text or "DebiasedBalanced" in text
 
 
 def _reject(rows: LogReport, reason: str, example: Example, strict: bool) -> None:

@@ -465,7 +465,7 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
         raise InvalidValue("clicks", clicks, "give a list of positions")
     if clicks is not None:
         # What else was done is for who counts credit.
-        clicks = [_position(one) for one in clicks if _is_click(one)]
+        clicks = [_position(action) for action in clicks if _is_click(action)]
     outcome = cells.get("outcome")
     if outcome is None:
         if clicks is None:
@@ -480,12 +480,12 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     return left, right, checks.number("outcome", outcome, 0.0, 1.0), known
 
 
-def _is_click(told: Any) -> bool:
-    return not isinstance(told, Mapping) or told.get("action", CLICK) == CLICK
+def _is_click(action: Any) -> bool:
+    return not isinstance(action, Mapping) or action.get("action", CLICK) == CLICK
 
 
-def _position(told: Any) -> Any:
-    return told.get("position") if isinstance(told, Mapping) else told
+def _position(action: Any) -> Any:
+    return action.get("position") if isinstance(action, Mapping) else action
 
 
 def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95) -> DuelReport:

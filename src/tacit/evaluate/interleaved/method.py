@@ -141,8 +141,8 @@ def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, 
 
 def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Columns) -> None:
     """Note what a record says."""
-    told = next((found(record, name) for name in columns.units if found(record, name)), None)
-    unit = None if told is None else text("unit", told)
+    owner = next((found(record, name) for name in columns.units if found(record, name)), None)
+    unit = None if owner is None else text("unit", owner)
     segments = {name: found(record, name) for name in columns.by}
     if is_event(record):
         search = _event(assembly, record)
@@ -173,8 +173,8 @@ def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
             assembly.show(event.query, place, name, team)
         return event.query
     amount = found(record, "amount")
-    told = 1.0 if amount is None else checks.number("amount", amount, 0.0, 1e300)
-    assembly.act(event.query, event.action, told, place, name, team)
+    worth = 1.0 if amount is None else checks.number("amount", amount, 0.0, 1e300)
+    assembly.act(event.query, event.action, worth, place, name, team)
     return event.query
 
 
@@ -275,6 +275,5 @@ def read_interleaved(
     report = InterleavedReport(found, confidence, false_share)
     if ab is not None:
         pair = report.leader, report.comparisons[0].second
-        told = scaled(searches, *pair, model=ab, confidence=confidence)
-        report = replace(report, ab=told)
+        report = replace(report, ab=scaled(searches, *pair, model=ab, confidence=confidence))
     return report, rows

@@ -202,11 +202,11 @@ class InterleavedReport(Tabulated, Plotted):
         rival = self.comparisons[0].second
         found = []
         for name, values in self.folded.segments.items():
-            each = [
+            compared = [
                 (value, self.between(self.leader, rival, tally)) for value, tally in sorted(values.items())
             ]
-            sure = discoveries([one.chance for _, one in each], self.false_share)
-            found += [Segment(name, value, one, yes) for (value, one), yes in zip(each, sure, strict=True)]
+            sure = discoveries([comparison.chance for _, comparison in compared], self.false_share)
+            found += [Segment(name, *each, differs) for each, differs in zip(compared, sure, strict=True)]
         return found
 
     @cached_property

@@ -188,14 +188,14 @@ def scaled(
     longest = max(len(search.shown.items) for search in used)
     seen = _curves(used, kind) if given is None else np.array([given])
     seen = np.concatenate([seen, np.zeros((len(seen), longest))], axis=1)[:, :longest]
-    told = tuple(seen[0].tolist())
+    places_seen = tuple(seen[0].tolist())
     hides = _hides(used, kind)
     reached = np.mean([_reached(search, first, longest, model) for search in used], axis=0)
     top = _deepest(reached) if places is None else checks.integer("places", places, 1, longest)
     reach = float(reached[max(top, 1) - 1])
     why = _why(model, reach, hides, seen)
     lift = None if why else _difference(used, first, seen, top, model, kind, confidence)
-    return Scaled(first, second, lift, model, top, reach, hides, told, why)
+    return Scaled(first, second, lift, model, top, reach, hides, places_seen, why)
 
 
 def _difference(

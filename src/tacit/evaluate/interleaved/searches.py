@@ -63,7 +63,7 @@ class Search(NamedTuple):
 
 @dataclass
 class _Draft:
-    """What has been told of a search so far."""
+    """What is known of a search so far."""
 
     items: dict[Any, tuple[Any, str | None]] = field(default_factory=dict)
     done: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
@@ -149,7 +149,7 @@ class Assembly:
         return sorted(name for name in names if name is not None)
 
     def searches(self) -> Iterator[Search]:
-        """Yield the searches in the order in which they were first told of."""
+        """Yield the searches in the order in which they were first met."""
         names = self.rankers
         for id, draft in self._drafts.items():
             search = self._assembled(id, draft, names)
