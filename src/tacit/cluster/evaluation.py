@@ -17,7 +17,6 @@ from typing import Any, Unpack
 from tacit.core import checks
 from tacit.core.spread import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.evaluate.conclusion import LogSums
 from tacit.evaluate.estimators import Estimator
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
@@ -98,7 +97,7 @@ def off_policy(
         counts = _read("counting", partial(_counts, weighing), parts, workers, reader)
         weighing = weighing.fitted([reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)])
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
-    found = _read("weighting", partial(_sums, weighing), parts, workers, reader, [(at,) for at in first])
+    found = _read("weighting", weighing.sums_of, parts, workers, reader, [(at,) for at in first])
     say_rejected(reader, reader)
     return warned(weighing.concluded(reduce(weighing.merged, found)))
 
@@ -145,11 +144,11 @@ def replay(
     units = [(part, number) for number in range(replaying.passes) for part in parts]
     found = _read(
         "replaying",
-        partial(_played, replaying),
+        partial(played, replaying),
         [part for part, _ in units],
         workers,
         reader,
-        [(number,) for _, number in units],
+        [([number],) for _, number in units],
     )
     whole = [
         reduce(ReplayCounts.merge, found[start : start + len(parts)])
@@ -220,22 +219,14 @@ def _reported(reading: Any, part: Any, *rest: Any) -> tuple[Any, LogReport]:
         report(rows - done)
         done = rows
 
-    found = reading(part, *given, so_far)
+    found = reading(part, *given, progress=so_far)
     log = part.log if isinstance(part, (LogPart, KeyShard)) else part
     return found, log.report
 
 
-def _counts(weighing: Weighing, part: Any, report: Report) -> list[ArmCounts]:
+def _counts(weighing: Weighing, part: Any, *, progress: Report) -> list[ArmCounts]:
     return [model.counted(part, weighing.missing_reward) for model in weighing.means]
 
 
-def _sums(weighing: Weighing, part: Any, first: int, report: Report) -> LogSums:
-    return weighing.sums_of(part, first=first, progress=report)
-
-
-def _played(replaying: Replaying, part: Any, number: int, report: Report) -> ReplayCounts:
-    return played(replaying, part, [number], progress=report)
-
-
-def _offered(part: Any, report: Report) -> set[str]:
+def _offered(part: Any, *, progress: Report) -> set[str]:
     return offered_in(part)

@@ -138,7 +138,7 @@ class Weighing(Options):
             known = known.of(next(counted))
         return replace(self, estimators=estimators, propensities=known)
 
-    def sums_of(self, log: Any, *, first: int = 0, progress: Callable[[int], None] | None = None) -> LogSums:
+    def sums_of(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
         """Return the sums over a log, or over a part of it that ``first`` rows come before."""
         names = {key: known for model in self.means for key, known in model.names.items()}
         reader = RowReader(
