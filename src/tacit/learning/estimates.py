@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import Tabulated, aligned
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
 from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
@@ -208,23 +208,20 @@ class Estimates(tuple[ArmEstimate, ...], Tabulated):
 
     def __str__(self) -> str:
         counted = any(each.plays_now is not None for each in self)
-        body = [
-            [
-                str(each.arm),
-                *([_shown(each.plays, ",.0f"), _shown(each.plays_now, ",.0f")] if counted else []),
-                _shown(each.mean, ".3f"),
-                f"[{each.low:.3f}, {each.high:.3f}]",
-                f"{100 * each.chance_best:.1f} %",
-            ]
-            for each in self
+        counts = [Column("plays", "{plays:,.0f}"), Column("count now", "{plays_now:,.0f}")] if counted else []
+        columns = [
+            Column("arm", "{name}"),
+            *counts,
+            Column("mean", "{mean:.3f}"),
+            _interval(self.confidence),
+            Column("best", "{best:.1f} %"),
         ]
-        sure = f"{self.confidence:.0%}".replace("%", " %")
-        head = ["arm", *(["plays", "count now"] if counted else []), "mean", sure, "best"]
-        return aligned([head, *body])
+        rows = [each._asdict() | {"name": str(each.arm), "best": 100 * each.chance_best} for each in self]
+        return laid_out(rows, columns)
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def _interval(confidence: float) -> Column:
+    return Column(f"{confidence:.0%}".replace("%", " %"), "[{low:.3f}, {high:.3f}]")
 
 
 def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float) -> Estimates:
@@ -303,17 +300,13 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
         return [each._asdict() for each in self]
 
     def __str__(self) -> str:
-        body = [
-            [
-                each.feature,
-                f"{each.mean:.3f}",
-                f"[{each.low:.3f}, {each.high:.3f}]",
-                f"{100 * each.chance_positive:.1f} %",
-            ]
-            for each in self
+        columns = [
+            Column("feature", "{feature}"),
+            Column("mean", "{mean:.3f}"),
+            _interval(self.confidence),
+            Column("above 0", "{above:.1f} %"),
         ]
-        sure = f"{self.confidence:.0%}".replace("%", " %")
-        return aligned([["feature", "mean", sure, "above 0"], *body])
+        return laid_out([each._asdict() | {"above": 100 * each.chance_positive} for each in self], columns)
 
 
 def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:

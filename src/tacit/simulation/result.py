@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.text import Tabulated
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
@@ -44,6 +44,15 @@ class Comparison:
             f"regret of {self.first} − regret of {self.second}: "
             f"{self.difference:+,.1f} ± {self.standard_error:,.1f} (s.e., {self.runs} runs)"
         )
+
+
+COLUMNS = (
+    Column("policy", "{policy}"),
+    Column("regret", "{regret:,.1f}"),
+    Column("± s.e.", "{regret_se:,.1f}", "nan"),
+    Column("reward/1000", "{reward_per_1000:,.1f}"),
+    Column("runs", "{runs}"),
+)
 
 
 @dataclass(frozen=True)
@@ -116,24 +125,7 @@ class SimulationResult(Tabulated):
         >>> print(result.summary().splitlines()[0])
         policy         regret  ± s.e.  reward/1000  runs
         """
-        from tacit.core.text import aligned
-
-        header = ("policy", "regret", "± s.e.", "reward/1000", "runs")
-        return aligned(
-            [
-                header,
-                *(
-                    (
-                        row["policy"],
-                        f"{row['regret']:,.1f}",
-                        f"{row['regret_se']:,.1f}",
-                        f"{row['reward_per_1000']:,.1f}",
-                        str(row["runs"]),
-                    )
-                    for row in self.rows()
-                ),
-            ]
-        )
+        return laid_out(self.rows(), COLUMNS)
 
     def compare(self, first: str | int | Policy, second: str | int | Policy) -> Comparison:
         """Return the mean difference of two policies' final regrets with its standard error.
