@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import InvalidValue
+import tacit
+from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.context import MOST_COLUMNS, Encoder, columns_of, declared
 
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
@@ -109,3 +110,18 @@ def test_hashed_values_have_fixed_columns():
 def test_any_text_fits_a_category(values):
     row = Encoder(declared("context", {"a": "category", "b": "category(3)"})).row(values)
     assert np.abs(row).sum() == 2
+
+
+def test_an_explanation_needs_no_key_where_all_share_what_is_learned():
+    learner = tacit.Learner(tacit.auto(arms=["film", "song"], context={"age": "number"}), seed=1)
+    with pytest.raises(UnknownName, match="choose for it first"):
+        learner.explain({"age": 30})
+    for age in [20, 70] * 60:
+        decision = learner.choose("x", {"age": age})
+        learner.learn(decision, float((decision.arm == "song") == (age > 50)))
+    found = learner.explain({"age": 70})
+    film, song = found.records()
+    assert film["mean"] < song["mean"]
+    assert film["age"] < 0 < song["age"]
+    assert found.records() == learner.explain({"age": 70}, "x").records()
+    assert learner.keys == ["x"]

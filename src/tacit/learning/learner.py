@@ -448,12 +448,18 @@ class Learner(ColumnLearner[ArmT_co]):
         if relevance is None and examination is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
+        key = self._known(key)
         lane, arms = self.lane(key), checks.listed(arms)
         _, slots, _, _, contexts, *blocks = self._impression(key, _one(context, arms, relevance, examination))
         impression = Impression(slots, contexts[0], *blocks)
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
         names = self.offer.names or arms or range(len(slots))
         return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
+
+    def _known(self, key: Key) -> Key:
+        """Return a key; where all keys share what is learned, another one for one that is not known."""
+        shared = not any(self.lanes.rows)
+        return self.keys[0] if shared and self.keys and key not in self else key
 
     def explain(
         self,
@@ -484,6 +490,7 @@ class Learner(ColumnLearner[ArmT_co]):
         film: age -4.29
         """
         contributions = self._kept("contributions", "does not say what a context adds")
+        key = self._known(key)
         believed = self.estimates(key, context, arms, confidence=confidence)
         batch = self._impression(key, _one(context, arms, None, None))
         numbered = (f"context[{j}]" for j in range(self.policy.context_dim))
