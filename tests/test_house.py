@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_041,
+    "code": 52_056,
     "files": 364,
     "classes_twice": 56,
     "told": 813,

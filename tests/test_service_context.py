@@ -5,12 +5,16 @@ from functools import partial
 import httpx
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
 
 import tacit
+from tacit.cli import cli
 from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import ConfigError, InvalidValue
+from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
+from tacit.service.config.file import load_config
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ArmsOf
 
@@ -116,3 +120,26 @@ async def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_the
         await quiet(engine)
         with pytest.raises(InvalidValue, match="reads a context of 0 numbers"):
             await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})
+
+
+def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(tmp_path):
+    written = tmp_path / "tacit.toml"
+    written.write_text(
+        f'server = {{ port = 0 }}\nstore = {{ path = "{tmp_path / "s.db"}" }}\n'
+        '[placements.home]\narms = ["film", "song"]\nattribution_window = 0.01\n'
+        'policy = "exploration-floor(auto, epsilon=0.5)"\n'
+        'context = { device = ["ios", "web"], age = "number" }\n'
+    )
+    with running(load_config(written)) as url, Client(url) as client:
+        rng = np.random.default_rng(1)
+        for age in rng.uniform(18, 80, 60):
+            decision = client.decide("home", "all", context={"device": "ios", "age": age})
+            client.feedback("home", decision.decision_id, float((decision.arm == "song") == (age > 50)))
+        found = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "log"), "--config", str(written)])
+        assert found.exit_code == 0, found.output
+        assert "is in use; a copy of it is read" in found.output
+        assert client.decide("home", "all", context={"age": 31}).arm in ("film", "song")
+    other = tacit.ExplorationFloor(tacit.ContextMixture(["film", "song"], 6, per_key=True), 0.2)
+    found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
+    assert found.rows == 60
+    assert 0.0 <= found.estimates[1].value <= 1.0

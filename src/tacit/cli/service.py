@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -57,8 +57,10 @@ class StoreOptions:
         finally:
             opened.close()
 
-    def open_each(self) -> Iterator[tuple[str, Any, Any]]:
+    def open_each(self, *, reading: bool = False) -> Iterator[tuple[str, Any, Any]]:
         """Open one after the other the stores of a configuration: of one server, or of each shard.
+
+        Where they are only for reading, an SQLite file may be in use.
 
         Yield what to call it (nothing for that of one server), the configuration and the store.
         """
@@ -72,11 +74,29 @@ class StoreOptions:
 
             parts = partitions(configuration.store)
         for number, part in enumerate(parts):
-            opened = open_store(part)
-            try:
+            with ExitStack() as stack:
+                opened = _copy(part, stack) if reading else open_store(part)
+                stack.callback(opened.close)
                 yield "" if part == configuration.store else f"shard-{number}", configuration, opened
-            finally:
-                opened.close()
+
+
+def _copy(part: Any, stack: ExitStack) -> Any:
+    """Open a store that is read only; of an SQLite file that is in use, a copy as it is at the moment."""
+    from tempfile import TemporaryDirectory
+
+    import msgspec
+
+    from tacit.service.engine.opening import open_store
+    from tacit.service.errors import InUse
+    from tacit.service.log.archive import backup
+
+    try:
+        return open_store(part)
+    except InUse:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tacit-")))
+        click.echo(f"store.path: {part.path} is in use; a copy of it is read", err=True)
+        backup(part.path, folder / "copy.db")
+        return open_store(msgspec.structs.replace(part, path=str(folder / "copy.db")))
 
 
 logger = logging.getLogger(__name__)
@@ -254,13 +274,15 @@ def export(
 ) -> None:
     """Write the log to FOLDER; that of each shard to a folder of its own in it.
 
+    Of an SQLite file the service may run meanwhile: what it had at the moment is written.
+
     Parameters
     ----------
     format
         Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
     """
     counts: dict[str, int] = {}
-    for name, configuration, opened in kept.open_each():
+    for name, configuration, opened in kept.open_each(reading=True):
         if format == "ubi":
             from tacit.service.doors.ubi_export import export_ubi
 

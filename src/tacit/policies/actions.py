@@ -10,6 +10,7 @@ from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import refit, reward_in, shown_in
 from tacit.policies.base import Impression, Policy
+from tacit.policies.context import Declared
 
 # ---- Policies that show two arms or a list of them, or know arms by their features
 
@@ -134,6 +135,10 @@ class Wrapper(Policy):
     def arm_count(self) -> int:
         count: int = self.policy.arm_count
         return count
+
+    @property
+    def schema(self) -> Declared:
+        return self.policy.schema  # type: ignore[no-any-return]
 
     @property
     def context_dim(self) -> int:

@@ -9,6 +9,10 @@ class StoreError(TacitError):
     """A store that cannot be opened, read or written; the message names it and the remedy."""
 
 
+class InUse(StoreError):
+    """The store belongs to another process."""
+
+
 class Fenced(StoreError):
     """The store has another owner by now."""
 

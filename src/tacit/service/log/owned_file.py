@@ -14,7 +14,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from tacit.service.errors import StoreError
+from tacit.service.errors import InUse, StoreError
 
 LOCKED_BYTE = 2**30 - 1
 """SQLite locks the bytes from 2**30 on, in this file and by the same means."""
@@ -70,10 +70,8 @@ class OwnedFile:
             release = cleanup.pop_all().close
         self.close = weakref.finalize(self, release)
 
-    def _in_use(self) -> StoreError:
-        return StoreError(
-            f"store.path: {self._given} is in use by another process; stop it, or give another path"
-        )
+    def _in_use(self) -> InUse:
+        return InUse(f"store.path: {self._given} is in use by another process; stop it, or give another path")
 
     def _check_there(self) -> None:
         """Check that no store was here which is missing now."""
