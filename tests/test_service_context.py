@@ -139,6 +139,9 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
         assert found.exit_code == 0, found.output
         assert "is in use; a copy of it is read" in found.output
         assert client.decide("home", "all", context={"age": 31}).arm in ("film", "song")
+        alone = ["log", "export", str(tmp_path / "alone"), "--store", str(tmp_path / "s.db")]
+        found = CliRunner().invoke(cli, alone)
+        assert "placements: home: not in the configuration, so no click log has them" in found.output
     other = tacit.ExplorationFloor(tacit.ContextMixture(["film", "song"], 6, per_key=True), 0.2)
     found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
     assert found.rows == 60

@@ -292,6 +292,9 @@ def export(
 
             written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
+        if unknown := sorted(opened.placements().keys() - configuration.placements.keys()):
+            what = f"placements: {', '.join(unknown)}: not in the configuration, so no click log has them"
+            click.echo(f"{what}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
     show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 

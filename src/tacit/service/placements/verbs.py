@@ -22,7 +22,7 @@ class NewSettings(msgspec.Struct, frozen=True):
     text: str
 
 
-class Change(NamedTuple):
+class Effect(NamedTuple):
     """What a request does to a placement.
 
     Attributes
@@ -93,14 +93,14 @@ def _settings(placement: Placement, asked: NewSettings, time: int) -> str:
     return asked.text
 
 
-CHANGES: dict[type, Change] = {
-    wire.ModeOf: Change(MODE, _mode, _mode_now),
-    wire.ArmsOf: Change(ARMS, _arms, _arms_now, leads=True),
-    ConfiguredArms: Change(ARMS, _arms, _arms_now),
-    wire.PinOf: Change(PIN, _pin, _pin_now),
-    wire.Unpin: Change(PIN, _unpin, _pin_now),
-    wire.HoldoutOf: Change(HOLDOUT, _hold_out, _holdout_now),
-    wire.EndHoldout: Change(HOLDOUT, _end_holdout, _holdout_now),
-    NewSettings: Change(SETTINGS, _settings, lambda placement, time: None),
+CHANGES: dict[type, Effect] = {
+    wire.ModeOf: Effect(MODE, _mode, _mode_now),
+    wire.ArmsOf: Effect(ARMS, _arms, _arms_now, leads=True),
+    ConfiguredArms: Effect(ARMS, _arms, _arms_now),
+    wire.PinOf: Effect(PIN, _pin, _pin_now),
+    wire.Unpin: Effect(PIN, _unpin, _pin_now),
+    wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _holdout_now),
+    wire.EndHoldout: Effect(HOLDOUT, _end_holdout, _holdout_now),
+    NewSettings: Effect(SETTINGS, _settings, lambda placement, time: None),
 }
 """By the type of what is asked."""
