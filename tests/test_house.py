@@ -4,10 +4,10 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_056,
+    "code": 51_860,
     "files": 364,
     "classes_twice": 56,
-    "told": 813,
+    "told": 811,
     "know_pin": 26,
     "service_rooms": 11,
     "longest_class": 604,

@@ -39,7 +39,7 @@ registry: dict[str, type[Classifier]] = {}
 
 
 @dataclass(frozen=True)
-class Classifier(Part):
+class Classifier(Part, abstract=True):
     """Base of all safe classifiers: hyperparameters that are frozen, validated and hashable.
 
     A safe classifier knows a class of concepts, one of which is the truth, and learns from
@@ -47,10 +47,10 @@ class Classifier(Part):
     concept that fits all it has learned could call the context an event. So, with correct
     labels, it never misses one, and :attr:`diameter` bounds how often it can be wrong otherwise.
 
-    A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
-    kernels need, named like the fields they come from) and ``State`` (arrays with a leading row
+    A subclass is a frozen dataclass with a nested named tuple ``State`` (arrays with a leading row
     axis: one row if all keys share what is learned, else one per lane), the methods :meth:`init`
-    and :meth:`merged`, and the static methods ``predict`` and ``learn_false``.
+    and :meth:`merged`, and the static methods ``predict`` and ``learn_false``, whose ``params`` have
+    the fields that are numbers (:class:`~tacit.core.part.Part`).
 
     Parameters
     ----------

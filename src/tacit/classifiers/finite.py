@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tacit.classifiers.base import Classifier
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import kernel
+from tacit.core.part import param
 from tacit.errors import InvalidValue
 
 Table = npt.NDArray[np.int8]
@@ -73,9 +74,6 @@ class FiniteConcepts(Classifier):
     [False, True, True]
     """
 
-    class Params(NamedTuple):
-        table: Table
-
     class State(NamedTuple):
         consistent: Booleans
 
@@ -133,9 +131,10 @@ class FiniteConcepts(Classifier):
 
         return cls(tuple(tuple(said(says(x)) for x in contexts) for says in predicates))
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(np.array(self.table, np.int8))
+    @param
+    def says(self) -> Table:
+        """The table as an array."""
+        return np.array(self.table, np.int8)
 
     @cached_property
     def diameter(self) -> float:
@@ -171,19 +170,19 @@ class FiniteConcepts(Classifier):
         return self.State(first.consistent & second.consistent)
 
     @staticmethod
-    def predict(params: Params, state: State, row: int, context: Floats) -> bool:
-        at = column(params.table, context)
+    def predict(params: FiniteConcepts, state: State, row: int, context: Floats) -> bool:
+        at = column(params.says, context)
         if at < 0:
             return True
-        for concept in range(len(params.table)):
-            if state.consistent[row, concept] and params.table[concept, at] == 1:
+        for concept in range(len(params.says)):
+            if state.consistent[row, concept] and params.says[concept, at] == 1:
                 return True
         return False
 
     @staticmethod
-    def learn_false(params: Params, state: State, row: int, context: Floats) -> None:
-        at = column(params.table, context)
+    def learn_false(params: FiniteConcepts, state: State, row: int, context: Floats) -> None:
+        at = column(params.says, context)
         if at < 0:
             return
-        for concept in range(len(params.table)):
-            state.consistent[row, concept] &= params.table[concept, at] == -1
+        for concept in range(len(params.says)):
+            state.consistent[row, concept] &= params.says[concept, at] == -1

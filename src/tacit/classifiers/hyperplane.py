@@ -347,9 +347,6 @@ class Hyperplane(Classifier):
     (False, True)
     """
 
-    class Params(NamedTuple):
-        margin: float
-
     State = Hull
 
     margin: PositiveFraction
@@ -392,12 +389,12 @@ class Hyperplane(Classifier):
         return joined
 
     @staticmethod
-    def predict(params: Params, state: Hull, row: int, context: Floats) -> bool:
+    def predict(params: Hyperplane, state: Hull, row: int, context: Floats) -> bool:
         reach = 2.0 * params.margin + TIE
         return distance_from(state, row, context, reach, reach, -1) > reach
 
     @staticmethod
-    def learn_false(params: Params, state: Hull, row: int, context: Floats) -> None:
+    def learn_false(params: Hyperplane, state: Hull, row: int, context: Floats) -> None:
         state.points[row, state.held[row]] = context
         state.held[row] += 1
         trim(state, row)

@@ -54,10 +54,6 @@ class Rectangle(Classifier):
     (False, True)
     """
 
-    class Params(NamedTuple):
-        margin: float
-        anchored: bool
-
     class State(NamedTuple):
         low: Floats
         high: Floats
@@ -95,7 +91,7 @@ class Rectangle(Classifier):
         return self.State(np.minimum(first.low, second.low), np.maximum(first.high, second.high))
 
     @staticmethod
-    def predict(params: Params, state: State, row: int, context: Floats) -> bool:
+    def predict(params: Rectangle, state: State, row: int, context: Floats) -> bool:
         reach = params.margin + TIE
         for i in range(len(context)):
             if context[i] < state.low[row, i] - reach or context[i] > state.high[row, i] + reach:
@@ -103,7 +99,7 @@ class Rectangle(Classifier):
         return False
 
     @staticmethod
-    def learn_false(params: Params, state: State, row: int, context: Floats) -> None:
+    def learn_false(params: Rectangle, state: State, row: int, context: Floats) -> None:
         for i in range(len(context)):
             lowest = 0.0 if params.anchored else context[i]
             state.low[row, i] = min(state.low[row, i], lowest)

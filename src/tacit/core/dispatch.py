@@ -1,6 +1,6 @@
 """Generic functions, resolved to a part's own kernels by the type of its ``Params``.
 
-A *part* is a policy or an environment: a frozen description whose nested ``Params`` named
+A *part* is a policy, an environment or a classifier: a frozen description whose ``Params`` named
 tuple carries the numbers, and whose static methods are kernels in numba's subset. The
 functions below find the kernel by ``type(params)``; :mod:`tacit.core.compiled` teaches numba the
 same rule, so one compiled loop serves every part, and this module stays free of numba.
@@ -50,8 +50,8 @@ def kernel(function: Function) -> Function:
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
     """Bind ``part`` to its ``Params`` type, after checking that its kernels fit.
 
-    A class without ``Params`` of its own is a base for others, or a variant that shares its
-    parent's kernels. A kernel that neither it nor a base has is an ability that it lacks.
+    A class without ``Params`` of its own is a variant that shares its parent's kernels. A kernel
+    that neither it nor a base has is an ability that it lacks.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import cache, cached_property
 from inspect import get_annotations
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 from tacit.core import checks, dispatch
 from tacit.errors import InvalidValue
@@ -92,8 +92,9 @@ def ranges(kind: type) -> dict[str, Check]:
     return {name: found[name] for name in made_with if name in found}
 
 
-def _annotations(kind: type) -> dict[str, Any]:
-    """Return the annotations of a class itself; none if they name what only its maker can see."""
+@cache
+def _annotations(kind: Any) -> dict[str, Any]:
+    """Return the annotations of a class or function itself; none if they name what only its maker can see."""
     try:
         return get_annotations(kind, eval_str=True)
     except NameError:
@@ -102,9 +103,27 @@ def _annotations(kind: type) -> dict[str, Any]:
 
 # ---- What policies, environments and classifiers have in common: a *part* of a compiled loop
 
+if TYPE_CHECKING:
+    param = property
+else:
+
+    class param(property):
+        """A property that kernels read: it is a member of ``Params``, as fields that are numbers are."""
+
 
 class Part(Checked):
-    """A frozen description with kernels, found by the type of its ``Params``."""
+    """A frozen description with kernels, which are found by the type of its ``Params``.
+
+    ``Params`` is the type of the named tuple that kernels read, made with the class. Its members are
+
+    - the fields annotated as ``int``, ``float`` or ``bool``, with or without a range;
+    - of fields annotated as another part, the ``params`` of that part;
+    - the properties that are marked with :class:`param`.
+
+    A kernel annotates ``params`` as the class itself, so that type checkers know what it may read.
+    Where kernels read something else, the class writes its ``Params`` out, as a nested ``NamedTuple``. A
+    class that is only a base of others says ``abstract=True``: it has none, and no name in tables.
+    """
 
     kernels: ClassVar[tuple[Callable[..., Any], ...]]
     """The generic functions whose kernels its subclasses give."""
@@ -113,8 +132,11 @@ class Part(Checked):
     learns_from_propensity: ClassVar[bool] = False
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if abstract:
+            return
+        _give_params(cls)
         dispatch.register(cls, cls.kernels)
         dispatch.enlist(cls, cls.named)
 
@@ -123,5 +145,38 @@ class Part(Checked):
         """The numbers that kernels read, each of the type that its annotation says."""
         layout = type(self).Params  # type: ignore[attr-defined]
         hints = get_type_hints(layout)
-        values = ((hints[field], getattr(self, field)) for field in layout._fields)
-        return layout(*(kind(value) if kind in (int, float) else value for kind, value in values))
+        return layout(*(_for_kernels(hints[name], getattr(self, name)) for name in layout._fields))
+
+
+def _for_kernels(kind: Any, value: Any) -> Any:
+    """Return a member of Params from the attribute of its name."""
+    if isinstance(value, Part):
+        return value.params
+    return kind(value) if kind in (int, float, bool) else value
+
+
+def _give_params(kind: Any) -> None:
+    """Give a class the type of its Params, unless one is written out in it or in a base of it."""
+    given = getattr(kind, "Params", None)
+    if given is None or hasattr(given, "is_derived"):
+        named_tuple: Any = NamedTuple
+        layout = named_tuple("Params", _read_by_kernels(kind))
+        layout.__module__, layout.__qualname__ = kind.__module__, f"{kind.__qualname__}.Params"
+        layout.is_derived = True
+        kind.Params = layout
+
+
+def _read_by_kernels(kind: type) -> list[tuple[str, Any]]:
+    """Return names and types of the members of Params: fields first, those of bases before others."""
+    fields_of: dict[str, Any] = {}
+    params_of: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        fields_of |= {name: getattr(hint, "__origin__", hint) for name, hint in _annotations(base).items()}
+        properties = {name: value.fget for name, value in vars(base).items() if isinstance(value, param)}
+        params_of |= {name: _annotations(get)["return"] for name, get in properties.items()}
+    found = [(name, hint) for name, hint in fields_of.items() if _is_number_or_part(hint)]
+    return found + list(params_of.items())
+
+
+def _is_number_or_part(hint: Any) -> bool:
+    return hint in (int, float, bool) or (isinstance(hint, type) and issubclass(hint, Part))

@@ -37,15 +37,14 @@ registry: dict[str, type[Environment]] = {}
 
 
 @dataclass(frozen=True)
-class Environment(Part):
+class Environment(Part, abstract=True):
     """Base of all environments.
 
-    A subclass is a frozen dataclass with a nested named tuple ``Params``, the method
-    :meth:`world` that makes the mutable arrays of one run (among them ``impression``), and the
-    static methods ``arrive``, ``respond``, ``expected`` and ``optimum``; or, for a slate, in
-    place of the last three, ``react`` and ``regret``. What arrives, and the
-    chance behind each response, must not depend on what is shown: then all policies of a
-    simulation see the same streams.
+    A subclass is a frozen dataclass with the method :meth:`world` that makes the mutable arrays of
+    one run (among them ``impression``), and the static methods ``arrive``, ``respond``, ``expected``
+    and ``optimum``; or, for a slate, in place of the last three, ``react`` and ``regret``. What
+    arrives, and the chance behind each response, must not depend on what is shown: then all
+    policies of a simulation see the same streams.
 
     Parameters
     ----------

@@ -46,9 +46,6 @@ class BernoulliArms(Environment):
     [100.0, 100.0]
     """
 
-    class Params(NamedTuple):
-        pass
-
     class World(NamedTuple):
         impression: Impression
         means: Floats
@@ -71,20 +68,20 @@ class BernoulliArms(Environment):
         return self.World(impression, means, np.array([means.max()]), np.zeros(1))
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: BernoulliArms, world: World, round: int, rng: Generator) -> int:
         world.uniform[0] = rng.random()
         return 0
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+    def respond(params: BernoulliArms, world: World, lane: int, arm: int) -> float:
         return 1.0 if world.uniform[0] < world.means[arm] else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+    def expected(params: BernoulliArms, world: World, lane: int, arm: int) -> float:
         return float(world.means[arm])
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: BernoulliArms, world: World, lane: int) -> float:
         return float(world.best[0])
 
 
@@ -132,9 +129,6 @@ class LongTail(Environment):
     >>> result.compare("ShiftMixture", "Thompson").difference < 0
     True
     """
-
-    class Params(NamedTuple):
-        pass
 
     class World(NamedTuple):
         impression: Impression
@@ -186,19 +180,19 @@ class LongTail(Environment):
         return own
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: LongTail, world: World, round: int, rng: Generator) -> int:
         lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
         world.uniform[0] = rng.random()
         return min(lane, len(world.traffic) - 1)
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+    def respond(params: LongTail, world: World, lane: int, arm: int) -> float:
         return 1.0 if world.uniform[0] < world.clicks[lane, arm] else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+    def expected(params: LongTail, world: World, lane: int, arm: int) -> float:
         return float(world.clicks[lane, arm])
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: LongTail, world: World, lane: int) -> float:
         return float(world.best[lane])

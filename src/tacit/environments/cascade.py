@@ -61,9 +61,6 @@ class CascadeArms(Environment):
 
     takes: ClassVar[str] = "slate"
 
-    class Params(NamedTuple):
-        pass
-
     class World(NamedTuple):
         impression: Impression
         attraction: Floats  # (arms,)
@@ -98,13 +95,13 @@ class CascadeArms(Environment):
         return self.World(impression, attraction, np.zeros(len(attraction)), best)
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: CascadeArms, world: World, round: int, rng: Generator) -> int:
         for arm in range(len(world.drawn)):
             world.drawn[arm] = rng.random()
         return 0
 
     @staticmethod
-    def react(params: Params, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+    def react(params: CascadeArms, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
         feedback[:] = 0.0
         for k in range(len(shown)):
             if shown[k] >= 0 and world.drawn[shown[k]] < world.attraction[shown[k]]:
@@ -112,7 +109,7 @@ class CascadeArms(Environment):
                 break
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+    def regret(params: CascadeArms, world: World, lane: int, shown: Ints) -> float:
         none = 1.0
         for arm in shown:
             if arm >= 0:
@@ -208,10 +205,6 @@ class ContextualCascade(Environment):
 
     takes: ClassVar[str] = "slate"
 
-    class Params(NamedTuple):
-        identified: int
-        one_click: int
-
     class World(NamedTuple):
         impression: Impression
         relevance: Floats  # (pool, relevance_dim)
@@ -297,7 +290,7 @@ class ContextualCascade(Environment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: ContextualCascade, world: World, round: int, rng: Generator) -> int:
         impression = world.impression
         offer_arms(world, rng)
         for i in range(len(impression.arms)):
@@ -313,7 +306,7 @@ class ContextualCascade(Environment):
         return 0
 
     @staticmethod
-    def react(params: Params, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+    def react(params: ContextualCascade, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
         feedback[:] = 0.0
         for k in range(len(shown)):
             if shown[k] < 0:
@@ -327,7 +320,7 @@ class ContextualCascade(Environment):
                     break
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+    def regret(params: ContextualCascade, world: World, lane: int, shown: Ints) -> float:
         worth = 0.0
         for k in range(len(shown) - 1, -1, -1):
             if shown[k] >= 0:

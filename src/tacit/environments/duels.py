@@ -14,7 +14,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.calls import parsed_call
 from tacit.core.dispatch import canonical
-from tacit.core.part import Fraction, Positive, one_of, whole, within
+from tacit.core.part import Fraction, Positive, one_of, param, whole, within
 from tacit.core.seeds import stream
 from tacit.environments import preferences
 from tacit.environments.base import Environment, PlainDuels
@@ -25,7 +25,7 @@ from tacit.policies.features.gaussian import sigmoid
 # ---- What environments have in common that compare two arms
 
 
-class DuelEnvironment(Environment):
+class DuelEnvironment(Environment, abstract=True):
     """Base of the environments that compare two arms.
 
     ``respond`` and ``expected`` are given a pair of slots. The response is 1.0 where the left
@@ -140,10 +140,6 @@ class PreferenceMatrix(DuelEnvironment):
     True
     """
 
-    class Params(NamedTuple):
-        kind: int
-        ties: float
-
     class World(NamedTuple):
         impression: Impression
         chances: Floats  # (arms, arms)
@@ -172,7 +168,7 @@ class PreferenceMatrix(DuelEnvironment):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(f"uniform-gap({arms}, 0.1)")
 
-    @property
+    @param
     def kind(self) -> int:
         """The number of the kind of regret, for kernels."""
         return KINDS.index(self.regret_kind)
@@ -210,14 +206,14 @@ class PreferenceMatrix(DuelEnvironment):
         return self.World(impression, chances, levels, self.gaps, np.zeros(2))
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: PreferenceMatrix, world: World, round: int, rng: Generator) -> int:
         world.uniform[0] = rng.random()
         if params.ties > 0.0:
             world.uniform[1] = rng.random()
         return 0
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, pair: tuple[int, int]) -> float:
+    def respond(params: PreferenceMatrix, world: World, lane: int, pair: tuple[int, int]) -> float:
         if params.ties > 0.0 and world.uniform[1] < params.ties:
             return 0.5
         # Nearly always the first 8 bits tell which is smaller, and those stay near the processor.
@@ -228,7 +224,7 @@ class PreferenceMatrix(DuelEnvironment):
         return 1.0 if place < level else 0.0
 
     @staticmethod
-    def regret(params: Params, world: World, lane: int, shown: Ints) -> float:
+    def regret(params: PreferenceMatrix, world: World, lane: int, shown: Ints) -> float:
         left, right = world.gaps[shown[0]], world.gaps[shown[1]]
         if params.kind == AVERAGE:
             return float(0.5 * (left + right))
@@ -277,9 +273,6 @@ class ContextualDuels(DuelEnvironment):
     (10, 2)
     """
 
-    class Params(NamedTuple):
-        pass
-
     class World(NamedTuple):
         impression: Impression
         contexts: Floats  # (keys, context_dim)
@@ -320,24 +313,24 @@ class ContextualDuels(DuelEnvironment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: ContextualDuels, world: World, round: int, rng: Generator) -> int:
         key = int(rng.random() * len(world.contexts))
         world.impression.context[:] = world.contexts[key]
         world.uniform[0] = rng.random()
         return key
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, pair: Any) -> float:
+    def respond(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
         ahead = world.utilities[lane, pair[0]] - world.utilities[lane, pair[1]]
         return 1.0 if world.uniform[0] < sigmoid(ahead) else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, pair: Any) -> float:
+    def expected(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
         best = world.best[lane]
         left = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
         right = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
         return float(0.5 - 0.5 * (left + right))
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: ContextualDuels, world: World, lane: int) -> float:
         return 0.5

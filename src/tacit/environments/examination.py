@@ -105,11 +105,6 @@ class ExaminationArms(Environment):
     True
     """
 
-    class Params(NamedTuple):
-        identified: int
-        devices: int
-        positions: int
-
     class World(NamedTuple):
         impression: Impression
         relevance: Floats  # (pool, relevance_dim)
@@ -245,7 +240,7 @@ class ExaminationArms(Environment):
         return np.hstack([relevance, uniform_in_ball(rng, rows, self.examination_dim)])
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: ExaminationArms, world: World, round: int, rng: Generator) -> int:
         impression = world.impression
         redrawn = round + 1 == world.starts[world.segment[0] + 1]
         if redrawn:
@@ -272,14 +267,14 @@ class ExaminationArms(Environment):
         return 0
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+    def respond(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
         place = place_of(world.impression.arms, arm)
         return 1.0 if world.round[1] < world.chances[place] else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+    def expected(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
         return float(world.chances[place_of(world.impression.arms, arm)])
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: ExaminationArms, world: World, lane: int) -> float:
         return float(world.round[0])

@@ -15,7 +15,7 @@ from tacit.clicks.base import NOTHING
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import one_of, whole
+from tacit.core.part import one_of, param, whole
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
@@ -83,9 +83,6 @@ class InterleavedRankers(DuelEnvironment):
     np.float64(1.0)
     """
 
-    class Params(NamedTuple):
-        keeps_ties: bool
-
     class World(NamedTuple):
         impression: Impression
         wins: Floats  # (queries, rankers, rankers)
@@ -142,7 +139,7 @@ class InterleavedRankers(DuelEnvironment):
     def arm_count(self) -> int:
         return len(self.rankings[0])
 
-    @property
+    @param
     def keeps_ties(self) -> bool:
         """Whether a tie is an outcome, for kernels."""
         return self.ties == "keep"
@@ -249,14 +246,14 @@ class InterleavedRankers(DuelEnvironment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: InterleavedRankers, world: World, round: int, rng: Generator) -> int:
         place = np.searchsorted(world.traffic, rng.random(), "right")
         world.query[0] = min(place, len(world.traffic) - 1)
         world.uniform[0] = rng.random()
         return 0
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, pair: Any) -> float:
+    def respond(params: InterleavedRankers, world: World, lane: int, pair: Any) -> float:
         win = world.wins[world.query[0], pair[0], pair[1]]
         tie = world.ties[world.query[0], pair[0], pair[1]]
         if params.keeps_ties:
@@ -265,11 +262,11 @@ class InterleavedRankers(DuelEnvironment):
         return 1.0 if world.uniform[0] < win + 0.5 * tie else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, pair: Any) -> float:
+    def expected(params: InterleavedRankers, world: World, lane: int, pair: Any) -> float:
         return float(0.5 - 0.5 * (world.shortfall[pair[0]] + world.shortfall[pair[1]]))
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: InterleavedRankers, world: World, lane: int) -> float:
         return 0.5
 
 

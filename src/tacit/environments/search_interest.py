@@ -58,10 +58,6 @@ class SearchInterest(Environment):
     ('holiday', 'film')
     """
 
-    class Params(NamedTuple):
-        floor: float
-        ceiling: float
-
     class World(NamedTuple):
         impression: Impression
         interest: Floats  # (days, topics)
@@ -118,7 +114,7 @@ class SearchInterest(Environment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: SearchInterest, world: World, round: int, rng: Generator) -> int:
         day, last = world.day[0], len(world.ends) - 1
         while day < last and round + 0.5 >= world.ends[day]:
             day += 1
@@ -130,11 +126,11 @@ class SearchInterest(Environment):
         return 0
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+    def respond(params: SearchInterest, world: World, lane: int, arm: int) -> float:
         return 1.0 if world.uniform[0] < expected(params, world, lane, arm) else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+    def expected(params: SearchInterest, world: World, lane: int, arm: int) -> float:
         day, part = world.day[0], world.part[0]
         here, next = world.interest[day, arm], world.interest[day + 1, arm]
         total = (1.0 - part) * world.total[day] + part * world.total[day + 1]
@@ -142,7 +138,7 @@ class SearchInterest(Environment):
         return float(params.floor + (params.ceiling - params.floor) * share)
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: SearchInterest, world: World, lane: int) -> float:
         best = 0.0
         for arm in range(world.interest.shape[1]):
             best = max(best, expected(params, world, lane, arm))

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, one_of, whole, within
+from tacit.core.part import Fraction, one_of, param, whole, within
 from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -117,13 +117,6 @@ class ShiftingArms(Environment):
     True
     """
 
-    class Params(NamedTuple):
-        dim: int
-        margin: float
-        kind: int
-        false_alarms: float
-        missed: float
-
     class World(NamedTuple):
         impression: Impression
         clicks: Floats  # (segments of all keys, arms)
@@ -180,7 +173,7 @@ class ShiftingArms(Environment):
         count = checks.integer("events", events, 0, 10_000)
         return count, count
 
-    @property
+    @param
     def kind(self) -> int:
         """The number of the kind of signals, for kernels."""
         return KINDS.index(self.signals)
@@ -253,7 +246,7 @@ class ShiftingArms(Environment):
         return after
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: ShiftingArms, world: World, round: int, rng: Generator) -> int:
         lane = 0
         if len(world.traffic) > 1:
             lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
@@ -273,15 +266,15 @@ class ShiftingArms(Environment):
         return int(lane)
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> float:
+    def respond(params: ShiftingArms, world: World, lane: int, arm: int) -> float:
         return 1.0 if world.uniform[0] < world.clicks[world.segment[lane], arm] else 0.0
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> float:
+    def expected(params: ShiftingArms, world: World, lane: int, arm: int) -> float:
         return float(world.clicks[world.segment[lane], arm])
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> float:
+    def optimum(params: ShiftingArms, world: World, lane: int) -> float:
         return float(world.best[world.segment[lane]])
 
 

@@ -15,7 +15,7 @@ from tacit.policies.context import Declared
 # ---- Policies that show two arms or a list of them, or know arms by their features
 
 
-class DuelPolicy(Policy):
+class DuelPolicy(Policy, abstract=True):
     """Base of the policies that show two arms and learn which of them won.
 
     The kernel ``choose`` returns two slots, left and right, which may be the same; ``learn``
@@ -42,7 +42,7 @@ class DuelPolicy(Policy):
         return action[0], action[1]
 
 
-class SlatePolicy(Policy):
+class SlatePolicy(Policy, abstract=True):
     """Base of the policies that show a list of arms, with a field ``positions``.
 
     A subclass has the kernels ``decide``, which fills as many slots, best first, and
@@ -85,7 +85,7 @@ class SlatePolicy(Policy):
 
 
 @dataclass(frozen=True)
-class FeaturePolicy(Policy):
+class FeaturePolicy(Policy, abstract=True):
     """Base of the policies that know arms by their features only.
 
     Which arms are on offer, and their features, is said at each decision; an arm has no slot
@@ -116,10 +116,10 @@ def said_within(name: str, says: str) -> Any:
     return property(said, doc=says)
 
 
-class Wrapper(Policy):
+class Wrapper(Policy, abstract=True):
     """Base of the policies around another one: what that one shows and reads, they do.
 
-    A subclass has the field ``policy``, and the member ``policy`` in its Params and its State.
+    A subclass has the field ``policy``, and its State a member of that name.
     """
 
     policy: Any

@@ -172,15 +172,14 @@ registry: dict[str, type[Policy]] = {}
 
 
 @dataclass(frozen=True)
-class Policy(Part):
+class Policy(Part, abstract=True):
     """Base of all policies: hyperparameters that are frozen, validated, hashable and printable.
 
-    A subclass is a frozen dataclass with two nested named tuples, ``Params`` (the numbers that
-    kernels need, named like the fields they come from) and ``State`` (arrays with a leading
+    A subclass is a frozen dataclass with a nested named tuple ``State`` (arrays with a leading
     lane axis; of 1, whatever the number of lanes, where all keys share an array), the method
-    :meth:`init`, and the static methods ``choose`` and ``learn``. ``observe``, ``propensity``,
-    ``epoch`` and ``refit`` have defaults. What it shows is one arm; see
-    :mod:`tacit.policies.actions` for more.
+    :meth:`init`, and the static methods ``choose`` and ``learn``, whose ``params`` have the fields
+    that are numbers (:class:`~tacit.core.part.Part`). ``observe``, ``propensity``, ``epoch`` and
+    ``refit`` have defaults. What it shows is one arm; see :mod:`tacit.policies.actions` for more.
 
     Further static methods are optional: ``unlearn(params, state, lane, outcome)`` takes
     an outcome out again, whatever was learned since, for statistics that are sums;

@@ -85,10 +85,6 @@ class Candidates(Wrapper):
     True
     """
 
-    class Params(NamedTuple):
-        policy: Any
-        draws: int
-
     class State(NamedTuple):
         policy: Any
         past: Past
@@ -118,32 +114,28 @@ class Candidates(Wrapper):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(LogisticTS.example(arms, dim))
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.policy.params, self.draws)
-
     def init(self, lanes: int) -> State:
         return self.State(self.policy.init(lanes), Past(np.zeros(lanes, np.int64)))
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: Candidates, state: State, lane: int, impression: Impression) -> None:
         go_on(state.past, lane, 1)
         observe(params.policy, state.policy, lane, impression)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
+    def choose(params: Candidates, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
         return choose(params.policy, state.policy, lane, impression, drawn)
 
     @staticmethod
     def decide(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: Candidates, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
         decide(params.policy, state.policy, lane, impression, drawn, action)
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, shown: Any) -> float:
+    def propensity(params: Candidates, state: State, lane: int, impression: Impression, shown: Any) -> float:
         same = 0
         for candidate in range(params.draws):
             drawn = derived(state.past.code[lane], lane, candidate)
@@ -152,12 +144,12 @@ class Candidates(Wrapper):
         return same / params.draws
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: Candidates, state: State, lane: int, outcome: Outcome) -> None:
         go_on(state.past, lane, 2 + int(outcome.reward * STEPS_OF_REWARDS))
         learn(params.policy, state.policy, lane, outcome)
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> Any:
+    def epoch(params: Candidates, state: State, lane: int) -> Any:
         return epoch(params.policy, state.policy, lane)
 
 

@@ -30,7 +30,7 @@ LATER = MappingProxyType({"later": True})
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
-class TellsArms(Policy):
+class TellsArms(Policy, abstract=True):
     """Base of the policies that can be told what is known of arms before they are shown.
 
     A subclass has the field ``priors``.
@@ -186,7 +186,7 @@ def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression
     return 1.0 / ties if index(params, state, lane, shown, shared) == best else 0.0
 
 
-class IndexPolicy(Policy):
+class IndexPolicy(Policy, abstract=True):
     """Base of the policies that play the arm of the highest index; ties are broken at random.
 
     A subclass gives the kernels ``confidence(params, state, lane)``, computed once a round, and
@@ -210,7 +210,7 @@ class IndexPolicy(Policy):
     propensity = staticmethod(greedy_propensity)
 
 
-class CountingPolicy(TellsArms, IndexPolicy):
+class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
     """Base of the index policies that keep plays and rewards per arm, and nothing else.
 
     One with the field ``priors`` begins each key as if it had been shown so often before.

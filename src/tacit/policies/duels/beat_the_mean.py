@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import optional, whole, within
+from tacit.core.part import optional, param, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
@@ -139,20 +139,20 @@ def eliminate(state: State, lane: int, leaving: int) -> None:
     bounds(state, lane)
 
 
-class Elimination(Eliminating):
+class Elimination(Eliminating, abstract=True):
     """What Beat-the-Mean is in either setting; the concrete classes set radius and limits."""
 
-    @property
+    @param
     def kappa(self) -> float:
         """The confidence radius after n comparisons is kappa/√n."""
         raise NotImplementedError
 
-    @property
+    @param
     def budget(self) -> int:
         """Comparisons after which exploration ends."""
         return 2**62
 
-    @property
+    @param
     def enough(self) -> int:
         """Comparisons of each arm after which exploration ends."""
         return 2**62
@@ -283,11 +283,6 @@ class BeatTheMean(Elimination):
     1
     """
 
-    class Params(NamedTuple):
-        kappa: float
-        budget: int
-        enough: int
-
     about: ClassVar[About] = About(
         source="Yue, Joachims (2011), algorithms 1 and 2",
         regret="O(γ⁷·K/ε*·ln T) with high probability (theorem 1)",
@@ -305,12 +300,12 @@ class BeatTheMean(Elimination):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, horizon=10_000)
 
-    @property
+    @param
     def kappa(self) -> float:
         scale = self.scale or (1.0 if self.gamma == 1.0 else 3.0 * self.gamma**2)
         return scale * math.sqrt(math.log(2.0 * self.horizon * self.arm_count))
 
-    @property
+    @param
     def budget(self) -> int:
         return self.horizon
 
@@ -390,11 +385,6 @@ class BeatTheMeanPAC(Elimination):
     'the best arm beats it with a probability of at most 0.75'
     """
 
-    class Params(NamedTuple):
-        kappa: float
-        budget: int
-        enough: int
-
     about: ClassVar[About] = About(
         source="Yue, Joachims (2011), algorithms 1 and 3",
         regret="none; O(K·γ⁶/ε²·ln(K·N/δ)) comparisons with high probability (theorem 2)",
@@ -420,12 +410,12 @@ class BeatTheMeanPAC(Elimination):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, epsilon=0.4, delta=0.1)
 
-    @property
+    @param
     def enough(self) -> int:
         """N: how many comparisons of each arm are enough."""
         return sample_size(self.arm_count, self.epsilon, self.delta, self.gamma)
 
-    @property
+    @param
     def kappa(self) -> float:
         confidence = math.log(self.arm_count**3 * self.enough / self.delta)
         return 3.0 * self.gamma**2 * math.sqrt(confidence)

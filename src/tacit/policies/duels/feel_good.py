@@ -63,9 +63,6 @@ class FeelGoodThompson(DuelPolicy):
     True
     """
 
-    class Params(NamedTuple):
-        feel_good: float
-
     class Shared(NamedTuple):
         mean: Floats  # (1, arms·(context_dim + 1))
         root: Floats  # (1, the same, the same)
@@ -100,13 +97,13 @@ class FeelGoodThompson(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: FeelGoodThompson, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         left = best_drawn(state.shared, impression, 1.0, rng)
         return left, best_drawn(state.shared, impression, -1.0, rng)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: FeelGoodThompson, state: State, lane: int, outcome: Outcome) -> None:
         left, right = outcome.shown
         if left == right:
             return

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, whole
+from tacit.core.part import Positive, param, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.working_set import (
     Eliminating,
@@ -102,7 +102,7 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Filter(Eliminating):
+class Filter(Eliminating, abstract=True):
     """What both versions of Interleaved Filter are."""
 
     horizon: Annotated[int, whole(1, 2**53)]
@@ -118,17 +118,17 @@ class Filter(Eliminating):
         otherwise="BeatTheMean where transitivity is relaxed; RMED1 for less regret",
     )
 
-    @property
+    @param
     def kappa(self) -> float:
         """The confidence radius after n comparisons is kappa/√n."""
         return self.scale * math.sqrt(math.log(self.horizon * self.arm_count**2))
 
-    @property
+    @param
     def budget(self) -> int:
         """Comparisons after which exploration ends."""
         return self.horizon
 
-    @property
+    @param
     def prunes(self) -> bool:
         """Whether a new candidate frees the working set of arms that its predecessor leads."""
         raise NotImplementedError
@@ -257,16 +257,11 @@ class InterleavedFilter1(Filter):
     1
     """
 
-    class Params(NamedTuple):
-        kappa: float
-        budget: int
-        prunes: bool
-
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, horizon=10_000)
 
-    @property
+    @param
     def prunes(self) -> bool:
         return False
 
@@ -305,15 +300,10 @@ class InterleavedFilter2(Filter):
     'InterleavedFilter2(horizon=1000)'
     """
 
-    class Params(NamedTuple):
-        kappa: float
-        budget: int
-        prunes: bool
-
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, horizon=10_000)
 
-    @property
+    @param
     def prunes(self) -> bool:
         return True

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import optional, within
+from tacit.core.part import optional, param, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.kl_ucb import bernoulli_kl
@@ -61,9 +61,6 @@ class RMED1(DuelPolicy):
     ('left', 'left')
     """
 
-    class Params(NamedTuple):
-        slack: float
-
     class State(NamedTuple):
         wins: Floats  # (lanes, arms, arms) of the row's arm over the column's
         terms: Floats  # (lanes, arms, arms) n·kl(μ, 1/2) where the row's arm does not win more
@@ -89,7 +86,7 @@ class RMED1(DuelPolicy):
 
     f: Annotated[float | None, optional(within(0.0, 1e12))] = None
 
-    @property
+    @param
     def slack(self) -> float:
         """f(K)."""
         return 0.3 * self.arm_count**1.01 if self.f is None else self.f
@@ -111,7 +108,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: RMED1, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return state.best[lane], state.best[lane]
@@ -128,7 +125,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def propensity(
-        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+        params: RMED1, state: State, lane: int, impression: Impression, pair: tuple[int, int]
     ) -> float:
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return 1.0 if pair[0] == pair[1] == state.best[lane] else 0.0
@@ -150,7 +147,7 @@ class RMED1(DuelPolicy):
         return chance / ties
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: RMED1, state: State, lane: int, outcome: Outcome) -> None:
         left, right = outcome.shown
         state.rounds[lane] += 1.0
         foreseen = left == right == state.best[lane] and everyone(state, lane, outcome.impression)

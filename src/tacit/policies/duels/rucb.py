@@ -188,9 +188,6 @@ class RUCB(DuelPolicy):
     ('left', 'left')
     """
 
-    class Params(NamedTuple):
-        alpha: float
-
     class State(NamedTuple):
         bounds: Bounds
         best: Ints  # (lanes,) the hypothesised best arm, or −1
@@ -211,7 +208,7 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: RUCB, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         arms, best = impression.arms, state.best[lane]
         if len(arms) == state.bounds.losses.shape[1] == state.still[lane]:
@@ -246,7 +243,7 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def propensity(
-        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+        params: RUCB, state: State, lane: int, impression: Impression, pair: tuple[int, int]
     ) -> float:
         left, right = pair
         count, among = possible_winners(state.bounds, lane, impression, state.best[lane])
@@ -274,7 +271,7 @@ class RUCB(DuelPolicy):
         return chance / ties if right != left and own == highest else 0.0
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: RUCB, state: State, lane: int, outcome: Outcome) -> None:
         bounds = state.bounds
         verdicts_stand = record_duel(
             bounds, lane, params.alpha, outcome.shown[0], outcome.shown[1], outcome.reward
@@ -338,9 +335,6 @@ class DoubleThompsonSampling(DuelPolicy):
     True
     """
 
-    class Params(NamedTuple):
-        alpha: float
-
     class State(NamedTuple):
         bounds: Bounds
         above: Floats  # (lanes, arms, arms) probability that θ of row against column exceeds 1/2
@@ -367,13 +361,13 @@ class DoubleThompsonSampling(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         left = first_candidate(state, lane, impression, rng)
         return left, second_candidate(state, lane, impression, left, rng)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: DoubleThompsonSampling, state: State, lane: int, outcome: Outcome) -> None:
         left, right = outcome.shown
         record_duel(state.bounds, lane, params.alpha, left, right, outcome.reward)
         state.favourite[lane] = left

@@ -54,9 +54,6 @@ class SelfSparring(DuelPolicy):
     0.25
     """
 
-    class Params(NamedTuple):
-        eta: float
-
     class State(NamedTuple):
         wins: Floats  # (lanes, arms)
         losses: Floats  # (lanes, arms)
@@ -88,14 +85,14 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         left = thompson_draw(state, lane, impression, rng)
         return left, thompson_draw(state, lane, impression, rng)
 
     @staticmethod
     def propensity(
-        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+        params: SelfSparring, state: State, lane: int, impression: Impression, pair: tuple[int, int]
     ) -> float:
         count = len(impression.arms)
         if count == 1:
@@ -113,7 +110,7 @@ class SelfSparring(DuelPolicy):
         return chance * (chance if left == right else probability_largest(wins, losses, right))
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:
         reward = outcome.reward
         left, right = outcome.shown
         state.wins[lane, left] += params.eta * reward

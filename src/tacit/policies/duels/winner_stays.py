@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import one_of, within
+from tacit.core.part import one_of, param, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 
@@ -57,10 +57,6 @@ class WinnerStays(DuelPolicy):
     ([0, 1], 0.5)
     """
 
-    class Params(NamedTuple):
-        strong: bool
-        beta: float
-
     class State(NamedTuple):
         score: Floats  # (lanes, arms) wins minus losses
         pair: Ints  # (lanes, 2) the last duel's arms, or −1
@@ -79,7 +75,7 @@ class WinnerStays(DuelPolicy):
     variant: Annotated[str, one_of("strong", "weak")] = "strong"
     beta: Annotated[float, within(1.0, 1000.0, open_low=True)] = 1.1
 
-    @property
+    @param
     def strong(self) -> bool:
         """Whether there is exploitation."""
         return self.variant == "strong"
@@ -95,7 +91,7 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator
+        params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
         if exploits(state, lane, impression):
             return state.winner[lane], state.winner[lane]
@@ -109,7 +105,7 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def propensity(
-        params: Params, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+        params: WinnerStays, state: State, lane: int, impression: Impression, pair: tuple[int, int]
     ) -> float:
         if exploits(state, lane, impression):
             both = pair[0] == state.winner[lane] and pair[1] == state.winner[lane]
@@ -121,7 +117,7 @@ class WinnerStays(DuelPolicy):
         )
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: WinnerStays, state: State, lane: int, outcome: Outcome) -> None:
         left, right = outcome.shown
         if left == right:
             if state.exploit[lane] > 0.0 and left == state.winner[lane]:

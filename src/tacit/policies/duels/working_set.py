@@ -191,7 +191,7 @@ class Duels(NamedTuple):
     guarantee: str
 
 
-class Eliminating(DuelPolicy):
+class Eliminating(DuelPolicy, abstract=True):
     """Base of the policies that eliminate arms: ``working``, ``spent``, ``winner`` in the State."""
 
     @property

@@ -100,10 +100,6 @@ class ClickMixture(Mixture):
     1.0
     """
 
-    class Params(NamedTuple):
-        split: int
-        coupled: bool
-
     class State(NamedTuple):
         mean: Floats  # (lanes, components, d)
         root: Floats  # (lanes, components, d, d)
@@ -157,11 +153,11 @@ class ClickMixture(Mixture):
         return np.concatenate(found)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: ClickMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         return coupled_choice(params, state, lane, impression, rng)
 
     @staticmethod
-    def line(params: Params, state: State, lane: int, impression: Impression, place: int) -> Any:
+    def line(params: ClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
         read(state.inputs, lane, impression, place, params.split, x)
@@ -180,7 +176,7 @@ class ClickMixture(Mixture):
         return mean, np.sqrt(variance / total)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: ClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
         place = place_of(impression.arms, outcome.shown)
         measure_offer(state.inputs, lane, impression, params.split, x)
@@ -198,7 +194,7 @@ class ClickMixture(Mixture):
         clear(state.room[lane])
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: ClickMixture, state: State, lane: int) -> None:
         first = first_component(state.mean.shape[2], params.split)
         for k in range(COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], prior_variance(k))
@@ -209,7 +205,7 @@ class ClickMixture(Mixture):
         forget_inputs(state.inputs, lane)
 
     @staticmethod
-    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         read(state.inputs, lane, impression, place, params.split, x)
@@ -320,10 +316,6 @@ class HybridClickMixture(Mixture):
     1
     """
 
-    class Params(NamedTuple):
-        split: int
-        coupled: bool
-
     class State(NamedTuple):
         shared: Common
         mean: Floats  # (lanes, components, d), where θ₀ = 0
@@ -386,7 +378,9 @@ class HybridClickMixture(Mixture):
         return np.concatenate(found)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: HybridClickMixture, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
         centre(state, lane, params.split)
         arm = coupled_choice(params, state, lane, impression, rng)
         clear(state.centre[lane])
@@ -394,7 +388,9 @@ class HybridClickMixture(Mixture):
         return arm
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(
+        params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
         centre(state, lane, params.split)
         chance = coupled_propensity(params, state, lane, impression, arm)
         clear(state.centre[lane])
@@ -402,7 +398,7 @@ class HybridClickMixture(Mixture):
         return chance
 
     @staticmethod
-    def line(params: Params, state: State, lane: int, impression: Impression, place: int) -> Any:
+    def line(params: HybridClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, x = state.room[lane, 0], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
         read(state.shared.inputs, 0, impression, place, params.split, x)
@@ -418,7 +414,7 @@ class HybridClickMixture(Mixture):
         return mean, np.sqrt(variance / total)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: HybridClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, shared = outcome.impression, state.shared
         weights, room = shared.weight[0], state.room[lane]
         place = place_of(impression.arms, outcome.shown)
@@ -445,14 +441,16 @@ class HybridClickMixture(Mixture):
         clear(room)
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: HybridClickMixture, state: State, lane: int) -> None:
         for k in range(COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], 1.0)
             for j in range(state.mean.shape[2]):
                 state.root[lane, k, j, j] = np.sqrt(own_variance(k, j, params.split))
 
     @staticmethod
-    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def believed(
+        params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         centre(state, lane, params.split)

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import kernel, line
-from tacit.core.part import whole
+from tacit.core.part import param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression
@@ -34,7 +34,7 @@ def place_of(arms: Ints, arm: int) -> int:
 
 
 @dataclass(frozen=True)
-class ClickModel(FeaturePolicy):
+class ClickModel(FeaturePolicy, abstract=True):
     """Base of the policies that believe in a click probability for every row of features.
 
     A subclass has, besides a policy's kernels, ``believed`` and ``restart``.
@@ -137,12 +137,11 @@ def draw_field() -> Any:
 
 
 @dataclass(frozen=True)
-class Coupled(ClickModel):
+class Coupled(ClickModel, abstract=True):
     """Base of the click models that can draw one number for all arms.
 
     A subclass has the kernel ``line(params, state, lane, impression, place)``, which gives mean
-    and standard deviation of an arm's score, and a field ``draw``, of which its Params tell
-    whether it is ``coupled``.
+    and standard deviation of an arm's score, and a field ``draw``.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = ClickModel.kernels + dispatch.COUPLED_KERNELS
@@ -155,7 +154,7 @@ class Coupled(ClickModel):
         if self.coupled and not self.randomized:
             self._set("randomized", True)
 
-    @property
+    @param
     def coupled(self) -> bool:
         """Whether one number is drawn for all arms."""
         return bool(self.draw == "coupled")  # type: ignore[attr-defined]

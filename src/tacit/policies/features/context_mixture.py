@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, whole
+from tacit.core.part import Flag, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, columns_of, declared
@@ -345,10 +345,6 @@ class ContextMixture(TellsArms):
     ('holiday', 'film')
     """
 
-    class Params(NamedTuple):
-        per_key: bool
-        prior: Any  # what is known of arms, shape (arms, 2); None costs nothing
-
     State = ContextState
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.COUPLED_KERNELS
     about: ClassVar[About] = About(
@@ -383,7 +379,7 @@ class ContextMixture(TellsArms):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, dim)
 
-    @property
+    @param
     def prior(self) -> Floats | None:
         """What is known of arms, as observations of their constants; None where nothing is."""
         return surmised(self.known) if self.priors else None
@@ -449,18 +445,24 @@ class ContextMixture(TellsArms):
         return np.concatenate(found)
 
     @staticmethod
-    def choose(params: Params, state: ContextState, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: ContextMixture, state: ContextState, lane: int, impression: Impression, rng: Generator
+    ) -> int:
         draw_lines(state, lane if params.per_key else 0, impression)
         arm = coupled_choice(params, state, lane, impression, rng)
         clear_room(state.room)
         return arm
 
     @staticmethod
-    def line(params: Params, state: ContextState, lane: int, impression: Impression, place: int) -> Any:
+    def line(
+        params: ContextMixture, state: ContextState, lane: int, impression: Impression, place: int
+    ) -> Any:
         return state.room.lines[0, place, 0], state.room.lines[0, place, 1]
 
     @staticmethod
-    def propensity(params: Params, state: ContextState, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(
+        params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
+    ) -> float:
         draw_lines(state, lane if params.per_key else 0, impression)
         place = place_of(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
@@ -468,7 +470,7 @@ class ContextMixture(TellsArms):
         return share
 
     @staticmethod
-    def learn(params: Params, state: ContextState, lane: int, outcome: Outcome) -> None:
+    def learn(params: ContextMixture, state: ContextState, lane: int, outcome: Outcome) -> None:
         model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -58,12 +57,6 @@ class CUSUMRestart(Restarting):
     True
     """
 
-    class Params(NamedTuple):
-        policy: Any
-        drift: float
-        threshold: float
-        armed: int
-
     class State(NamedTuple):
         policy: Any
         walks: Floats  # (lanes, 2)
@@ -98,16 +91,12 @@ class CUSUMRestart(Restarting):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(LaplaceEC(dim, dim))
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.policy.params, self.drift, self.threshold, self.armed)
-
     def init(self, lanes: int) -> State:
         counts = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         return self.State(self.policy.init(lanes), np.zeros((lanes, 2)), *counts)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: CUSUMRestart, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1
         if state.rounds[lane] > params.armed:
             chance = believed(params.policy, state.policy, lane, outcome.impression, outcome.shown)
@@ -126,5 +115,5 @@ class CUSUMRestart(Restarting):
         learn(params.policy, state.policy, lane, outcome)
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: CUSUMRestart, state: State, lane: int) -> int:
         return int(state.restarts[lane])

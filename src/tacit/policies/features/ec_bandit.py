@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
 from tacit.errors import AssumptionWarning
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
@@ -179,7 +179,7 @@ def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> in
 
 
 @dataclass(frozen=True)
-class ExaminationModel(ClickModel):
+class ExaminationModel(ClickModel, abstract=True):
     """Base of the policies below: two blocks of features, each with or without a constant."""
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
@@ -189,7 +189,7 @@ class ExaminationModel(ClickModel):
         }
         warn_of(identifiability(relevance, examination, **constants))
 
-    @property
+    @param
     def split(self) -> int:
         """How many parameters relevance has."""
         return self.relevance_dim + int(self.relevance_intercept)  # type: ignore[attr-defined]
@@ -304,11 +304,6 @@ class ECBandit(ExaminationModel):
     (2,)
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        inner_iterations: int
-        discount: float
-
     class State(NamedTuple):
         relevance: Gaussian
         examination: Gaussian
@@ -342,7 +337,7 @@ class ECBandit(ExaminationModel):
         return np.hstack(blocks)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
         draw_gaussian(state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1])
         draw_gaussian(
@@ -354,7 +349,7 @@ class ECBandit(ExaminationModel):
         return arm
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: ECBandit, state: State, lane: int, outcome: Outcome) -> None:
         impression, reward = outcome.impression, outcome.reward
         place = place_of(impression.arms, outcome.shown)
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
@@ -374,12 +369,12 @@ class ECBandit(ExaminationModel):
         clear(room_e)
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: ECBandit, state: State, lane: int) -> None:
         reset(state.relevance.mean[lane], state.relevance.root[lane], params.prior_variance)
         reset(state.examination.mean[lane], state.examination.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def believed(params: ECBandit, state: State, lane: int, impression: Impression, arm: int) -> float:
         place = place_of(impression.arms, arm)
         relevance = scored(impression.relevance[place], state.relevance.mean[lane])
         examination = scored(impression.examination[place], state.examination.mean[lane])

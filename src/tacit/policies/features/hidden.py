@@ -105,11 +105,6 @@ class HLinUCB(Policy):
     (1, 1)
     """
 
-    class Params(NamedTuple):
-        alpha: float
-        hidden_alpha: float
-        prior_variance: float
-
     class State(NamedTuple):
         shared: Gaussian
         start: Floats  # (lanes, arms, hidden)
@@ -174,15 +169,15 @@ class HLinUCB(Policy):
         return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: HLinUCB, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         return highest_bound(params, state, lane, impression)
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: HLinUCB, state: State, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: HLinUCB, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
         place = place_of(outcome.impression.arms, arm)
@@ -197,7 +192,7 @@ class HLinUCB(Policy):
         clear(state.room[lane])
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: HLinUCB, state: State, lane: int) -> None:
         reset(state.shared.mean[lane], state.shared.root[lane], params.prior_variance)
         for arm in range(state.hidden.shape[1]):
             reset(state.hidden[lane, arm], state.root[lane, arm], params.prior_variance)

@@ -129,12 +129,6 @@ class LaplaceEC(Coupled, ExaminationModel):
     True
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        split: int
-        discount: float
-        coupled: bool
-
     about: ClassVar[About] = About(
         source="tacit; the click model of Qi et al. (2018)",
         regret="no bound is known",
@@ -158,7 +152,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         return blocks_of(mean, root, self.split)
 
     @staticmethod
-    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         room = state.room[lane]
@@ -168,7 +162,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         return arm
 
     @staticmethod
-    def line(params: Params, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+    def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         room = state.room[lane]
         logit = gradient(impression, place, state.mean[lane], params.split, room[0])
         s = project(state.root[lane], room[0], room[1])
@@ -176,7 +170,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         return logit, np.sqrt(s)
 
     @staticmethod
-    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
+    def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
@@ -184,11 +178,11 @@ class LaplaceEC(Coupled, ExaminationModel):
         laplace_update(impression, place, reward, mean, root, room, params.split)
 
     @staticmethod
-    def restart(params: Params, state: Gaussian, lane: int) -> None:
+    def restart(params: LaplaceEC, state: Gaussian, lane: int) -> None:
         reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+    def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         place, mean = place_of(impression.arms, arm), state.mean[lane]
         relevance = scored(impression.relevance[place], mean[: params.split])
         examination = scored(impression.examination[place], mean[params.split :])
@@ -242,12 +236,6 @@ class LaplaceECMixture(ExaminationModel):
     True
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        spread: float
-        split: int
-        discount: float
-
     class State(NamedTuple):
         mean: Floats  # (lanes, components, d)
         root: Floats  # (lanes, components, d, d)
@@ -298,7 +286,9 @@ class LaplaceECMixture(ExaminationModel):
         return np.concatenate([drawn(mean, root, rng, share) for mean, root, share in parts])
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: LaplaceECMixture, state: State, lane: int, impression: Impression, rng: Generator
+    ) -> int:
         total = 0.0
         for k in range(state.log_weight.shape[1]):
             total += np.exp(state.log_weight[lane, k])
@@ -316,7 +306,7 @@ class LaplaceECMixture(ExaminationModel):
         return arm
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: LaplaceECMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, reward = outcome.impression, outcome.reward
         place, room = place_of(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
@@ -333,7 +323,7 @@ class LaplaceECMixture(ExaminationModel):
             state.log_weight[lane, k] -= largest
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: LaplaceECMixture, state: State, lane: int) -> None:
         for k in range(state.log_weight.shape[1]):
             variance = (1.0 - params.spread) * params.prior_variance
             reset(state.mean[lane, k], state.root[lane, k], variance)
@@ -342,7 +332,9 @@ class LaplaceECMixture(ExaminationModel):
             state.log_weight[lane, k] = 0.0
 
     @staticmethod
-    def believed(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def believed(
+        params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
+    ) -> float:
         place, total, chance = place_of(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])

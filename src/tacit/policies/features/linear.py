@@ -7,7 +7,7 @@ as a factor that lies between arms of different relevance, no such score ranks t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def least_squares(state: Gaussian, lane: int, impression: Impression, place: int
 
 
 @dataclass(frozen=True)
-class LinearModel(ClickModel):
+class LinearModel(ClickModel, abstract=True):
     """Base of the policies below: one Gaussian over both blocks and, by default, a constant."""
 
     needs_examination: ClassVar[bool] = False
@@ -178,11 +178,6 @@ class LogisticTS(Coupled, LinearModel):
     True
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        discount: float
-        coupled: bool
-
     about: ClassVar[About] = About(
         source="Chapelle, Li (2011), algorithm 3",
         regret="no bound for the Laplace posterior is known",
@@ -198,19 +193,19 @@ class LogisticTS(Coupled, LinearModel):
     draw: str = draw_field()
 
     @staticmethod
-    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, 1.0, rng)
 
     @staticmethod
-    def line(params: Params, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+    def line(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         found = linear_line(state, lane, impression, place, 1.0)
         clear(state.room[lane])
         return found
 
     @staticmethod
-    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
+    def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), room[0])
@@ -220,11 +215,11 @@ class LogisticTS(Coupled, LinearModel):
         clear(room)
 
     @staticmethod
-    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+    def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         return sigmoid(linear_score(impression, place_of(impression.arms, arm), state.mean[lane]))
 
 
-class LeastSquares(LinearModel):
+class LeastSquares(LinearModel, abstract=True):
     """Base of the ridge regressions."""
 
     noise: ClassVar[float] = MOST_NOISE
@@ -280,12 +275,6 @@ class LinTS(Coupled, LeastSquares):
     'LinTS(relevance_dim=72, examination_dim=18)'
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        scale: float
-        discount: float
-        coupled: bool
-
     about: ClassVar[About] = About(
         source="Agrawal, Goyal (2013), algorithm 1",
         regret="O(d^(3/2)·sqrt(T)·ln T) with v = sqrt(9·d·ln(T/δ)) times the noise",
@@ -302,13 +291,13 @@ class LinTS(Coupled, LeastSquares):
     draw: str = draw_field()
 
     @staticmethod
-    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: LinTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, params.scale, rng)
 
     @staticmethod
-    def line(params: Params, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+    def line(params: LinTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         found = linear_line(state, lane, impression, place, params.scale)
         clear(state.room[lane])
         return found
@@ -365,11 +354,6 @@ class LinUCB(LeastSquares):
     1
     """
 
-    class Params(NamedTuple):
-        alpha: float
-        prior_variance: float
-        discount: float
-
     about: ClassVar[About] = About(
         source="Li, Chu, Langford, Schapire (2010), algorithm 1; shared parameters",
         regret="O(d·sqrt(T)·ln T) with α as in Abbasi-Yadkori, Pál, Szepesvári (2011), theorem 3",
@@ -385,9 +369,9 @@ class LinUCB(LeastSquares):
     discount: PositiveFraction = 1.0
 
     @staticmethod
-    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: LinUCB, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         return highest_bound(state, lane, impression, params.alpha)
 
     @staticmethod
-    def propensity(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: LinUCB, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 if arm == highest_bound(state, lane, impression, params.alpha) else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -103,11 +103,6 @@ class LinearEpsilonGreedy(FeaturePolicy):
     [0.1, 0.9]
     """
 
-    class Params(NamedTuple):
-        epsilon: float
-        prior_variance: float
-        discount: float
-
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.FEATURE_KERNELS
     about: ClassVar[About] = About(
         source="Bietti, Agarwal, Langford (2021), algorithm 1",
@@ -149,7 +144,9 @@ class LinearEpsilonGreedy(FeaturePolicy):
         return np.clip(theta @ rows_of(impression.relevance, width=theta.shape[1]).T, 0.0, 1.0)
 
     @staticmethod
-    def choose(params: Params, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, rng: Generator
+    ) -> int:
         if rng.random() < params.epsilon:
             place = int(rng.random() * len(impression.arms))
         else:
@@ -157,12 +154,14 @@ class LinearEpsilonGreedy(FeaturePolicy):
         return int(impression.arms[place])
 
     @staticmethod
-    def propensity(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(
+        params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
+    ) -> float:
         lead = share_of_lead(impression, state.mean[lane], place_of(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead
 
     @staticmethod
-    def learn(params: Params, state: Gaussian, lane: int, outcome: Outcome) -> None:
+    def learn(params: LinearEpsilonGreedy, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
         place = place_of(outcome.impression.arms, outcome.shown)
@@ -172,10 +171,12 @@ class LinearEpsilonGreedy(FeaturePolicy):
         clear(room)
 
     @staticmethod
-    def restart(params: Params, state: Gaussian, lane: int) -> None:
+    def restart(params: LinearEpsilonGreedy, state: Gaussian, lane: int) -> None:
         reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(params: Params, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+    def believed(
+        params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
+    ) -> float:
         place = place_of(impression.arms, arm)
         return min(max(scored(impression.relevance[place], state.mean[lane]), 0.0), 1.0)

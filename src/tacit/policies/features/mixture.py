@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import whole
+from tacit.core.part import param, whole
 from tacit.policies.base import Impression
 from tacit.policies.features.click_model import MAX_DIM, Coupled
 from tacit.policies.features.gaussian import (
@@ -122,7 +122,7 @@ class Weighed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mixture(Coupled):
+class Mixture(Coupled, abstract=True):
     """Base of the click mixtures, which draw one number for all arms.
 
     Parameters
@@ -137,7 +137,7 @@ class Mixture(Coupled):
 
     context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
 
-    @property
+    @param
     def split(self) -> int:
         """How many parameters relevance has."""
         return self.relevance_dim * (1 + self.context_dim) + 1

@@ -178,10 +178,6 @@ class PolyaGammaTS(LinearModel):
     'PolyaGammaTS(relevance_dim=5, examination_dim=5, sweeps=20)'
     """
 
-    class Params(NamedTuple):
-        sweeps: int
-        prior_variance: float
-
     class State(NamedTuple):
         laplace: Gaussian
         rows: Floats  # (lanes, memory, d)
@@ -222,7 +218,7 @@ class PolyaGammaTS(LinearModel):
         return super().reward_draws(state.laplace, lane, impression, rng, draws)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: PolyaGammaTS, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room, precision = state.laplace.room[lane], state.precision[lane]
         theta, linear = room[1], room[2]
         draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
@@ -250,7 +246,7 @@ class PolyaGammaTS(LinearModel):
         return int(impression.arms[leader])
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: PolyaGammaTS, state: State, lane: int, outcome: Outcome) -> None:
         mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         slot = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, slot]
@@ -263,7 +259,7 @@ class PolyaGammaTS(LinearModel):
         clear(room)
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:  # type: ignore[override]
+    def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
         reset(state.laplace.mean[lane], state.laplace.root[lane], params.prior_variance)
         state.seen[lane] = 0
         for n in range(state.rows.shape[1]):
@@ -273,7 +269,7 @@ class PolyaGammaTS(LinearModel):
 
     @staticmethod
     def believed(  # type: ignore[override]
-        params: Params, state: State, lane: int, impression: Impression, arm: int
+        params: PolyaGammaTS, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
         place = place_of(impression.arms, arm)
         return sigmoid(linear_score(impression, place, state.laplace.mean[lane]))

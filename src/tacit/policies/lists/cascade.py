@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CascadePolicy(SlatePolicy):
+class CascadePolicy(SlatePolicy, abstract=True):
     """Base of the policies that list the arms of the highest indices, best first.
 
     A list is read down to its last click, or to its end if nothing is clicked. Of what was read,
@@ -131,9 +131,6 @@ class CascadeUCB1(CascadePolicy):
     True
     """
 
-    class Params(NamedTuple):
-        pass
-
     about: ClassVar[About] = About(
         source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
         regret="Σ 12/Δ·ln T over the arms outside the best list + O(arms)",
@@ -143,11 +140,11 @@ class CascadeUCB1(CascadePolicy):
     )
 
     @staticmethod
-    def confidence(params: Params, state: State, lane: int) -> float:
+    def confidence(params: CascadeUCB1, state: State, lane: int) -> float:
         return float(np.sqrt(1.5 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
-    def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:
+    def index(params: CascadeUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
         plays = state.counts.plays[lane, arm]
         if plays == 0.0:
             return math.inf
@@ -192,9 +189,6 @@ class CascadeKLUCB(CascadePolicy):
     'b'
     """
 
-    class Params(NamedTuple):
-        c: float
-
     about: ClassVar[About] = About(
         source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
         regret="O(Σ Δ/kl(μ, μ of the worst listed)·ln T·ln(1/Δ)) over the arms outside the best list",
@@ -206,12 +200,12 @@ class CascadeKLUCB(CascadePolicy):
     c: Annotated[float, within(0.0, 1000000.0)] = 3.0
 
     @staticmethod
-    def confidence(params: Params, state: State, lane: int) -> float:
+    def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:
         log_t = np.log(state.counts.rounds[lane] + 1.0)
         return float(log_t + params.c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
     @staticmethod
-    def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:
+    def index(params: CascadeKLUCB, state: State, lane: int, arm: int, confidence: float) -> float:
         plays = state.counts.plays[lane, arm]
         if plays == 0.0:
             return math.inf

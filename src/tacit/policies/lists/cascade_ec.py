@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, place_of
@@ -43,7 +43,7 @@ SWEEPS = 2
 
 
 @kernel
-def worth_without(room: Floats, listed: int, left_out: int, one_click: int) -> float:
+def worth_without(room: Floats, listed: int, left_out: int, one_click: bool) -> float:
     """Return the clicks that a list is expected to get once one of its arms is left out.
 
     From the last position up, the clicks on what begins with an arm are e·(p + (1 − p)·V), or
@@ -81,7 +81,7 @@ def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden:
 
 
 @kernel
-def leave_out(room: Floats, listed: int, one_click: int) -> None:
+def leave_out(room: Floats, listed: int, one_click: bool) -> None:
     """Take out the arm without which the list is worth most; the lowest of several."""
     worst, best = listed - 1, worth_without(room, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
@@ -101,7 +101,7 @@ def exchange(room: Floats, j: int, k: int) -> None:
 
 
 @kernel
-def replace_one(room: Floats, listed: int, one_click: int) -> None:
+def replace_one(room: Floats, listed: int, one_click: bool) -> None:
     """Put the arm below the list in the place of one in it, where the list gains most by it."""
     best, at = worth_without(room, listed, listed, one_click), listed
     for j in range(listed):
@@ -114,7 +114,7 @@ def replace_one(room: Floats, listed: int, one_click: int) -> None:
 
 
 @kernel
-def order_list(room: Floats, listed: int, one_click: int) -> None:
+def order_list(room: Floats, listed: int, one_click: bool) -> None:
     """Exchange neighbours where the list gains by it, in as many passes as it has arms."""
     best = worth_without(room, listed, listed, one_click)
     for _ in range(listed):
@@ -138,7 +138,7 @@ def holds(room: Floats, listed: int, place: int) -> bool:
 
 @kernel
 def fill_list(
-    impression: Impression, theta: Floats, split: int, one_click: int, room: Floats, action: Ints
+    impression: Impression, theta: Floats, split: int, one_click: bool, room: Floats, action: Ints
 ) -> None:
     """Fill ``action`` with the arms that are expected to get the most clicks, in their order.
 
@@ -344,12 +344,6 @@ class CascadeEC(ClickModel, SlatePolicy):
     (3,)
     """
 
-    class Params(NamedTuple):
-        prior_variance: float
-        split: int
-        one_click: int
-        discount: float
-
     about: ClassVar[About] = About(
         source="tacit; the click model of Qi et al. (2018) at each position of a cascade",
         regret="no bound is known",
@@ -370,7 +364,7 @@ class CascadeEC(ClickModel, SlatePolicy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim, dim, positions=min(arms, 3))
 
-    @property
+    @param
     def split(self) -> int:
         """How many parameters relevance has."""
         return self.relevance_dim + int(self.relevance_intercept)
@@ -399,7 +393,12 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params, state: CascadeState, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: CascadeEC,
+        state: CascadeState,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
     ) -> None:
         gaussian, room = state.posterior, state.posterior.room[lane]
         draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, room[0], room[1])
@@ -408,7 +407,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         clear(state.room[lane])
 
     @staticmethod
-    def learn(params: Params, state: CascadeState, lane: int, outcome: Outcome) -> None:
+    def learn(params: CascadeEC, state: CascadeState, lane: int, outcome: Outcome) -> None:
         action = outcome.shown
         gaussian, split = state.posterior, params.split
         mean, root, room = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
@@ -423,11 +422,13 @@ class CascadeEC(ClickModel, SlatePolicy):
                 read = k + 1
 
     @staticmethod
-    def restart(params: Params, state: CascadeState, lane: int) -> None:
+    def restart(params: CascadeEC, state: CascadeState, lane: int) -> None:
         reset(state.posterior.mean[lane], state.posterior.root[lane], params.prior_variance)
 
     @staticmethod
-    def believed(params: Params, state: CascadeState, lane: int, impression: Impression, arm: int) -> float:
+    def believed(
+        params: CascadeEC, state: CascadeState, lane: int, impression: Impression, arm: int
+    ) -> float:
         """Return the click probability of an arm at the top of the list."""
         place, mean = place_of(impression.arms, arm), state.posterior.mean[lane]
         relevance = relevance_logit(impression, place, mean, params.split)

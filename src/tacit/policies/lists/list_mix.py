@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> 
 
 
 @dataclass(frozen=True)
-class MixPolicy(SlatePolicy):
+class MixPolicy(SlatePolicy, abstract=True):
     """Base of the policies that line up the arms on offer by one draw z = \\|N(0, 1)\\|.
 
     With probability ``epsilon``, an arm drawn uniformly is put at a position drawn uniformly, and
@@ -285,10 +285,6 @@ class ListMix(MixPolicy):
     'c'
     """
 
-    class Params(NamedTuple):
-        positions: int
-        epsilon: float
-
     about: ClassVar[About] = About(
         source="tacit's own: Bayesian averaging over position-based and chain models of clicks "
         "(Chuklin, Markov, de Rijke 2015), one draw for all arms",
@@ -309,16 +305,16 @@ class ListMix(MixPolicy):
         return beliefs_of(state, lane)
 
     @staticmethod
-    def arrange(params: Params, state: Readers, lane: int, impression: Impression) -> None:
+    def arrange(params: ListMix, state: Readers, lane: int, impression: Impression) -> None:
         believe(state, lane, impression.arms)
 
     @staticmethod
-    def clear(params: Params, state: Readers, lane: int) -> None:
+    def clear(params: ListMix, state: Readers, lane: int) -> None:
         forget_beliefs(state, lane)
 
     @staticmethod
     def line_up(
-        params: Params,
+        params: ListMix,
         state: Readers,
         lane: int,
         impression: Impression,
@@ -342,7 +338,7 @@ class ListMix(MixPolicy):
 
     @staticmethod
     def share(
-        params: Params,
+        params: ListMix,
         state: Readers,
         lane: int,
         impression: Impression,
@@ -373,12 +369,12 @@ class ListMix(MixPolicy):
         return mass(low, high)
 
     @staticmethod
-    def learn(params: Params, state: Readers, lane: int, outcome: Outcome) -> None:
+    def learn(params: ListMix, state: Readers, lane: int, outcome: Outcome) -> None:
         read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward)
 
     @staticmethod
     def shares(
-        params: Params, state: Readers, lane: int, impression: Impression, begin: Ints, count: int
+        params: ListMix, state: Readers, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
         # Without the arm that limits the interval most, the next one does; all others do not count.
         if count == 0:
@@ -416,7 +412,7 @@ class ListMix(MixPolicy):
 
     @staticmethod
     def ranks(
-        params: Params, state: Readers, lane: int, impression: Impression, arm: int, chances: Floats
+        params: ListMix, state: Readers, lane: int, impression: Impression, arm: int, chances: Floats
     ) -> None:
         # The arm falls by a rank where another line crosses its own upwards, and rises where one
         # crosses downwards; the former stand in front, the latter behind.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, whole
+from tacit.core.part import Positive, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -126,7 +126,7 @@ def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> flo
     return float(bound * state.effects[lane, position])
 
 
-class PositionBased(Policy):
+class PositionBased(Policy, abstract=True):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
     positions: Annotated[int, whole(1, MAX_POSITIONS)]
@@ -136,7 +136,7 @@ class PositionBased(Policy):
         super().__post_init__()
         self._set("position_effects", checked_effects(self.positions, self.position_effects))
 
-    @property
+    @param
     def known(self) -> bool:
         """Whether the position effects are given."""
         return self.position_effects is not None
@@ -180,11 +180,6 @@ class PlacedPBMUCB(PositionBased):
     'PlacedPBMUCB(positions=3, position_effects=(1.0, 0.5, 0.25))'
     """
 
-    class Params(NamedTuple):
-        positions: int
-        scale: float
-        known: int
-
     about: ClassVar[About] = About(
         source="Lagrée, Vernade, Cappé (2016), PBM-UCB, as Qi et al. (2018) adapt it",
         regret="O(ln T) with known position effects",
@@ -213,7 +208,7 @@ class PlacedPBMUCB(PositionBased):
 
     @staticmethod
     def choose(
-        params: Params, state: PositionCounts, lane: int, impression: Impression, rng: Generator
+        params: PlacedPBMUCB, state: PositionCounts, lane: int, impression: Impression, rng: Generator
     ) -> int:
         best, leader, ties = -1.0, impression.arms[0], 0.0
         for i in range(len(impression.arms)):
@@ -229,7 +224,7 @@ class PlacedPBMUCB(PositionBased):
 
     @staticmethod
     def propensity(
-        params: Params, state: PositionCounts, lane: int, impression: Impression, arm: int
+        params: PlacedPBMUCB, state: PositionCounts, lane: int, impression: Impression, arm: int
     ) -> float:
         best, ties = -1.0, 0.0
         for offered in impression.arms:
@@ -241,7 +236,7 @@ class PlacedPBMUCB(PositionBased):
         return 1.0 / ties if placed_bound(params, state, lane, arm) == best else 0.0
 
     @staticmethod
-    def learn(params: Params, state: PositionCounts, lane: int, outcome: Outcome) -> None:
+    def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
         note(state, lane, outcome.shown // params.positions, outcome.shown % params.positions, outcome.reward)
         if not params.known:
@@ -312,10 +307,6 @@ class PBMUCB(PositionBased, SlatePolicy):
     True
     """
 
-    class Params(NamedTuple):
-        scale: float
-        known: int
-
     class State(NamedTuple):
         counts: PositionCounts
         scores: Floats  # (lanes, arms), zeros between calls
@@ -339,7 +330,7 @@ class PBMUCB(PositionBased, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: PBMUCB, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
         for i in range(len(impression.arms)):
@@ -350,7 +341,7 @@ class PBMUCB(PositionBased, SlatePolicy):
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: PBMUCB, state: State, lane: int, outcome: Outcome) -> None:
         action = outcome.shown
         state.counts.rounds[lane] += 1.0
         for j in range(len(action)):
@@ -432,9 +423,6 @@ class PBMThompson(PositionBased, SlatePolicy):
     2
     """
 
-    class Params(NamedTuple):
-        known: int
-
     class State(NamedTuple):
         counts: PositionCounts
         logs: Floats  # (lanes, arms, GRID)
@@ -461,7 +449,7 @@ class PBMThompson(PositionBased, SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
         for i in range(len(impression.arms)):
@@ -470,7 +458,7 @@ class PBMThompson(PositionBased, SlatePolicy):
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: PBMThompson, state: State, lane: int, outcome: Outcome) -> None:
         for j in range(len(outcome.shown)):
             arm = outcome.shown[j]
             if arm >= 0:

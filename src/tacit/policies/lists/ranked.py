@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -63,9 +62,6 @@ class RankedBandit(SlatePolicy):
     'c'
     """
 
-    class Params(NamedTuple):
-        policy: Any
-
     class State(NamedTuple):
         policy: Any  # of lanes × positions lanes
         shown: Ints  # (lanes, UNDER_WAY, positions) lists that had a replacement
@@ -108,10 +104,6 @@ class RankedBandit(SlatePolicy):
     def context_dim(self) -> int:
         return self.policy.context_dim
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.policy.params)
-
     def init(self, lanes: int) -> State:
         lists = (lanes, UNDER_WAY, self.positions)
         return self.State(
@@ -130,17 +122,17 @@ class RankedBandit(SlatePolicy):
         self.policy.enrol(state.policy, lanes * self.positions, known)
 
     @staticmethod
-    def refit(params: Params, state: State) -> None:
+    def refit(params: RankedBandit, state: State) -> None:
         refit(params.policy, state.policy)
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: RankedBandit, state: State, lane: int, impression: Impression) -> None:
         positions = state.shown.shape[2]
         for k in range(positions):
             observe(params.policy, state.policy, lane * positions + k, impression)
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: RankedBandit, state: State, lane: int) -> int:
         positions = state.shown.shape[2]
         total = 0
         for k in range(positions):
@@ -149,7 +141,7 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def decide(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: RankedBandit, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         positions = len(action)
         wanted = state.wanted[lane, state.cursor[lane]]
@@ -172,7 +164,7 @@ class RankedBandit(SlatePolicy):
             forget_list(state, lane, state.cursor[lane])
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: RankedBandit, state: State, lane: int, outcome: Outcome) -> None:
         impression, action = outcome.impression, outcome.shown
         positions = len(action)
         place = remembered(state, lane, action)

@@ -112,10 +112,6 @@ class SafeListMix(MixPolicy):
     True
     """
 
-    class Params(NamedTuple):
-        positions: int
-        epsilon: float
-
     about: ClassVar[About] = About(
         source="tacit's own: the beliefs of ListMix, the exchanges of BubbleRank (Li et al. 2019)",
         regret="no bound is known",
@@ -139,7 +135,7 @@ class SafeListMix(MixPolicy):
         return beliefs_of(state.readers, lane)
 
     @staticmethod
-    def arrange(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> None:
         believe(state.readers, lane, impression.arms)
         order, offered = state.order[lane], 0
         for i in range(stand(state, lane, impression.arms)):
@@ -150,14 +146,14 @@ class SafeListMix(MixPolicy):
                 offered += 1
 
     @staticmethod
-    def clear(params: Params, state: State, lane: int) -> None:
+    def clear(params: SafeListMix, state: State, lane: int) -> None:
         forget_beliefs(state.readers, lane)
         for i in range(state.order.shape[1]):
             state.order[lane, i] = NOTHING
 
     @staticmethod
     def line_up(
-        params: Params,
+        params: SafeListMix,
         state: State,
         lane: int,
         impression: Impression,
@@ -185,7 +181,13 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def share(
-        params: Params, state: State, lane: int, impression: Impression, begin: Ints, count: int, without: int
+        params: SafeListMix,
+        state: State,
+        lane: int,
+        impression: Impression,
+        begin: Ints,
+        count: int,
+        without: int,
     ) -> float:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         start, stop = pairs(state.learned[lane], params.positions, len(impression.arms))
@@ -225,7 +227,7 @@ class SafeListMix(MixPolicy):
         return mass(low, high)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
         readers, arms = state.readers, outcome.impression.arms
         read_list(readers, lane, arms, outcome.shown, outcome.reward)
         believe(readers, lane, arms)
@@ -246,7 +248,7 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def ranks(
-        params: Params, state: State, lane: int, impression: Impression, arm: int, chances: Floats
+        params: SafeListMix, state: State, lane: int, impression: Impression, arm: int, chances: Floats
     ) -> None:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)

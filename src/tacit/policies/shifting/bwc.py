@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -194,7 +193,7 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
     """Label the context that began the testing phase; a false one teaches the classifier."""
     phases, diary = state.phases, state.diary
     if not changed:
-        row = 0 if params.shared else lane
+        row = lane if params.per_key else 0
         learn_false(params.classifier, state.classifier, row, phases.context[lane])
         for k in range(phases.witnesses.shape[1]):
             learn_false(params.classifier, state.classifier, row, phases.witnesses[lane, k])
@@ -269,15 +268,6 @@ class BWC(Restarting):
     1
     """
 
-    class Params(NamedTuple):
-        policy: Any
-        classifier: Any
-        test_rounds: int
-        min_shift: float
-        merge: bool
-        shared: bool
-        audit: int
-
     class State(NamedTuple):
         policy: Any
         classifier: Any
@@ -296,7 +286,7 @@ class BWC(Restarting):
 
     arms: Annotated[Any, optional(checks.arms)] = None
     classifier: Classifier = field(kw_only=True)
-    policy: Policy | None = field(default=None, kw_only=True)
+    policy: Policy = field(default=None, kw_only=True)  # type: ignore[assignment]
     test_rounds: Annotated[int, whole(2, 2**40)] = field(default=500, kw_only=True)
     min_shift: PositiveFraction = field(default=0.1, kw_only=True)
     merge_phases: bool = field(default=True, kw_only=True)
@@ -326,7 +316,6 @@ class BWC(Restarting):
     @property
     def inner(self) -> Policy:
         """The policy within the phases."""
-        assert self.policy is not None
         return self.policy
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
@@ -335,18 +324,6 @@ class BWC(Restarting):
     @property
     def context_dim(self) -> int:
         return self.classifier.dim
-
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(
-            self.inner.params,
-            self.classifier.params,
-            self.test_rounds,
-            self.min_shift,
-            bool(self.merge_phases),
-            not self.per_key,
-            self.audit_rounds,
-        )
 
     def init(self, lanes: int) -> State:
         arms, dim = self.arm_count, self.classifier.dim
@@ -437,14 +414,14 @@ class BWC(Restarting):
         )
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: BWC, state: State, lane: int, impression: Impression) -> None:
         phases = state.phases
         phases.seen[lane] += 1
-        row = 0 if params.shared else lane
+        row = lane if params.per_key else 0
         context = impression.context[: phases.context.shape[1]]
         first = phases.number[lane] == 0
         adapting = phases.number[lane] % 2 == 0
-        audited = params.audit > 0 and phases.length[lane] >= params.audit
+        audited = params.audit_rounds > 0 and phases.length[lane] >= params.audit_rounds
         if not first and not adapting:
             if phases.witnesses.shape[1] > 0:
                 note_witness(params, phases, lane, context)
@@ -453,7 +430,7 @@ class BWC(Restarting):
             note_trigger(state, lane, context)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: BWC, state: State, lane: int, outcome: Outcome) -> None:
         learn(params.policy, state.policy, lane, outcome)
         phases = state.phases
         phases.length[lane] += 1
@@ -467,9 +444,9 @@ class BWC(Restarting):
             if phases.number[lane] % 2 == 1:
                 if phases.full[lane]:
                     give_label(params, state, lane, changed)
-                begin_phase(params, state, lane, not params.merge)
+                begin_phase(params, state, lane, not params.merge_phases)
             phases.full[lane] = True
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: BWC, state: State, lane: int) -> int:
         return int(state.phases.epochs[lane])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, Positive, PositiveFraction, whole
+from tacit.core.part import Fraction, Positive, PositiveFraction, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
@@ -37,7 +37,7 @@ def forced_arm(share: float, shown: int, arms: int, impression: Impression) -> i
     return -1
 
 
-class Detector(IndexPolicy):
+class Detector(IndexPolicy, abstract=True):
     """Base of the policies that restart: their State has ``counts`` and ``restarts``."""
 
     @staticmethod
@@ -52,8 +52,8 @@ class Detector(IndexPolicy):
         return int(state.restarts[lane])
 
 
-class ForcingDetector(Detector):
-    """Base of those that explore in turn: ``share`` in their Params, ``shown`` in their State."""
+class ForcingDetector(Detector, abstract=True):
+    """Base of those that explore in turn: a param ``share``, ``shown`` in their State."""
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
@@ -160,13 +160,6 @@ class CUSUMUCB(Detector):
     (9.9, 0.0223)
     """
 
-    class Params(NamedTuple):
-        samples: int
-        epsilon: float
-        threshold: float
-        alpha: float
-        xi: float
-
     about: ClassVar[About] = About(
         source="Liu, Lee, Shroff (2018), CUSUM-UCB",
         regret="O(sqrt(Υ·T·ln(T/Υ))) with Υ shifts in T rounds, tuned (corollary 2)",
@@ -215,22 +208,22 @@ class CUSUMUCB(Detector):
         )
 
     @staticmethod
-    def confidence(params: Params, state: DriftState, lane: int) -> float:
+    def confidence(params: CUSUMUCB, state: DriftState, lane: int) -> float:
         return float(np.sqrt(params.xi * np.log(max(state.counts.rounds[lane], 1.0))))
 
     @staticmethod
-    def choose(params: Params, state: DriftState, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: CUSUMUCB, state: DriftState, lane: int, impression: Impression, rng: Generator) -> int:
         if rng.random() < params.alpha:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         return greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
-    def propensity(params: Params, state: DriftState, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: CUSUMUCB, state: DriftState, lane: int, impression: Impression, arm: int) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return float(params.alpha / len(impression.arms) + (1.0 - params.alpha) * greedy)
 
     @staticmethod
-    def learn(params: Params, state: DriftState, lane: int, outcome: Outcome) -> None:
+    def learn(params: CUSUMUCB, state: DriftState, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         plays = state.counts.plays[lane, arm]
@@ -345,10 +338,6 @@ class MUCB(ForcingDetector):
     (292, 60.81, 0.118)
     """
 
-    class Params(NamedTuple):
-        threshold: float
-        share: float
-
     about: ClassVar[About] = About(
         source="Cao, Wen, Kveton, Xie (2019), M-UCB",
         regret="O(sqrt(M·K·T·ln T)) with M segments in T rounds, tuned",
@@ -403,7 +392,7 @@ class MUCB(ForcingDetector):
         gamma = math.sqrt(changes * k * plays / (2.0 * t))
         return cls(arms, window, threshold, min(1.0, gamma))
 
-    @property
+    @param
     def share(self) -> float:
         """Share of forced exploration."""
         return self.gamma
@@ -420,11 +409,11 @@ class MUCB(ForcingDetector):
         )
 
     @staticmethod
-    def confidence(params: Params, state: HalvesState, lane: int) -> float:
+    def confidence(params: MUCB, state: HalvesState, lane: int) -> float:
         return float(np.sqrt(2.0 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
-    def learn(params: Params, state: HalvesState, lane: int, outcome: Outcome) -> None:
+    def learn(params: MUCB, state: HalvesState, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         slide(state, lane, arm, outcome.reward)

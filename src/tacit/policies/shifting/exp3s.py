@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -48,10 +48,6 @@ class EXP3S(ExponentialWeightsPolicy):
     (0.1087, True)
     """
 
-    class Params(NamedTuple):
-        gamma: float
-        alpha: float
-
     about: ClassVar[About] = About(
         source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 4",
         regret="O(sqrt(S·K·T·ln(K·T))) against any S arms in sequence (corollary 8.3)",
@@ -72,7 +68,7 @@ class EXP3S(ExponentialWeightsPolicy):
         return cls(arms, min(1.0, gamma), 1.0 / t)
 
     @staticmethod
-    def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+    def learn(params: EXP3S, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
         arms, arm = outcome.impression.arms, outcome.shown
         # The shared weight keeps every weight within e·α/K of the total, and a gain is bounded: no
         # logarithms needed.

@@ -18,7 +18,7 @@ from tacit.policies.index import IndexPolicy
 # ---- What policies have in common that rank arms by the plays that they still remember
 
 
-class ForgettingUCB(IndexPolicy):
+class ForgettingUCB(IndexPolicy, abstract=True):
     """Base of the upper confidence bounds over ``plays`` and ``rewards`` that are forgotten."""
 
     @staticmethod
@@ -81,10 +81,6 @@ class DiscountedUCB(ForgettingUCB):
     0.9975
     """
 
-    class Params(NamedTuple):
-        discount: float
-        xi: float
-
     class State(NamedTuple):
         plays: Floats  # (lanes, arms) in units of the weight
         rewards: Floats  # (lanes, arms) in units of the weight
@@ -128,12 +124,12 @@ class DiscountedUCB(ForgettingUCB):
         return self.State(np.zeros(shape), np.zeros(shape), np.zeros(lanes), np.ones(lanes))
 
     @staticmethod
-    def confidence(params: Params, state: State, lane: int) -> float:
+    def confidence(params: DiscountedUCB, state: State, lane: int) -> float:
         log_total = np.log(max(state.total[lane], 1.0))
         return float(2.0 * np.sqrt(params.xi * log_total * state.weight[lane]))
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: DiscountedUCB, state: State, lane: int, outcome: Outcome) -> None:
         state.weight[lane] /= params.discount
         state.plays[lane, outcome.shown] += state.weight[lane]
         state.rewards[lane, outcome.shown] += state.weight[lane] * outcome.reward
@@ -193,10 +189,6 @@ class SlidingWindowUCB(ForgettingUCB):
     960
     """
 
-    class Params(NamedTuple):
-        window: int
-        xi: float
-
     class State(NamedTuple):
         recent_arms: npt.NDArray[np.int32]  # (lanes, window) a ring
         recent_rewards: npt.NDArray[np.float32]  # (lanes, window) a ring
@@ -251,12 +243,12 @@ class SlidingWindowUCB(ForgettingUCB):
         return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
-    def confidence(params: Params, state: State, lane: int) -> float:
+    def confidence(params: SlidingWindowUCB, state: State, lane: int) -> float:
         remembered = min(max(state.rounds[lane], 1), params.window)
         return float(np.sqrt(params.xi * np.log(remembered)))
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: SlidingWindowUCB, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         slot = state.rounds[lane] % params.window
         if state.rounds[lane] >= params.window:

@@ -21,7 +21,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Fraction, PositiveFraction, whole
+from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
 from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
@@ -182,12 +182,6 @@ class GLRKLUCB(ForcingDetector):
     (0.0054, 0.00316)
     """
 
-    class Params(NamedTuple):
-        share: float
-        delta: float
-        every: int
-        local: bool
-
     about: ClassVar[About] = About(
         source="Besson, Kaufmann, Maillard, Seznec (2022), GLR-klUCB",
         regret="O(sqrt(Υ·K·T·ln T)) with Υ shifts in T rounds, if segments are long enough; proved "
@@ -236,7 +230,7 @@ class GLRKLUCB(ForcingDetector):
         alpha = 0.1 * math.sqrt(changes * policy.arm_count * math.log(t) / t)
         return cls(arms, min(1.0, alpha), 1.0 / math.sqrt(t), local)
 
-    @property
+    @param
     def share(self) -> float:
         """Share of forced exploration."""
         return self.alpha
@@ -256,11 +250,11 @@ class GLRKLUCB(ForcingDetector):
         )
 
     @staticmethod
-    def confidence(params: Params, state: RatioState, lane: int) -> float:
+    def confidence(params: GLRKLUCB, state: RatioState, lane: int) -> float:
         return float(state.counts.rounds[lane] + 1.0)
 
     @staticmethod
-    def index(params: Params, state: RatioState, lane: int, arm: int, confidence: float) -> float:
+    def index(params: GLRKLUCB, state: RatioState, lane: int, arm: int, confidence: float) -> float:
         plays = state.counts.plays[lane, arm]
         if plays == 0.0:
             return math.inf
@@ -268,7 +262,7 @@ class GLRKLUCB(ForcingDetector):
         return kl_upper_bound(state.counts.rewards[lane, arm] / plays, budget)
 
     @staticmethod
-    def learn(params: Params, state: RatioState, lane: int, outcome: Outcome) -> None:
+    def learn(params: GLRKLUCB, state: RatioState, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         plays, total = state.counts.plays[lane, arm], state.counts.rewards[lane, arm]

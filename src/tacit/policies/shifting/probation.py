@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from tacit.classifiers import Classifier, Rectangle
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
-from tacit.core.part import one_of, whole, within
+from tacit.core.part import one_of, param, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.probation_odds import (
@@ -111,16 +110,6 @@ class ProbationBandit(Policy):
     True
     """
 
-    class Params(NamedTuple):
-        base: int
-        classifier: Any
-        patience: int
-        changes: float
-        announced: float
-        surprise: float
-        excluded: float
-        shared: bool
-
     class State(NamedTuple):
         lanes: Lanes
         classifier: Any
@@ -159,18 +148,10 @@ class ProbationBandit(Policy):
     def context_dim(self) -> int:
         return self.classifier.dim
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(
-            BASES.index(self.base),
-            self.classifier.params,
-            self.patience,
-            self.changes,
-            self.announced,
-            self.surprise,
-            self.excluded,
-            not self.per_key,
-        )
+    @param
+    def base_place(self) -> int:
+        """Where its base stands in ``BASES``."""
+        return BASES.index(self.base)
 
     def init(self, lanes: int) -> State:
         arms, dim = self.arm_count, self.classifier.dim
@@ -197,9 +178,9 @@ class ProbationBandit(Policy):
         return self.State(state, self.classifier.init(rows), record)
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: ProbationBandit, state: State, lane: int, impression: Impression) -> None:
         lanes, record = state.lanes, state.record
-        row = 0 if params.shared else lane
+        row = lane if params.per_key else 0
         lanes.rounds[lane] += 1.0
         record.rounds[row] += 1.0
         record.span[row] += 1.0
@@ -234,7 +215,7 @@ class ProbationBandit(Policy):
     propensity = staticmethod(drawn_chance)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: ProbationBandit, state: State, lane: int, outcome: Outcome) -> None:
         arm, reward = outcome.shown, outcome.reward
         lanes, record = state.lanes, state.record
         new, old = lanes.new[lane, arm], lanes.old[lane, arm]
@@ -258,7 +239,7 @@ class ProbationBandit(Policy):
             if lanes.length[lane] >= SORTED:
                 settle(params, state, lane)
             return
-        row = 0 if params.shared else lane
+        row = lane if params.per_key else 0
         rate = surprise_rate(params, record, row)
         odds_of_change = rate * propensity_to_shift(lanes, lane)
         lanes.due[lane] += rate
@@ -280,5 +261,5 @@ class ProbationBandit(Policy):
             enter(lanes, lane, SORTING, share / here)
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: ProbationBandit, state: State, lane: int) -> int:
         return int(state.lanes.restarts[lane])

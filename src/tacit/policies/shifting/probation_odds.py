@@ -134,7 +134,7 @@ def bayes_factor(lanes: Lanes, lane: int, arm: int) -> float:
 def weigh(params: Any, state: Any, lane: int) -> Odds:
     """Weigh "all arms changed", "one arm changed" and "nothing changed"."""
     lanes = state.lanes
-    share = whole_share(state.record, 0 if params.shared else lane)
+    share = whole_share(state.record, lane if params.per_key else 0)
     arms = lanes.factor.shape[1]
     prior, together, one = lanes.prior[lane], 0.0, 0.0
     for arm in range(arms):
@@ -176,7 +176,7 @@ def enter(lanes: Lanes, lane: int, mode: int, prior: float) -> None:
 def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
     """Enter what came of a probation or a surprise in the record; label the context."""
     lanes, record = state.lanes, state.record
-    row = 0 if params.shared else lane
+    row = lane if params.per_key else 0
     if lanes.mode[lane] == SORTING:
         changed_all = odds.whole / (odds.whole + odds.nothing)
         record.whole[row] += changed_all
@@ -263,7 +263,7 @@ def doubt_of(params: Any, state: Any, lane: int) -> Doubt:
     """Return how much the arms of a quiet lane are in doubt."""
     lanes = state.lanes
     arms = lanes.factor.shape[1]
-    row = 0 if params.shared else lane
+    row = lane if params.per_key else 0
     rate = surprise_rate(params, state.record, row) * propensity_to_shift(lanes, lane)
     share = whole_share(state.record, row)
     tested = 0.0
@@ -319,7 +319,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
         whole = drawn < odds.whole
         if odds.whole <= drawn < odds.whole + odds.single:
             single = draw_single(lanes, lane, (drawn - odds.whole) / odds.single)
-    total = plays_in_all(lanes, lane, impression, whole) if params.base == KL_UCB else 0.0
+    total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
     best, leader, ties = -1.0, -1, 0.0
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
@@ -331,7 +331,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
         if not changed:
             successes += lanes.old[lane, arm, 0]
             failures += lanes.old[lane, arm, 1]
-        if params.base == THOMPSON:
+        if params.base_place == THOMPSON:
             score = rng.beta(1.0 + successes, 1.0 + failures)
         else:
             score = bound(successes, failures, total)
@@ -368,7 +368,7 @@ def fill_scores(
     """Fill in the scores if the arm at a place has changed, or, at −1, each may have."""
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET
-    total = plays_in_all(lanes, lane, impression, whole) if params.base == KL_UCB else 0.0
+    total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
     for i in range(2 * count):
         arm = impression.arms[i % count]
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
@@ -380,7 +380,7 @@ def fill_scores(
             share = 1.0 - share
             successes += lanes.old[lane, arm, 0]
             failures += lanes.old[lane, arm, 1]
-        if params.base == THOMPSON:
+        if params.base_place == THOMPSON:
             scores.first[i], scores.second[i] = 1.0 + successes, 1.0 + failures
         else:
             scores.first[i] = bound(successes, failures, total)
@@ -419,7 +419,7 @@ def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, sho
         left -= weight
         if weight > EXCLUDED * total:
             fill_scores(params, lanes, lane, impression, place, doubt, scores)
-            if params.base == THOMPSON:
+            if params.base_place == THOMPSON:
                 largest = mixture_largest(scores.first, scores.second, scores.shares, count, chosen)
             else:
                 largest = two_valued_largest(scores.first, scores.shares, count, chosen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from tacit.policies.stationary.ucb1 import UCB1
 # ---- What policies have in common that run another policy and restart it
 
 
-class Restarting(Wrapper):
+class Restarting(Wrapper, abstract=True):
     """Base of the policies that leave the choice to another one and only restart it."""
 
     @property
@@ -91,10 +90,6 @@ class OracleRestart(Restarting):
     True
     """
 
-    class Params(NamedTuple):
-        policy: Any
-        signal: int
-
     class State(NamedTuple):
         policy: Any
         restarts: Ints
@@ -126,25 +121,21 @@ class OracleRestart(Restarting):
     def context_dim(self) -> int:
         return self.signal + 1
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.policy.params, self.signal)
-
     def init(self, lanes: int) -> State:
         return self.State(self.policy.init(lanes), np.zeros(lanes, np.int64))
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: OracleRestart, state: State, lane: int, impression: Impression) -> None:
         if impression.context[params.signal] > 0.5:
             restart(params.policy, state.policy, lane)
             state.restarts[lane] += 1
 
     @staticmethod
     def decide(
-        params: Params, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: OracleRestart, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         decide(params.policy, state.policy, lane, impression, rng, action)
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: OracleRestart, state: State, lane: int) -> int:
         return int(state.restarts[lane])

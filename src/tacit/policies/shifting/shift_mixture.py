@@ -12,7 +12,7 @@ from tacit.classifiers.unusual import Usual, is_unusual
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import whole, within
+from tacit.core.part import param, whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play, told_betas
@@ -225,13 +225,6 @@ class ShiftMixture(TellsArms):
     True
     """
 
-    class Params(NamedTuple):
-        margin: float
-        exploration: float
-        hazard: float
-        spawn: int
-        told: Any  # Beta priors told of arms, shape (arms, 2); None costs nothing
-
     class State(NamedTuple):
         own: Hypotheses
         shared: Shared
@@ -267,7 +260,7 @@ class ShiftMixture(TellsArms):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, context_dim=dim)
 
-    @property
+    @param
     def exploration(self) -> float:
         """The share of impressions that show an arm drawn uniformly.
 
@@ -282,18 +275,18 @@ class ShiftMixture(TellsArms):
         """How many impressions must explore before a change is noticed."""
         return (NOTICED + NOTICED_ARM * self.arm_count) * self.arm_count
 
-    @property
+    @param
     def hazard(self) -> float:
         """The least rate at which intent is held to shift, per impression of a key."""
         return 0.0 if self.notice_within is None else HAZARD / self.notice_within
 
-    @property
+    @param
     def spawn(self) -> int:
         """After how many impressions of a key hypotheses are added."""
         within = 0 if self.notice_within is None else self.notice_within
         return min(max(SPAWN_LEAST, within // 100), SPAWN_MOST)
 
-    @property
+    @param
     def told(self) -> Floats | None:
         """The Beta priors that are told of arms; None where nothing is told."""
         return told_betas(self.known) if self.priors else None
@@ -311,13 +304,13 @@ class ShiftMixture(TellsArms):
         return self.State(Hypotheses.unchanged(lanes, arms), shared)
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
         usual = state.shared.usual
         if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
             warn(state.own, state.shared.found, lane)
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         own, priors = state.own, state.shared.priors
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
@@ -359,7 +352,7 @@ class ShiftMixture(TellsArms):
         return int(chosen)
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: ShiftMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
         own, found = state.own, 0.0
         for h in range(HYPOTHESES):
             if own.weight[lane, h] >= IDLE:
@@ -368,7 +361,7 @@ class ShiftMixture(TellsArms):
         return float(found + params.exploration / len(impression.arms))
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:
         arm, reward = outcome.shown, outcome.reward
         own, shared = state.own, state.shared
         h = own.leading[lane]
@@ -385,7 +378,7 @@ class ShiftMixture(TellsArms):
         count_round(shared.priors, params.told)
 
     @staticmethod
-    def refit(params: Params, state: State) -> None:
+    def refit(params: ShiftMixture, state: State) -> None:
         fit_all(state.shared.priors, params.told)
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
@@ -397,11 +390,11 @@ class ShiftMixture(TellsArms):
         return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: ShiftMixture, state: State, lane: int) -> None:
         forget_lane(state.own, lane)
 
     @staticmethod
-    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+    def estimate(params: ShiftMixture, state: State, lane: int, arm: int) -> float:
         counts = state.own.counts[lane, state.own.leading[lane], arm]
         plays = float(counts[0]) + float(counts[1])
         return float(counts[0]) / plays if plays > 0.0 else 0.0

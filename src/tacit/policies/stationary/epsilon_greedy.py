@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from tacit.core.arrays import Generator
 from tacit.core.part import Fraction
@@ -45,9 +45,6 @@ class EpsilonGreedy(CountingPolicy):
     0.5
     """
 
-    class Params(NamedTuple):
-        epsilon: float
-
     about: ClassVar[About] = About(
         source="Sutton, Barto (2018), section 2.4",
         regret="linear, ε·(mean gap) a round",
@@ -61,18 +58,22 @@ class EpsilonGreedy(CountingPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     @staticmethod
-    def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:
+    def index(params: EpsilonGreedy, state: Counts, lane: int, arm: int, confidence: float) -> float:
         plays = state.plays[lane, arm]
         return math.inf if plays == 0.0 else float(state.rewards[lane, arm] / plays)
 
     @staticmethod
-    def choose(params: Params, state: Counts, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: EpsilonGreedy, state: Counts, lane: int, impression: Impression, rng: Generator
+    ) -> int:
         arms = impression.arms
         if rng.random() < params.epsilon:
             return int(arms[int(rng.random() * len(arms))])
         return greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
-    def propensity(params: Params, state: Counts, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(
+        params: EpsilonGreedy, state: Counts, lane: int, impression: Impression, arm: int
+    ) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy

@@ -105,7 +105,7 @@ def mixed_propensity(
     return float((1.0 - gamma) * share + gamma * uniform)
 
 
-class ExponentialWeightsPolicy(Policy):
+class ExponentialWeightsPolicy(Policy, abstract=True):
     """Base of the policies that mix uniform choice, at a rate γ, with exponential weights."""
 
     learns_from_propensity: ClassVar[bool] = True
@@ -166,9 +166,6 @@ class EXP3(ExponentialWeightsPolicy):
     0.00684
     """
 
-    class Params(NamedTuple):
-        gamma: float
-
     about: ClassVar[About] = About(
         source="Auer, Cesa-Bianchi, Freund, Schapire (2002), figure 1",
         regret="2.63·sqrt(T·K·ln K) against the best fixed arm (corollary 3.2)",
@@ -186,6 +183,6 @@ class EXP3(ExponentialWeightsPolicy):
         return cls(arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds))))
 
     @staticmethod
-    def learn(params: Params, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+    def learn(params: EXP3, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
         state.logs[lane, outcome.shown] += gain(params.gamma, outcome)
         reweigh(state, lane, outcome.shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -91,9 +91,6 @@ class KLUCB(CountingPolicy):
     [True, True]
     """
 
-    class Params(NamedTuple):
-        c: float
-
     about: ClassVar[About] = About(
         source="Garivier, Cappé (2011), algorithm 1",
         regret="Σ Δ/kl(μ, μ*)·ln T, asymptotically optimal (theorem 2)",
@@ -106,12 +103,12 @@ class KLUCB(CountingPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     @staticmethod
-    def confidence(params: Params, state: Counts, lane: int) -> float:
+    def confidence(params: KLUCB, state: Counts, lane: int) -> float:
         log_t = np.log(state.rounds[lane] + 1.0)
         return float(log_t + params.c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
     @staticmethod
-    def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:
+    def index(params: KLUCB, state: Counts, lane: int, arm: int, confidence: float) -> float:
         plays = state.plays[lane, arm]
         if plays == 0.0:
             return math.inf

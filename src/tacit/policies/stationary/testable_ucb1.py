@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.part import Positive, PositiveFraction, whole
+from tacit.core.part import Positive, PositiveFraction, param, whole
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import IndexPolicy
 
@@ -88,12 +88,6 @@ class TestableUCB1(IndexPolicy):
     Guess(plus=frozenset({1}), minus=frozenset({0}), reference=1)
     """
 
-    class Params(NamedTuple):
-        horizon: int
-        alpha: float
-        t0: float
-        prior_plays: float
-
     class State(NamedTuple):
         counts: Counts
         late: Ints  # (lanes, arms) plays in the window
@@ -120,8 +114,12 @@ class TestableUCB1(IndexPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        t0 = self.horizon if self.t0 is None else self.t0
-        self._set("t0", checks.number("t0", t0, 0.0, 2.0**53))
+        self._set("t0", checks.number("t0", self.rounds_before, 0.0, 2.0**53))
+
+    @param
+    def rounds_before(self) -> float:
+        """t0: how many rounds the index holds for past before the first."""
+        return self.horizon if self.t0 is None else self.t0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -184,11 +182,13 @@ class TestableUCB1(IndexPolicy):
         )
 
     @staticmethod
-    def confidence(params: Params, state: State, lane: int) -> float:
-        return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.counts.rounds[lane] + 1.0)))
+    def confidence(params: TestableUCB1, state: State, lane: int) -> float:
+        return float(
+            params.alpha * np.sqrt(8.0 * np.log(params.rounds_before + state.counts.rounds[lane] + 1.0))
+        )
 
     @staticmethod
-    def index(params: Params, state: State, lane: int, arm: int, confidence: float) -> float:
+    def index(params: TestableUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
         plays = state.counts.plays[lane, arm]
         if plays + params.prior_plays == 0.0:
             return math.inf
@@ -196,7 +196,7 @@ class TestableUCB1(IndexPolicy):
         return float(mean + confidence / np.sqrt(plays + params.prior_plays))
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: TestableUCB1, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         round, size = int(state.counts.rounds[lane]), state.recent.shape[1]
@@ -208,11 +208,11 @@ class TestableUCB1(IndexPolicy):
             state.late[lane, state.recent[lane, gone % size]] -= 1
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: TestableUCB1, state: State, lane: int) -> None:
         forget(state.counts, lane)
         state.late[lane, :] = 0
 
     @staticmethod
-    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+    def estimate(params: TestableUCB1, state: State, lane: int, arm: int) -> float:
         plays = state.counts.plays[lane, arm]
         return float(state.counts.rewards[lane, arm] / plays) if plays > 0.0 else 0.0

@@ -55,11 +55,6 @@ class Thompson(TellsArms):
     0.5
     """
 
-    class Params(NamedTuple):
-        prior_successes: float
-        prior_failures: float
-        discount: float
-
     class State(NamedTuple):
         successes: Floats
         failures: Floats
@@ -85,7 +80,7 @@ class Thompson(TellsArms):
         return state
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: Thompson, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         best, leader = -1.0, -1
         for i in range(len(impression.arms)):
             arm = impression.arms[i]
@@ -98,7 +93,7 @@ class Thompson(TellsArms):
         return leader
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: Thompson, state: State, lane: int, impression: Impression, arm: int) -> float:
         count = len(impression.arms)
         if count == 1:
             return 1.0
@@ -112,7 +107,7 @@ class Thompson(TellsArms):
         return probability_largest(successes, failures, chosen)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
         if params.discount < 1.0:
             for other in range(state.successes.shape[1]):
                 state.successes[lane, other] *= params.discount
@@ -126,7 +121,7 @@ class Thompson(TellsArms):
         return super().correctable and self.discount == 1.0
 
     @staticmethod
-    def unlearn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def unlearn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
         state.successes[lane, outcome.shown] -= outcome.reward
         state.failures[lane, outcome.shown] -= 1.0 - outcome.reward
 
@@ -141,11 +136,11 @@ class Thompson(TellsArms):
         return ArmBeliefs.of_posteriors(clicks + none, a, b)
 
     @staticmethod
-    def restart(params: Params, state: State, lane: int) -> None:
+    def restart(params: Thompson, state: State, lane: int) -> None:
         state.successes[lane, :] = 0.0
         state.failures[lane, :] = 0.0
 
     @staticmethod
-    def estimate(params: Params, state: State, lane: int, arm: int) -> float:
+    def estimate(params: Thompson, state: State, lane: int, arm: int) -> float:
         plays = state.successes[lane, arm] + state.failures[lane, arm]
         return float(state.successes[lane, arm] / plays) if plays > 0.0 else 0.0

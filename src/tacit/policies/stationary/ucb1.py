@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -55,10 +55,6 @@ class UCB1(CountingPolicy):
     'film'
     """
 
-    class Params(NamedTuple):
-        alpha: float
-        t0: float
-
     about: ClassVar[About] = About(
         source="Auer, Cesa-Bianchi, Fischer (2002), figure 1",
         regret="Σ 8·ln T/Δ + (1 + π²/3)·Δ over the suboptimal arms (theorem 1)",
@@ -72,11 +68,11 @@ class UCB1(CountingPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     @staticmethod
-    def confidence(params: Params, state: Counts, lane: int) -> float:
+    def confidence(params: UCB1, state: Counts, lane: int) -> float:
         return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
 
     @staticmethod
-    def index(params: Params, state: Counts, lane: int, arm: int, confidence: float) -> float:
+    def index(params: UCB1, state: Counts, lane: int, arm: int, confidence: float) -> float:
         plays = state.plays[lane, arm]
         if plays == 0.0:
             return math.inf

@@ -36,9 +36,6 @@ class UniformRandom(Policy):
     0.25
     """
 
-    class Params(NamedTuple):
-        pass
-
     class State(NamedTuple):
         rounds: Floats
 
@@ -54,18 +51,18 @@ class UniformRandom(Policy):
         return self.State(np.zeros(lanes))
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: UniformRandom, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         arms = impression.arms
         return int(arms[int(rng.random() * len(arms))])
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: UniformRandom, state: State, lane: int, impression: Impression, arm: int) -> float:
         return 1.0 / len(impression.arms)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
 
     @staticmethod
-    def unlearn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def unlearn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] -= 1.0

@@ -8,7 +8,7 @@ is a multiple of that of ORA with the same base bandit, on the same impressions 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -107,11 +107,6 @@ class RatioRestart(Restarting):
         If a parameter is out of its range, or the policy cannot be restarted.
     """
 
-    class Params(NamedTuple):
-        policy: Any
-        alpha: float
-        delta: float
-
     class State(NamedTuple):
         policy: Any
         hull: Hull
@@ -137,21 +132,17 @@ class RatioRestart(Restarting):
         self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0))
         self._set("delta", checks.number("delta", self.delta, 0.0, 1.0, open_low=True))
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.policy.params, self.alpha, self.delta)
-
     def init(self, lanes: int) -> State:
         hull = GLRKLUCB(self.arms).init(lanes).hull
         inner = self.policy.init(lanes)
         return self.State(inner, hull, np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
 
     @staticmethod
-    def observe(params: Params, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: RatioRestart, state: State, lane: int, impression: Impression) -> None:
         state.shown[lane] += 1
 
     @staticmethod
-    def choose(params: Params, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(params: RatioRestart, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         arms = state.hull.sizes.shape[1]
         forced = forced_arm(params.alpha, state.shown[lane], arms, impression)
         if forced >= 0:
@@ -159,11 +150,11 @@ class RatioRestart(Restarting):
         return int(choose(params.policy, state.policy, lane, impression, rng))
 
     @staticmethod
-    def propensity(params: Params, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(params: RatioRestart, state: State, lane: int, impression: Impression, arm: int) -> float:
         return float(np.nan)
 
     @staticmethod
-    def learn(params: Params, state: State, lane: int, outcome: Outcome) -> None:
+    def learn(params: RatioRestart, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         learn(params.policy, state.policy, lane, outcome)
         hull = state.hull
@@ -178,7 +169,7 @@ class RatioRestart(Restarting):
             state.restarts[lane] += 1
 
     @staticmethod
-    def epoch(params: Params, state: State, lane: int) -> int:
+    def epoch(params: RatioRestart, state: State, lane: int) -> int:
         return int(state.restarts[lane])
 
 

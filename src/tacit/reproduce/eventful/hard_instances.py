@@ -220,9 +220,6 @@ class ScriptedArms(Environment):
     True
     """
 
-    class Params(NamedTuple):
-        pass
-
     class World(NamedTuple):
         impression: Impression
         clicks: Floats  # (segments, arms)
@@ -276,7 +273,7 @@ class ScriptedArms(Environment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> int:
+    def arrive(params: ScriptedArms, world: World, round: int, rng: Generator) -> int:
         if round + 1 == world.starts[world.segment[0] + 1]:
             world.segment[0] += 1
         signal = world.signal[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
@@ -129,10 +128,6 @@ class WatchedInterest(Environment):
     2
     """
 
-    class Params(NamedTuple):
-        interest: Any
-        prior: float
-
     class World(NamedTuple):
         impression: Impression
         interest: SearchInterest.World
@@ -162,10 +157,6 @@ class WatchedInterest(Environment):
     def context_dim(self) -> int:
         return 2
 
-    @cached_property
-    def params(self) -> Params:
-        return self.Params(self.interest.params, self.prior)
-
     def world(self, rng: Generator, horizon: int) -> World:
         interest = self.interest.world(rng, horizon)
         return self.World(
@@ -178,7 +169,7 @@ class WatchedInterest(Environment):
         )
 
     @staticmethod
-    def arrive(params: Params, world: World, round: int, rng: Generator) -> Any:
+    def arrive(params: WatchedInterest, world: World, round: int, rng: Generator) -> Any:
         lane = arrive(params.interest, world.interest, round, rng)
         now = world.interest.day[0] + world.interest.part[0]
         elapse(world.averages, world.spans, now - world.moment[0])
@@ -189,18 +180,18 @@ class WatchedInterest(Environment):
         return lane
 
     @staticmethod
-    def respond(params: Params, world: World, lane: int, arm: int) -> Any:
+    def respond(params: WatchedInterest, world: World, lane: int, arm: int) -> Any:
         click = respond(params.interest, world.interest, lane, arm)
         world.averages[:, 2] += click
         world.shown[world.interest.day[0], arm] += 1
         return click
 
     @staticmethod
-    def expected(params: Params, world: World, lane: int, arm: int) -> Any:
+    def expected(params: WatchedInterest, world: World, lane: int, arm: int) -> Any:
         return expected(params.interest, world.interest, lane, arm)
 
     @staticmethod
-    def optimum(params: Params, world: World, lane: int) -> Any:
+    def optimum(params: WatchedInterest, world: World, lane: int) -> Any:
         return optimum(params.interest, world.interest, lane)
 
 

@@ -76,11 +76,6 @@ FIGURE_1_POLICIES: dict[str, Policy] = {
 class RealizedArms(ExaminationArms):
     """The same arms, but regret is counted in clicks: C of the best arm less C of the shown."""
 
-    class Params(NamedTuple):
-        identified: int
-        devices: int
-        positions: int
-
     @staticmethod
     def expected(params: Any, world: Any, lane: int, arm: int) -> float:
         chance = world.chances[place_of(world.impression.arms, arm)]
