@@ -1,16 +1,23 @@
-"""Messages as they are sent: each field is checked as its name says, in one and in many alike."""
+"""Messages as they are sent: each field is checked as the structures of the wire say it.
+
+A structure's fields are read once (:func:`fields_of`); each becomes a check that takes what a caller has
+at hand, such as NumPy's numbers and arrays, and returns what JSON has (:func:`check_of`).
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from numbers import Integral
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import inspect
 
-from tacit.client.messages import Arm, Clicks, Message
+from tacit.client.messages import Clicks, Message
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.service.log.ids import decision_id as new_id
@@ -18,8 +25,15 @@ from tacit.service.log.ids import decision_id as new_id
 Check = Callable[[str, Any], Any]
 
 LARGEST = sys.float_info.max
-LONGEST_LIST = 100_000
-MOST_CHANGES = 1000
+
+
+class Field(NamedTuple):
+    """A field of a message."""
+
+    name: str
+    sent_as: str
+    required: bool
+    check: Check
 
 
 def body(message: Message, place: str = "") -> dict[str, Any]:
@@ -47,22 +61,75 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
         raise InvalidValue(f"{place}clicks", message.clicks, "give clicks, or items in place of them")
-    fields = message.__struct_fields__
-    required = len(fields) - len(message.__struct_defaults__)
     sent = {}
-    for number, (field, sent_as) in enumerate(zip(fields, message.__struct_encode_fields__, strict=True)):
-        value = getattr(message, field)
-        if value is None and number >= required:
-            if not field.endswith("_id"):
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if value is None and not field.required:
+            if not field.name.endswith("_id"):
                 continue
             value = new_id(time.time_ns() // 1000)
-        sent[sent_as] = CHECKS[field](place + field, value)
+        sent[field.sent_as] = field.check(place + field.name, value)
     return sent
 
 
-def list_of(check: Check) -> Check:
-    """Return the check of a list all of whose values pass ``check``."""
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Return the fields of a structure of the wire, with the check of each.
 
+    Examples
+    --------
+    >>> from tacit.client.messages import LiftOf
+    >>> [field.sent_as for field in fields_of(LiftOf)][:3]
+    ['confidence', 'control', 'from']
+    """
+    described = inspect.type_info(kind)
+    assert isinstance(described, inspect.StructType)
+    return tuple(
+        Field(field.name, field.encode_name, field.required, check_of(field.type))
+        for field in described.fields
+    )
+
+
+def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
+    """Return the check of values of a type; ``schema`` is what its JSON schema adds.
+
+    Examples
+    --------
+    >>> share = check_of(inspect.type_info(float), {"exclusiveMinimum": 0, "maximum": 0.5})
+    >>> share("share", np.float32(0.25))
+    0.25
+    """
+    match kind:
+        case inspect.Metadata():
+            return check_of(kind.type, kind.extra_json_schema)
+        case inspect.StrType() | inspect.LiteralType():
+            return checks.name
+        case inspect.BoolType():
+            return checks.flag
+        case inspect.IntType():
+            low = -(2**62) if kind.ge is None else kind.ge
+            return lambda field, given: checks.integer(field, given, low, kind.le or 2**62)
+        case inspect.FloatType():
+            return _number(kind, schema or {})
+        case inspect.ListType():
+            return _list_of(check_of(kind.item_type))
+        case inspect.DictType():
+            return _mapping_to(check_of(kind.value_type))
+        case inspect.UnionType():
+            return _one_of(kind.types)
+    # What is inside, the service knows.
+    return lambda field, given: dict(given) if isinstance(given, Mapping) else given
+
+
+def _number(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
+    """Return the check of a number within the bounds that the structure, or its schema, says."""
+    above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
+    low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
+    most = schema.get("maximum", high) if kind.le is None else kind.le
+    return lambda field, given: checks.number(field, given, low, most, open_low=above is not None)
+
+
+def _list_of(check: Check) -> Check:
     def checked(field: str, given: Any) -> list[Any]:
         if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
             raise InvalidValue(field, given, "give a list")
@@ -71,106 +138,41 @@ def list_of(check: Check) -> Check:
     return checked
 
 
-def number_within(low: float, high: float) -> Check:
-    """Return the check of a number in [low, high]."""
-    return lambda field, given: checks.number(field, given, low, high)
+def _mapping_to(check: Check) -> Check:
+    def checked(field: str, given: Any) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise InvalidValue(field, given, "give a value for each by name: {name: value}")
+        return {checks.name(field, name): check(f"{field}.{name}", value) for name, value in given.items()}
+
+    return checked
 
 
-def _arm(field: str, given: Any) -> Arm:
-    if isinstance(given, Integral) and not isinstance(given, bool):
-        return int(given)
-    if isinstance(given, str):
-        return checks.name(field, given)
-    raise InvalidValue(field, given, "give the arm's name, or its number from 0")
-
-
-def _position(field: str, given: Any) -> int:
-    return checks.integer(field, given, 0, LONGEST_LIST)
-
-
-def _named(field: str, given: Any) -> str | dict[str, Any]:
-    return dict(given) if isinstance(given, Mapping) else checks.name(field, given)
-
-
-def _limit(field: str, given: Any) -> int:
-    return checks.integer(field, given, 1, MOST_CHANGES)
-
-
-def _rankings(field: str, given: Any) -> dict[str, list[Arm]]:
-    if not isinstance(given, Mapping):
-        raise InvalidValue(field, given, "give each ranker's list")
-    return {
-        checks.name(field, ranker): CHECKS["items"](f"{field}.{ranker}", items)
-        for ranker, items in given.items()
-    }
-
-
-def _metrics(field: str, given: Any) -> dict[str, float]:
-    if not isinstance(given, Mapping):
-        raise InvalidValue(field, given, "give an amount for each metric, by name")
-    return {
-        checks.name(field, name): checks.number(f"{field}.{name}", amount, -LARGEST, LARGEST)
-        for name, amount in given.items()
-    }
-
-
-def _segments(field: str, given: Any) -> dict[str, str]:
-    if not isinstance(given, Mapping):
-        raise InvalidValue(field, given, "give a value for each segment, by name")
-    return {checks.name(field, name): checks.name(f"{field}.{name}", value) for name, value in given.items()}
-
-
-def _new_arms(field: str, given: Any) -> int | list[Arm]:
-    return list_of(_arm)(field, given) if not isinstance(given, int) else given
-
-
-def _context(field: str, given: Any) -> Any:
-    """Return numbers as numbers; of what is said by name, the service knows what it holds."""
-    if not isinstance(given, Mapping):
-        return _features(field, given)
-    # Numbers and texts of NumPy are those of Python.
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
-
-
-_features = list_of(number_within(-LARGEST, LARGEST))
-
-CHECKS: dict[str, Check] = {
-    "action": checks.name,
-    "add": _new_arms,
-    "arm": _arm,
-    "arms": list_of(_arm),
-    "begin": checks.name,
-    "clicks": list_of(_position),
-    "control": _named,
-    "confidence": number_within(0.0, 1.0),
-    "context": _context,
-    "decision_id": checks.name,
-    "daily": number_within(0.0, LARGEST),
-    "deferred": checks.flag,
-    "end": checks.name,
-    "examination": list_of(_features),
-    "false_share": number_within(0.0, 1.0),
-    "feedback_id": checks.name,
-    "items": list_of(_arm),
-    "key": checks.name,
-    "limit": _limit,
-    "metrics": _metrics,
-    "mode": checks.name,
-    "propensity": number_within(0.0, 1.0),
-    "policy": _named,
-    "rankings": _rankings,
-    "restore": list_of(_arm),
-    "retire": list_of(_arm),
-    "relevance": list_of(_features),
-    "rate": number_within(0.0, 1.0),
-    "reward": number_within(0.0, 1.0),
-    "segments": _segments,
-    "session": checks.name,
-    "share": number_within(0.0, 0.5),
-    "shown": number_within(0.0, LARGEST),
-    "to": checks.name,
-    "until": checks.name,
-    "look": checks.name,
-    "unit": checks.name,
-    "user": checks.name,
+FORMS: dict[type[inspect.Type], tuple[type, str]] = {
+    inspect.NoneType: (type(None), "None"),
+    inspect.StrType: (str, "a text"),
+    inspect.LiteralType: (str, "a text"),
+    inspect.BoolType: (bool, "true or false"),
+    inspect.IntType: (Integral, "a whole number"),
+    inspect.FloatType: (Real, "a number"),
+    inspect.DictType: (Mapping, "values by name"),
+    inspect.StructType: (Mapping, "values by name"),
+    inspect.ListType: (Iterable, "a list"),
 }
+"""What a value of each type looks like, in the order in which it is looked at: a text is iterable, too."""
+
+
+def _one_of(kinds: Sequence[inspect.Type]) -> Check:
+    """Return the check of a value of one of several types."""
+    if len(named := [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]) == 1:
+        return check_of(named[0])
+    named = sorted(kinds, key=lambda kind: list(FORMS).index(type(kind)))
+    forms = [(*FORMS[type(kind)], check_of(kind)) for kind in named]
+
+    def checked(field: str, given: Any) -> Any:
+        given = given.item() if isinstance(given, np.generic) else given
+        for form, _, check in forms:
+            if isinstance(given, form):
+                return check(field, given)
+        raise InvalidValue(field, given, f"give {' or '.join(words for _, words, _ in forms)}")
+
+    return checked

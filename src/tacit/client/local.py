@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from tacit.client.bodies import CHECKS, body
+from tacit.client.bodies import body, fields_of
 from tacit.client.clients import Client
 from tacit.client.errors import Conflict, InvalidRequest, ServiceError
 from tacit.client.messages import Arm, Context, Decided, Feedback, LocalDecision
@@ -164,6 +164,7 @@ REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
 logger = logging.getLogger("tacit.client")
 
 _encode = msgspec.json.Encoder().encode
+_context = {field.name: field.check for field in fields_of(LocalDecision)}["context"]
 
 
 class Local:
@@ -283,16 +284,16 @@ class Local:
         ServiceError
             Where the service was asked, as :meth:`Client.decide`.
         """
-        told = None if context is None else CHECKS["context"]("context", context)
+        context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
             if time.monotonic() - self._known <= self._stale and self._learner is not None:
-                made = self._learner.choose(key, told, offered)
+                made = self._learner.choose(key, context, offered)
                 id = self._new_id()
-                kept = DECISION, id, key, made.arm, made.propensity, offered, told
+                kept = DECISION, id, key, made.arm, made.propensity, offered, context
                 self._spool.append(_encode(kept))
                 return Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
-        return self._client.decide(self._placement, key, arms=offered, context=told)
+        return self._client.decide(self._placement, key, arms=offered, context=context)
 
     def feedback(
         self,
@@ -319,7 +320,7 @@ class Local:
         InvalidValue
             If an argument is not allowed.
         OSError
-            If the disk is full; then nothing was told.
+            If the disk is full; then nothing was kept.
         """
         sent = body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
@@ -428,15 +429,17 @@ class Local:
         """Deliver decisions, then feedback; put aside what the service will never take."""
         kept = [msgspec.json.decode(line) for line in lines]
         made = [LocalDecision(*fields) for kind, *fields in kept if kind == DECISION]
-        told = [Feedback(**fields[0]) for kind, *fields in kept if kind == FEEDBACK]
+        given = [Feedback(**fields[0]) for kind, *fields in kept if kind == FEEDBACK]
         refused: list[Any] = []
         if made:
             taken = self._asked(self._client.take_over, made)
-            refused += [(one, became) for one, became in zip(made, taken, strict=True) if became.detail]
-        if told:
-            recorded = self._asked(self._client.feedback_many, told)
+            refused += [(sent, answer) for sent, answer in zip(made, taken, strict=True) if answer.detail]
+        if given:
+            recorded = self._asked(self._client.feedback_many, given)
             refused += [
-                (one, became) for one, became in zip(told, recorded, strict=True) if became.outcome in REFUSED
+                (one, became)
+                for one, became in zip(given, recorded, strict=True)
+                if became.outcome in REFUSED
             ]
         if refused:
             logger.warning(
@@ -446,7 +449,7 @@ class Local:
             self._spool.refuse(map(_encode, refused))
 
     def _asked(self, call: Any, messages: Sequence[Any]) -> list[Any]:
-        """Return what became of messages; those that are no good at all are told apart."""
+        """Return what became of messages; those that are no good at all are listed apart."""
         try:
             answers: list[Any] = call(self._placement, messages)
             return answers

@@ -310,10 +310,16 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision_id: NewDecisionId
     key: Key
     arm: Arm
-    propensity: Annotated[
-        float | None,
-        Meta(description="Probability in (0, 1] with which it was chosen; null if deterministic."),
-    ] = None
+    propensity: (
+        Annotated[
+            float,
+            Meta(
+                description="Probability with which it was chosen; left out if deterministic.",
+                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
+            ),
+        ]
+        | None
+    ) = None
     arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
         None
     )
