@@ -197,7 +197,7 @@ def _made(benchmark: Benchmark, shards: int, rng: Any) -> tuple[Any, Any, Any, A
     """Return parameters, loop, state, what the loop needs of shards, and how to merge them."""
     policy, environment, horizon = benchmark
     if isinstance(policy, BWC):
-        apart = policy.params._replace(shared=False)
+        apart = policy.params._replace(per_key=True)
         state = policy.init(environment.lanes)
         rows = policy.classifier.init(environment.lanes)
         boxes = policy.classifier.init(shards)
