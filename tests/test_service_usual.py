@@ -187,7 +187,7 @@ PATHS = mostly(
     b"/v1/placements/home/decide?key=1", b"/v1/placements/home/decide#", b"/v1/placements",
     b"/v1/placements/home/decide/", b"//v1/placements/home/decide", b"*", b"/healthz",
     b"http://localhost/v1/placements/home/decide", b"/v1/placements/home/decide/batch",
-    b"/v1/placements/home/examined", b"/v1/placements/h\xc3\xb6me/decide",
+    b"/v1/placements/home/examined", b"/v1/placements/h%c3%b6me/decide",
 )  # fmt: skip
 METHODS = mostly(b"POST", b"GET", b"HEAD", b"PUT", b"OPTIONS")
 VERSIONS = mostly(b"HTTP/1.1", b"HTTP/1.0")
@@ -207,7 +207,8 @@ MORE = (
 )  # fmt: skip
 WRONG_STARTS = (b"POST /v1/placements/home/decide http/1.1", b"PRI * HTTP/2.0", b"post / HTTP/1.1",
                 b"POST /v1/placements/home/decide HTTP/2.0", b"POST /v1/placements/home/decide",
-                b"POST  /v1/placements/home/decide HTTP/1.1")  # fmt: skip
+                b"POST  /v1/placements/home/decide HTTP/1.1",
+                b"POST /v1/placements/h\xc3\xb6me/decide HTTP/1.1")  # fmt: skip
 WRONG = (
     b"Content-Length: 15", b"Content-Length: +15", b"Content-Length: 015", b"Content-Length: -1",
     b"Content-Length: 15, 15", b"Content-Length: 15x", b"Transfer-Encoding: identity",
