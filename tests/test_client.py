@@ -401,9 +401,11 @@ def test_something_else_that_answers_is_told_apart(url, ask, answer, error):
 
 
 def test_a_batch_that_is_answered_in_part_is_no_answer(url, ask):
-    short = answered(200, b'{"decisions": []}')
-    with line(url, short) as other, pytest.raises(ServiceError, match="0 answers to 1 question"):
-        ask(other.url, "decide_many", "default", [Impression("a")])
+    only = b'{"decision_id": "d", "arm": "film", "propensity": 0.5, "epoch": 0, "durability": "committed"}'
+    for answers, error in [(only, "1 answers to 2 questions"), (b"", "length >= 1")]:
+        short = answered(200, b'{"decisions": [%s]}' % answers)
+        with line(url, short) as other, pytest.raises(ServiceError, match=error):
+            ask(other.url, "decide_many", "default", [Impression("a"), Impression("b")])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.client.bodies import body
 from tacit.client.errors import ServiceError, Unavailable, error_for
-from tacit.client.messages import Message, Recorded
+from tacit.client.messages import Message
 from tacit.errors import InvalidValue
 from tacit.wire.verbs import Verb
 
@@ -111,7 +111,6 @@ def seconds_asked(retry_after: str, now: float) -> float:
 # ---- A call: a request, the same on every try, and how its answer is read; without any transport
 
 A = TypeVar("A")
-M = TypeVar("M", bound=Message)
 
 PROBLEM = "urn:tacit:problem:"
 
@@ -192,53 +191,30 @@ def part(name: str, call: Call[Any]) -> Call[Any]:
     return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
-class _Many(msgspec.Struct):
-    decisions: list[msgspec.Raw] = []
-    feedback: list[msgspec.Raw] = []
+def ask_many(
+    verb: Verb[Any], placement: str, kind: type[Message], messages: Iterable[Message]
+) -> Call[list[Any]]:
+    """Return the call with many messages of a type, answered in their order.
 
-
-class Route(NamedTuple, Generic[M, A]):
-    """What takes messages of one type, one or many at once, and how each is answered.
-
-    Attributes
-    ----------
-    action : str
-        Where one goes; many go to ``{action}/batch``.
-    message : type
-    answer : type
+    Raises
+    ------
+    InvalidValue
+        If one is not of that type, or has a field that cannot be right.
     """
+    (field,) = (field.name for field in msgspec.structs.fields(verb.answer))
+    bodies = []
+    for i, message in enumerate(messages):
+        if not isinstance(message, kind):
+            raise InvalidValue(f"{field}[{i}]", message, f"give a tacit.client.{kind.__name__}")
+        bodies.append(body(message, f"{field}[{i}]."))
 
-    action: str
-    message: type[M]
-    answer: type[A]
+    def read(reply: bytes) -> list[Any]:
+        answers: list[Any] = getattr(decode(reply, type=verb.answer), field)
+        if len(answers) != len(bodies):
+            raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
+        return answers
 
-    def one(self, placement: str, message: M) -> Call[A]:
-        """Return the call with one message."""
-        return call_to(placement, self.action, body(message), partial(decode, type=self.answer))
-
-    def many(self, placement: str, messages: Iterable[M]) -> Call[list[A]]:
-        """Return the call with many messages, answered in their order.
-
-        Raises
-        ------
-        InvalidValue
-            If one is not of the route's type, or has a field that cannot be right.
-        """
-        field = "feedback" if self.answer is Recorded else "decisions"
-        bodies = []
-        for i, message in enumerate(messages):
-            if not isinstance(message, self.message):
-                remedy = f"give a tacit.client.{self.message.__name__}"
-                raise InvalidValue(f"{field}[{i}]", message, remedy)
-            bodies.append(body(message, f"{field}[{i}]."))
-
-        def read(reply: bytes) -> list[A]:
-            answers = getattr(decode(reply, type=_Many), field)
-            if len(answers) != len(bodies):
-                raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
-            return [decode(answer, type=self.answer) for answer in answers]
-
-        return call_to(placement, f"{self.action}/batch", {field: bodies}, read)
+    return call_to(placement, verb.path, {field: bodies}, read)
 
 
 class _Problem(msgspec.Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tacit.client.call import Call, Route, ask
+from tacit.client.call import Call, ask, ask_many
 from tacit.client.messages import (
     Arm,
     Context,
@@ -25,11 +25,6 @@ from tacit.client.messages import (
 )
 from tacit.client.method import call
 from tacit.wire import verbs
-
-DECIDE = Route("decide", Impression, Decided)
-SLATE = Route("slate", Impression, Listed)
-DUEL = Route("duel", Search, Dueled)
-LOCAL = Route("local", LocalDecision, TakenOver)
 
 
 class DecisionCalls:
@@ -91,7 +86,7 @@ class DecisionCalls:
         impression = Impression(
             key, arms, context, decision_id, deferred, relevance, examination, session, user
         )
-        return DECIDE.one(placement, impression)
+        return ask(verbs.DECIDE, placement, impression)
 
     @call
     def decide_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Decided]]:
@@ -112,7 +107,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; the field names the place: ``decisions[1].arms``.
         """
-        return DECIDE.many(placement, impressions)
+        return ask_many(verbs.DECIDE_MANY, placement, Impression, impressions)
 
     @call
     def slate(
@@ -144,7 +139,7 @@ class DecisionCalls:
             As :meth:`decide`.
         """
         asked = key, arms, context, decision_id, deferred
-        return SLATE.one(placement, Impression(*asked, session=session, user=user))
+        return ask(verbs.SLATE, placement, Impression(*asked, session=session, user=user))
 
     @call
     def slate_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Listed]]:
@@ -165,7 +160,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide_many`.
         """
-        return SLATE.many(placement, impressions)
+        return ask_many(verbs.SLATE_MANY, placement, Impression, impressions)
 
     @call
     def duel(
@@ -208,7 +203,7 @@ class DecisionCalls:
             As :meth:`decide`.
         """
         search = Search(rankings, key, context, decision_id, deferred, session, user, segments)
-        return DUEL.one(placement, search)
+        return ask(verbs.DUEL, placement, search)
 
     @call
     def duel_many(self, placement: str, searches: Iterable[Search]) -> Call[list[Dueled]]:
@@ -229,7 +224,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide_many`.
         """
-        return DUEL.many(placement, searches)
+        return ask_many(verbs.DUEL_MANY, placement, Search, searches)
 
     @call
     def standings(
@@ -371,4 +366,4 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return LOCAL.many(placement, decisions)
+        return ask_many(verbs.LOCAL, placement, LocalDecision, decisions)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tacit.client.call import Call, Route, ask, part
+from tacit.client.call import Call, ask, ask_many, part
 from tacit.client.messages import Arm, ArmsNow, ArmsOf, Clicks, Event, Feedback, Mode, ModeOf, Recorded
 from tacit.client.method import call
 from tacit.wire import verbs
-
-FEEDBACK = Route("feedback", Feedback, Recorded)
-CLICKS = Route("clicks", Clicks, Recorded)
-ACTIVATE = Route("activate", Event, Recorded)
-EXAMINED = Route("examined", Event, Recorded)
 
 
 class FeedbackCalls:
@@ -53,7 +48,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return FEEDBACK.one(placement, Feedback(decision_id, reward, feedback_id, metrics))
+        return ask(verbs.FEEDBACK, placement, Feedback(decision_id, reward, feedback_id, metrics))
 
     @call
     def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> Call[list[Recorded]]:
@@ -77,7 +72,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; the field names the place: ``feedback[1].reward``.
         """
-        return FEEDBACK.many(placement, feedback)
+        return ask_many(verbs.FEEDBACK_MANY, placement, Feedback, feedback)
 
     @call
     def clicks(
@@ -117,7 +112,7 @@ class FeedbackCalls:
             As :meth:`decide`.
         """
         told = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
-        return CLICKS.one(placement, told)
+        return ask(verbs.CLICKS, placement, told)
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
@@ -138,7 +133,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`feedback_many`.
         """
-        return CLICKS.many(placement, clicks)
+        return ask_many(verbs.CLICKS_MANY, placement, Clicks, clicks)
 
     @call
     def activate(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
@@ -160,7 +155,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ACTIVATE.one(placement, Event(decision_id, feedback_id))
+        return ask(verbs.ACTIVATE, placement, Event(decision_id, feedback_id))
 
     @call
     def examined(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
@@ -182,7 +177,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return EXAMINED.one(placement, Event(decision_id, feedback_id))
+        return ask(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
 
     @call
     def mode(self, placement: str, mode: Mode) -> Call[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -120,6 +120,25 @@ Context = Annotated[
 ]
 
 
+T = TypeVar("T")
+
+
+class ManyDecisions(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
+    """Many impressions, all decided in one commit or none; or what became of each, in their order."""
+
+    decisions: Annotated[list[T], Meta(min_length=1, max_length=1000)]
+
+
+class ManyFeedback(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
+    """Much feedback, in one commit; or what became of each, in their order.
+
+    The outcome of feedback that could not be recorded is the kind of its problem:
+    ``unknown-decision``, ``conflict`` or ``repeated-feedback``.
+    """
+
+    feedback: Annotated[list[T], Meta(min_length=1, max_length=1000)]
+
+
 class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer and signals about the key.
 
@@ -201,18 +220,6 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     ) = None
 
 
-class Impressions(msgspec.Struct, forbid_unknown_fields=True):
-    """Many impressions: all are decided in one commit, or none."""
-
-    decisions: Annotated[list[Impression], Meta(min_length=1, max_length=1000)]
-
-
-class DecidedMany(msgspec.Struct):
-    """What to show, in the order of the request."""
-
-    decisions: list[Decided]
-
-
 class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came back for a decision.
 
@@ -276,22 +283,6 @@ class Recorded(msgspec.Struct, frozen=True):
     durability: Durability
 
 
-class FeedbackMany(msgspec.Struct, forbid_unknown_fields=True):
-    """Much feedback, in one commit."""
-
-    feedback: Annotated[list[Feedback], Meta(min_length=1, max_length=1000)]
-
-
-class RecordedMany(msgspec.Struct):
-    """What became of each, in the order of the request.
-
-    The outcome of feedback that could not be recorded is the kind of its problem:
-    ``unknown-decision``, ``conflict`` or ``repeated-feedback``.
-    """
-
-    feedback: list[Recorded]
-
-
 class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A decision that was made next to the caller, with what the service had learned.
 
@@ -326,12 +317,6 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: Context | None = None
 
 
-class LocalDecisions(msgspec.Struct, forbid_unknown_fields=True):
-    """Many decisions that were made next to the caller."""
-
-    decisions: Annotated[list[LocalDecision], Meta(min_length=1, max_length=1000)]
-
-
 class TakenOver(msgspec.Struct, frozen=True):
     """What became of one.
 
@@ -353,9 +338,3 @@ class TakenOver(msgspec.Struct, frozen=True):
         ),
     ]
     detail: Annotated[str, Meta(description="What the problem is; empty if there is none.")] = ""
-
-
-class TakenOverMany(msgspec.Struct):
-    """What became of each, in the order of the request."""
-
-    decisions: list[TakenOver]

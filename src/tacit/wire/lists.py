@@ -165,18 +165,6 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
     would: WouldDuel | None = None
 
 
-class Searches(msgspec.Struct, forbid_unknown_fields=True):
-    """Many searches: all are decided in one commit, or none."""
-
-    decisions: Annotated[list[Search], Meta(min_length=1, max_length=1000)]
-
-
-class DueledMany(msgspec.Struct):
-    """What to show, in the order of the request."""
-
-    decisions: list[Dueled]
-
-
 class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One impression: a key, and perhaps the arms on offer."""
 
@@ -229,18 +217,6 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
     would: WouldSlate | None = None
 
 
-class SlateRequests(msgspec.Struct, forbid_unknown_fields=True):
-    """Many impressions: all are decided in one commit, or none."""
-
-    decisions: Annotated[list[SlateRequest], Meta(min_length=1, max_length=1000)]
-
-
-class ListedMany(msgspec.Struct):
-    """What to list, in the order of the request."""
-
-    decisions: list[Listed]
-
-
 class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was clicked in a list: positions, or items; one of both.
 
@@ -273,12 +249,6 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-
-
-class ClicksMany(msgspec.Struct, forbid_unknown_fields=True):
-    """Clicks in many lists, in one commit."""
-
-    feedback: Annotated[list[Clicks], Meta(min_length=1, max_length=1000)]
 
 
 class VerdictOf(msgspec.Struct, frozen=True):

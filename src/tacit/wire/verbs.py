@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from tacit.wire import control, decisions, lists
+from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
 
@@ -53,7 +54,8 @@ DECIDE = Verb(
 )
 DECIDE_MANY = Verb(
     "decideMany", "Choose for many impressions, all or none",
-    "POST", "decide/batch", decisions.Impressions, decisions.DecidedMany, "decide", (409,),
+    "POST", "decide/batch", ManyDecisions[decisions.Impression], ManyDecisions[decisions.Decided],
+    "decide", (409,),
 )
 SLATE = Verb(
     "slate", "Choose which arms to list",
@@ -61,7 +63,8 @@ SLATE = Verb(
 )
 SLATE_MANY = Verb(
     "slateMany", "Do so for many impressions, all or none",
-    "POST", "slate/batch", lists.SlateRequests, lists.ListedMany, "decide", (409,),
+    "POST", "slate/batch", ManyDecisions[lists.SlateRequest], ManyDecisions[lists.Listed],
+    "decide", (409,),
 )
 DUEL = Verb(
     "duel", "Interleave two of the rankers' lists",
@@ -69,7 +72,8 @@ DUEL = Verb(
 )
 DUEL_MANY = Verb(
     "duelMany", "Do so for many searches, all or none",
-    "POST", "duel/batch", lists.Searches, lists.DueledMany, "decide", (409,),
+    "POST", "duel/batch", ManyDecisions[lists.Search], ManyDecisions[lists.Dueled],
+    "decide", (409,),
 )
 
 # ---- Feedback
@@ -80,7 +84,8 @@ FEEDBACK = Verb(
 )
 FEEDBACK_MANY = Verb(
     "feedbackMany", "Say what came back for many decisions",
-    "POST", "feedback/batch", decisions.FeedbackMany, decisions.RecordedMany, "feedback",
+    "POST", "feedback/batch", ManyFeedback[decisions.Feedback], ManyFeedback[decisions.Recorded],
+    "feedback",
 )
 CLICKS = Verb(
     "clicks", "Say what was clicked in a list",
@@ -88,7 +93,8 @@ CLICKS = Verb(
 )
 CLICKS_MANY = Verb(
     "clicksMany", "Say what was clicked in many lists",
-    "POST", "clicks/batch", lists.ClicksMany, decisions.RecordedMany, "feedback",
+    "POST", "clicks/batch", ManyFeedback[lists.Clicks], ManyFeedback[decisions.Recorded],
+    "feedback",
 )
 EXAMINED = Verb(
     "examined", "Say that what was shown was looked at",
@@ -107,7 +113,8 @@ LEARNER = Verb(
 )
 LOCAL = Verb(
     "takeOver", "Log decisions that were made next to the caller",
-    "POST", "local/batch", decisions.LocalDecisions, decisions.TakenOverMany, "decide",
+    "POST", "local/batch", ManyDecisions[decisions.LocalDecision], ManyDecisions[decisions.TakenOver],
+    "decide",
 )
 
 # ---- What duels say

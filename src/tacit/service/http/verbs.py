@@ -42,7 +42,7 @@ from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
-from tacit.wire.decisions import LocalDecision, TakenOver, TakenOverMany
+from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
 from tacit.wire.verbs import Verb
 
 # ---- Decisions
@@ -97,7 +97,7 @@ def recording(
             raise outcome
         return _recorded(feedback.decision, outcome, engine.durability(call.placement))
 
-    async def record_many(engine: Service, call: Call) -> wire.RecordedMany:
+    async def record_many(engine: Service, call: Call) -> wire.ManyFeedback[wire.Recorded]:
         requests = call.request.feedback
         if read_many is not None:
             feedback = read_many(requests)
@@ -106,7 +106,7 @@ def recording(
         outcomes = await engine.record_many(call.placement, feedback)
         ids = [one.decision_id for one in requests]
         durability = repeat(engine.durability(call.placement))
-        return wire.RecordedMany(list(map(_recorded, ids, outcomes, durability)))
+        return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability)))
 
     return record, record_many
 
@@ -152,7 +152,7 @@ async def _learner(engine: Service, call: Call) -> Answer:
     return file(await engine.lend(call.placement))
 
 
-async def _take_over(engine: Service, call: Call) -> TakenOverMany:
+async def _take_over(engine: Service, call: Call) -> ManyDecisions[TakenOver]:
     placement = engine.placement(call.placement)
     placement.check_takes_over()
     asked: list[LocalDecision] = call.request.decisions
@@ -160,7 +160,7 @@ async def _take_over(engine: Service, call: Call) -> TakenOverMany:
     good = [told for told in read if isinstance(told, Impression)]
     outcomes = iter(await _logged(engine, call.placement, good))
     made = [next(outcomes) if isinstance(told, Impression) else told for told in read]
-    return TakenOverMany(
+    return ManyDecisions(
         [TakenOver(one.decision_id, *_told(error)) for one, error in zip(asked, made, strict=True)]
     )
 
