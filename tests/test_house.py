@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_829,
+    "code": 51_840,
     "files": 364,
     "classes_twice": 55,
     "told": 801,

@@ -45,6 +45,37 @@ def test_a_schema_makes_contexts_of_columns(log):
     assert batch["context"].to_pylist() == expected[: len(batch)]
 
 
+def written_as_csv(path, rows):
+    """Write rows of age, device and new, with what each click needs, and return the file."""
+    head = "key,arm,propensity,reward,age,device,new"
+    path.write_text("\n".join([head, *(f"home,film,0.5,1,{row}" for row in rows)]) + "\n")
+    return path
+
+
+def test_a_schema_makes_contexts_of_text(tmp_path):
+    path = written_as_csv(tmp_path / "log.csv", ["31,web,true", ",ios,False", "2.5,,1"])
+    holds = SCHEMA | {"new": "boolean"}
+    (batch,) = read_log(path, columns={"context": holds}, arms=ARMS)
+    assert batch["context"].to_pylist() == [
+        [31.0, 0, 0, 1, 0, 0, 1, 0],
+        [0.0, 1, 1, 0, 0, 0, 0, 0],
+        [2.5, 0, 0, 0, 0, 1, 1, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("old,web,true", r"context\.age: .*'?old.* give a finite number"),
+        ("3,web,maybe", "new: 'maybe' .* True or"),
+    ],
+)
+def test_text_that_is_not_what_its_field_holds_is_refused(tmp_path, row, message):
+    path = written_as_csv(tmp_path / "log.csv", [row])
+    with pytest.raises(LogError, match=message):
+        list(read_log(path, columns={"context": SCHEMA | {"new": "boolean"}}, arms=ARMS))
+
+
 @pytest.mark.parametrize(
     ("policy", "reading"),
     [

@@ -18,10 +18,10 @@ from tacit.errors import InvalidValue, LogError
 from tacit.logs.doubts import Decided
 from tacit.logs.formats import FORMATS, File, RemoteFile, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
-from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, without_nothing
+from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT
 from tacit.logs.times import EpochTimes, checked_unit
-from tacit.policies.context import Declared, Encoder, declared
+from tacit.policies.context import BOOLEAN, NUMBER, Declared, Encoder, declared
 
 BATCH_ROWS = 65_536
 MEMORY = "table"
@@ -344,6 +344,10 @@ def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
     return file._replace(columns=file.columns | added)
 
 
+TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+"""How text says whether something is so."""
+
+
 def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
     """Return rows with the contexts that their columns make: numbers, or what a schema makes of them.
 
@@ -357,13 +361,27 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
         columns = [converted(column, pa.float64()) for column in values.values()]
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
-        lists = [column if isinstance(column, list) else column.to_pylist() for column in values.values()]
+        lists = [_held(values[name], holds) for name, holds in schema]
         each = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
         try:
             rows = Encoder(schema).rows(each)
         except InvalidValue as error:
             raise LogError(f"rows {raw.rows[0]} to {raw.rows[-1]}: {error}") from error
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
+
+
+def _held(column: Any, holds: Any) -> list[Any]:
+    """Return a column's values for a field; of text, all that CSV has, what the field holds is read."""
+    if isinstance(column, list):
+        return column
+    given: list[Any] = column.to_pylist()
+    if not is_text(column.type):
+        return given
+    read = converted(column, pa.float64() if holds == NUMBER else pa.string()).to_pylist()
+    if holds == BOOLEAN:
+        read = [TRUTHS.get(str(text).lower(), text) for text in read]
+    # What cannot be read stays as it is, for the error that names it.
+    return [before if after is None else after for before, after in zip(given, read, strict=True)]
 
 
 def _theirs(file: LogFile, field: str, column: str) -> str:

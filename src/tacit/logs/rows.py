@@ -240,7 +240,7 @@ def _from_json(values: list[Any], kind: Any, times: EpochTimes | None) -> Any:
 def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     if array.type == kind:
         return array
-    if _is_text(array.type) and kind != pa.string():
+    if is_text(array.type) and kind != pa.string():
         return _read(converted(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
         # A bare number is no time, because nothing says its unit.
@@ -249,7 +249,7 @@ def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     return array.cast(options=pc.CastOptions(target_type=kind, allow_time_truncate=True))
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     return kind in TEXT or pa.types.is_dictionary(kind)
 
 
