@@ -26,7 +26,7 @@ from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tacit.service.log.searches import Told
+from tacit.service.log.searches import AskedSearch
 from tacit.service.maintenance.verify import verify
 
 CLIENTS = 6
@@ -453,7 +453,7 @@ class Run:
                     decisions[name] += 1
                     shown[name] = event.key, event.arm, event.propensity
                     if name[0] == "search":
-                        units[name] = Told.read(event.asked).unit
+                        units[name] = AskedSearch.read(event.asked).unit
                         shown[name] = event.key, event.arm, None
                     if name[0] == "home" and event.arm not in self.offered(event, arms):
                         self.problems.append(f"not on offer: {event}")
@@ -500,7 +500,7 @@ class Run:
                 arm = json.loads(row["arm"])
                 shown[known] = row["key"], arm, None if name == "search" else row["propensity"]
                 if name == "search":
-                    units[known] = Told.read(row["asked"]).unit
+                    units[known] = AskedSearch.read(row["asked"]).unit
                 found += 1
             for row in self.archived_rows(name, "feedback"):
                 rewards[ids[row["decision"]]] = int(row["decision"] not in self.seqs)

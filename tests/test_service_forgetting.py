@@ -22,7 +22,7 @@ from tacit.service.app.server import running
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
-from tacit.service.log.searches import Subject, Told
+from tacit.service.log.searches import AskedSearch, Subject
 
 NAME = "ann-of-4711"
 DAY = 86_400_000_000
@@ -42,7 +42,7 @@ async def searched(engine, user, count=1, first=0):
 
 
 def units(store):
-    return [Told.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
+    return [AskedSearch.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
 
 
 def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
@@ -92,7 +92,7 @@ def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
         assert len(salt) == 32
         ((asked,),) = store.execute("SELECT DISTINCT asked FROM decisions WHERE asked NOT NULL")
         store.close()
-        assert Told.read(asked).unit is not None
+        assert AskedSearch.read(asked).unit is not None
         told = [
             client.ask("GET", where)[2]
             for where in ("/v1/placements", "/v1/placements/search/history", "/openapi.json")

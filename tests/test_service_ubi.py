@@ -22,7 +22,7 @@ from tacit.logs.decided import given_above
 from tacit.logs.ubi_records import event_of
 from tacit.service.app.server import running
 from tacit.service.doors.ubi_export import export_ubi
-from tacit.service.doors.ubi_records import listed, told_of
+from tacit.service.doors.ubi_records import feedback_of, listed
 from tacit.service.doors.ubi_routes import UbiRequest, take
 from tacit.service.http.route import Call
 from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
@@ -419,7 +419,7 @@ def test_the_command_line_exports_records(tmp_path):
 
 def test_a_decision_with_an_empty_position():
     row = DecisionRow(1, "d", 1, 1, START, "k", None, "a", None, 0, None, shown='["a",null,"b"]')
-    told = told_of(row, event_of(event(object="b", ordinal=2)))
+    told = feedback_of(row, event_of(event(object="b", ordinal=2)))
     assert told.clicks.positions == [2]
     with pytest.raises(InvalidValue, match=r"event_attributes\.object"):
-        told_of(row, event_of(event(object=None, ordinal=2)))
+        feedback_of(row, event_of(event(object=None, ordinal=2)))

@@ -238,8 +238,8 @@ def configuration(scene: Scenario, port: int) -> str:
     def toml(value: Any) -> str:
         if isinstance(value, dict):
             # TOML knows no null: what is left out has its default.
-            told = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
-            return "{" + ", ".join(told) + "}"
+            shown = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
+            return "{" + ", ".join(shown) + "}"
         return json.dumps(value)
 
     policy = policy_to_spec(scene.policy)

@@ -45,8 +45,8 @@ def simulates_as_it_learns(trial: Trial) -> str:
         seen = world.impression
         given = dict(zip(("context", "relevance", "examination"), seen[1:], strict=True))
         offer = [names[slot] for slot in seen.arms.tolist()] if names else None
-        told = {name: array.copy() for name, array in given.items() if _reads(policy, name)}
-        decision = learner.choose(str(lane), arms=offer, **told)
+        features = {name: array.copy() for name, array in given.items() if _reads(policy, name)}
+        decision = learner.choose(str(lane), arms=offer, **features)
         feedback = np.zeros(policy.feedback_width)
         shown = shown_in(policy.params, decision.slots)
         environment.react(params, world, lane, shown, feedback)
@@ -225,10 +225,10 @@ def how_fast(trial: Trial) -> str:
     learner, rounds = trial.learner(), 200
     trial.play(learner, "a", range(10))
     given = [trial.given(round) for round in range(rounds)]
-    told = [trial.rewards(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
+    rewards = [trial.rewards(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
     begun = time.perf_counter()
     for each in given:
-        learner.learn(learner.choose("a", **each.arguments), told[0])
+        learner.learn(learner.choose("a", **each.arguments), rewards[0])
     called = (time.perf_counter() - begun) / rounds
     text = f"{1e6 * called:.1f} µs to choose and learn from Python"
     try:

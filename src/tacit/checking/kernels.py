@@ -191,8 +191,8 @@ def _drawn(trial: Trial, learner: Learner, batch: Batch) -> tuple[Ints, Ints, Fl
     before = [array.copy() for _, array in leaves(state)]
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
     if not trial.policy.remembers:
-        told = "choose writes it; only learn and observe may"
-        same_states(state, rebuilt(state, iter(before)), told)
+        remedy = "choose writes it; only learn and observe may"
+        same_states(state, rebuilt(state, iter(before)), remedy)
     shown, counts = np.unique(actions, axis=0, return_counts=True)
     if trial.policy.shows == "arm":
         shown = np.arange(trial.arms)[:, None]
@@ -331,12 +331,12 @@ def takes_back(trial: Trial) -> str:
     learner = trial.learner()
     made = trial.play(learner, "a", range(trial.rounds))
     wrong, right = trial.learner(), trial.learner()
-    told = [float(trial.rewards(round, d.slots)) for round, d in enumerate(made)]
+    rewards = [float(trial.rewards(round, d.slots)) for round, d in enumerate(made)]
     for each in (wrong, right):
         each.recall(made)
-    wrong.learn_many(made, [1 - reward for reward in told])
-    wrong.correct_many(made, [1 - reward for reward in told], told)
-    right.learn_many(made, told)
+    wrong.learn_many(made, [1 - reward for reward in rewards])
+    wrong.correct_many(made, [1 - reward for reward in rewards], rewards)
+    right.learn_many(made, rewards)
     for (name, one), (_, other) in zip(leaves(wrong.lanes.used()), leaves(right.lanes.used()), strict=True):
         if not np.allclose(one, other, equal_nan=True, **SAME):
             raise Failed(f"{name}: unlearn does not take out what learn has put in")

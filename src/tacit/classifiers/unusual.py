@@ -65,7 +65,7 @@ def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
 
     It is so by more than a margin, which is a share of the width of what is usual.
     """
-    told, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
+    enough, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
     usual.seen[0] += 1
     blocks, ends = usual.seen[0] // BLOCK, usual.seen[0] % BLOCK == 0
     unusual = False
@@ -81,4 +81,4 @@ def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
                 usual.sides[0, i, side] = middle_peak(usual, min(blocks, BLOCKS), i, side)
             elif blocks == 0:
                 usual.sides[0, i, side] = usual.present[0, i, side]
-    return told and unusual
+    return enough and unusual

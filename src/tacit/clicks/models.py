@@ -169,15 +169,15 @@ class DependentClick(ClickModel):
         if table.shape[1] < 2:
             raise InvalidValue("shown", shown, "give at least two positions")
         real = table != NOTHING
-        told = clicked[:, :-1] & real[:, 1:]  # a click, and something to go on to
+        followed = clicked[:, :-1] & real[:, 1:]  # a click, and something to go on to
 
         def step(model: DependentClick) -> DependentClick:
             examined = examined_given(model.chain(table), clicked)
             attraction = rates(
                 totals(clicked, table, count), totals(examined, table, count), model.attraction
             )
-            went_on = (told * examined[:, 1:]).sum(axis=0)
-            return cls(attraction, rates(went_on, told.sum(axis=0), model.continuation))
+            went_on = (followed * examined[:, 1:]).sum(axis=0)
+            return cls(attraction, rates(went_on, followed.sum(axis=0), model.continuation))
 
         start = cls([UNKNOWN] * count, [UNKNOWN] * (table.shape[1] - 1))
         return maximised(start, step, table, clicked, iterations, tolerance)
@@ -273,7 +273,7 @@ class DynamicBayesian(ClickModel):
         table, clicked, count = prepared(shown, clicks, kinds)
         follows = np.zeros(table.shape, np.bool_)  # whether there is something to go on to
         follows[:, :-1] = table[:, 1:] != NOTHING
-        told = clicked & follows
+        followed = clicked & follows
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
             examined = examined_given(model.chain(table), clicked)
@@ -285,9 +285,9 @@ class DynamicBayesian(ClickModel):
             # Who left after a click was satisfied, or was not and did not persist.
             likes = by_kind(model.satisfaction, table, 0.0)
             left = 1.0 - (1.0 - likes) * model.persistence
-            satisfied = told * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
+            satisfied = followed * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
             satisfaction = rates(
-                totals(satisfied, table, count), totals(told, table, count), model.satisfaction
+                totals(satisfied, table, count), totals(followed, table, count), model.satisfaction
             )
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)

@@ -23,7 +23,7 @@ from tacit.wire.verbs import Verb
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
-# Whoever is told to come back later than this had better hear it than hang.
+# Whoever is asked to come back later than this had better hear it than hang.
 LONGEST_ASKED = 60.0
 MOST_DOUBLINGS = 20
 

@@ -53,8 +53,8 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        told = until.isoformat() if isinstance(until, datetime) else until
-        return part("pinned", ask(verbs.PIN, placement, PinOf(arms, told)))
+        moment = until.isoformat() if isinstance(until, datetime) else until
+        return part("pinned", ask(verbs.PIN, placement, PinOf(arms, moment)))
 
     @call
     def unpin(self, placement: str) -> Call[Pinned | None]:

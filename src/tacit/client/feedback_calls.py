@@ -111,8 +111,8 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        told = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
-        return ask(verbs.CLICKS, placement, told)
+        request = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
+        return ask(verbs.CLICKS, placement, request)
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:

@@ -283,7 +283,7 @@ class Ingress(Verbs):
         return await self.rebuild(placement, to, who)
 
     async def history(self, placement: str) -> list[Change]:
-        """Return who changed what of a placement; every shard is told the same."""
+        """Return who changed what of a placement; every shard has the same."""
         self.placement(placement)
         changes: list[Change] = await self.links[0].engine("history", placement)
         return changes
@@ -301,7 +301,7 @@ class Ingress(Verbs):
         calls = (link.engine("follow", arms, who) for link in behind)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for link, result in zip(behind, results, strict=True):
-            # One that was lost is told when it is back.
+            # One that was lost hears of it when it is back.
             if isinstance(result, BaseException) and link.up:
                 raise result
             link.arms = link.arms | arms
@@ -343,7 +343,7 @@ class Ingress(Verbs):
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
-                # Whoever was told nothing is told now.
+                # A shard that was not reached follows now.
                 await self._lead(self.links[0].arms)
             except Exception:
                 logger.exception("the shards could not be looked at")

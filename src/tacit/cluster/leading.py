@@ -135,7 +135,7 @@ class Doors:
         )
         options = {"num_cpus": 0, "max_concurrency": 8, "scheduling_strategy": here}
         self._actors[place] = actor = ray.remote(Door).options(**options).remote()
-        pid = await _told(actor.open.remote(self._config, *self._place, self._shards))
+        pid = await _awaited(actor.open.remote(self._config, *self._place, self._shards))
         logger.info("ingress %d answers, too: process %d", place + 1, pid)
 
     async def keep(self) -> None:
@@ -145,7 +145,7 @@ class Doors:
             for place, actor in enumerate(self._actors):
                 try:
                     try:
-                        await _told(actor.pid.remote())
+                        await _awaited(actor.pid.remote())
                     except imported().exceptions.ActorDiedError:
                         logger.error("ingress %d is lost; another one takes its place", place + 1)
                         await self._open(place)
@@ -162,7 +162,7 @@ class Doors:
     async def reload(self, config: Config) -> None:
         """Let all take over another configuration."""
         self._config = config
-        calls = (_told(door.reload.remote(config)) for door in filter(None, self._actors))
+        calls = (_awaited(door.reload.remote(config)) for door in filter(None, self._actors))
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(result, BaseException):
                 logger.error("an ingress has not taken over the configuration: %s", result)
@@ -170,13 +170,13 @@ class Doors:
     async def stop(self) -> None:
         """Let all answer what has arrived, and end them."""
         actors, self._actors = [*filter(None, self._actors)], []
-        calls = (_told(door.stop.remote()) for door in actors)
+        calls = (_awaited(door.stop.remote()) for door in actors)
         await asyncio.gather(*calls, return_exceptions=True)
         for door in actors:
             imported().kill(door)
 
 
-async def _told(reference: Any) -> Any:
+async def _awaited(reference: Any) -> Any:
     return await asyncio.wrap_future(reference.future())
 
 
@@ -203,7 +203,7 @@ class Exchange:
         self._links = links
         self._seconds = seconds
         self._everything = dict.fromkeys(range(len(links)), True)
-        # By receiver and sender: what the one has to be told of the other.
+        # By receiver and sender: what the one has yet to hear of the other.
         self._owed: dict[tuple[int, int], dict[str, dict[str, Value]]] = {}
         self._fresh: dict[tuple[str, int, int], float] = {}
         self._losses = [link.losses for link in links]
@@ -240,7 +240,7 @@ class Exchange:
         try:
             learned: dict[str, Learned] = await link.call("learned", everything)
         except TacitError as error:
-            logger.debug("%s told nothing: %s", link, error)
+            logger.debug("%s has sent nothing: %s", link, error)
             return {}
         self._everything[sender] = False
         for receiver in range(len(self._links)):
@@ -253,9 +253,9 @@ class Exchange:
     async def _tell(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
         """Pay a shard what it is owed."""
         link = self._links[receiver]
-        for sender, told_at in times.items():
+        for sender, learned_at in times.items():
             owed = self._owed.get((receiver, sender), {})
-            for name, time in told_at.items():
+            for name, time in learned_at.items():
                 parts = owed.get(name, {})
                 try:
                     while parts:
@@ -264,7 +264,7 @@ class Exchange:
                         for key in some:
                             del parts[key]
                 except TacitError as error:
-                    logger.debug("%s was not told: %s", link, error)
+                    logger.debug("%s has heard nothing: %s", link, error)
                     return
                 if sender != receiver:
                     self._fresh[name, receiver, sender] = began

@@ -148,7 +148,7 @@ class Link:
         try:
             results = await self._ask("serve", [request for request, _ in group], timeout=None)
         except self._errors as error:
-            # Also one that has begun anew since, and was not told to open its log.
+            # Also one that has begun anew since, and was not asked to open its log.
             self._lost(error)
             results = [self._refusal()] * len(group)
         for (_, reply), result in zip(group, results, strict=True):

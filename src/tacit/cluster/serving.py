@@ -28,7 +28,7 @@ def serve(
     ingresses: int = 1,
     **options: Any,
 ) -> None:
-    """Run the service in shards until it is told to stop (SIGTERM or SIGINT).
+    """Run the service in shards until it is stopped (SIGTERM or SIGINT).
 
     Parameters
     ----------

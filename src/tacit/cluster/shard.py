@@ -36,7 +36,7 @@ Request = tuple[str, str, Any]
 class ShardActor:
     """One shard, on an event loop of its own.
 
-    It is told which shard it is, and then opens its log: the snapshots and the log since bring back
+    It gets to know which shard it is, and then opens its log: the snapshots and the log since bring back
     what the one before knew. An owner whose log has another one ends.
     """
 
@@ -139,10 +139,10 @@ class ShardActor:
         shared = [name for name, each in engine.placements.items() if each.shared is not None]
         return {name: await engine.learned(name, everything) for name in shared}
 
-    async def take_in(self, placement: str, told: Sequence[Learned]) -> None:
+    async def take_in(self, placement: str, parts: Sequence[Learned]) -> None:
         """Learn what other shards have learned."""
         engine = self._ready()
-        for one in told:
+        for one in parts:
             await engine.take_in(placement, one)
 
     async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:

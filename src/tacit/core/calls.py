@@ -26,8 +26,8 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> ty
     kind = base.__name__.lower()
     names = ", ".join(sorted(found.__name__ for found in known.values()))
     near = get_close_matches(canonical(name), list(known), n=1)
-    told = f"did you mean {known[near[0]].__name__}?" if near else f"there are {names};"
-    raise UnknownName(f'{kind}: none is called {name!r}; {told} "module:Class" is for your own')
+    remedy = f"did you mean {known[near[0]].__name__}?" if near else f"there are {names};"
+    raise UnknownName(f'{kind}: none is called {name!r}; {remedy} "module:Class" is for your own')
 
 
 def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
@@ -58,7 +58,7 @@ def matched(made: type, order: list[str], positional: list[Any], named: dict[str
 
 
 def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> tuple[str, list[Any], dict[str, Any]]:
-    """Return name and arguments of a part that is told as text or as a table with its ``name``.
+    """Return name and arguments of a part that is given as text or as a table with its ``name``.
 
     Raises
     ------

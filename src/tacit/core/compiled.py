@@ -143,8 +143,8 @@ class Driver:
                     self._entries[form] = self._compiled(types)
             except Exception as error:
                 # Not all that numba raises is a NumbaError.
-                told = explained(error, self._function, self._parts)
-                raise told from _shortened(error)
+                failure = explained(error, self._function, self._parts)
+                raise failure from _shortened(error)
         return self._entries[form]
 
     def _compiled(self, types: tuple[Any, ...]) -> Any:

@@ -123,7 +123,7 @@ class Environment(Part, abstract=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What :func:`tacit.auto` is told of it."""
+        """What :func:`tacit.auto` needs to know of it."""
         if self.takes == "slate":
             return {"shows": self.takes, "positions": self.action_width}
         if self.feature_dims != (0, 0):

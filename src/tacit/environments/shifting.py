@@ -24,8 +24,8 @@ BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
 @kernel
 def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> None:
     """Draw a context as of an event, or as of none."""
-    told = False
-    while not told:
+    fits = False
+    while not fits:
         high, total = 0.0, 0.0
         for i in range(params.dim):
             if params.kind == GAUSSIAN:
@@ -37,11 +37,11 @@ def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> N
             high = max(high, context[i])
             total += context[i] / params.dim
         if params.kind == BOX:
-            told = not alarm or high >= 0.5 + params.margin
+            fits = not alarm or high >= 0.5 + params.margin
         elif params.kind == OBLIQUE:
-            told = total >= 0.5 + params.margin if alarm else total <= 0.5
+            fits = total >= 0.5 + params.margin if alarm else total <= 0.5
         else:
-            told = True
+            fits = True
 
 
 @dataclass(frozen=True)
@@ -279,4 +279,4 @@ class ShiftingArms(Environment):
 
 
 class EventRounds(tuple[int, ...]):
-    """Rounds of events, told apart from a (least, most) pair and hashable unlike a list."""
+    """Rounds of events, distinguished from a (least, most) pair and hashable unlike a list."""

@@ -114,7 +114,7 @@ class DebiasedBalanced(InterleavingMethod):
     Lists are those of :class:`Balanced`: a coin says who leads. A click on an item is credited to
     each ranker with the probability that the item is seen where that ranker puts it, over the
     probability that it is seen on the lists of the coin. Where users see a place with the
-    probability told, whatever stands around it, the mean credit of a ranker is the clicks per
+    probability given, whatever stands around it, the mean credit of a ranker is the clicks per
     search that it would earn alone, on its ``top``; its difference is unbiased, which that of
     :class:`Balanced` is not. Items that both rank alike earn both the same. With another curve than
     the users' random clicks can favour a ranker, and :class:`Optimized` never does.

@@ -107,7 +107,7 @@ class CreditRule:
         the more), or a number for each place from the top; none below.
     distinct : bool, default False
         Whether items count only so far as the rankers disagree on them: by the difference of the
-        ranks' inverses, where ``rankings`` are told.
+        ranks' inverses, where ``rankings`` are given.
     once : bool, default True
         Whether a kind of action counts once per position, the largest amount; else each counts.
     most : float, default infinity

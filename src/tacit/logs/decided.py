@@ -80,8 +80,8 @@ def click_log(
             "context": decision.context.tolist() or None,
             "policy": policy.label,
         }
-        told = _list_rows(decision, reward) if policy.shows == "slate" else _row(decision, reward)
-        rows += [common | {"arm": names[slot], **rest} for slot, rest in told]
+        shown = _list_rows(decision, reward) if policy.shows == "slate" else _row(decision, reward)
+        rows += [common | {"arm": names[slot], **rest} for slot, rest in shown]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 

@@ -1,6 +1,6 @@
-"""What rows that pass every check may still have wrong: told, as no single row proves it.
+"""What rows that pass every check may still have wrong: reported, as no single row proves it.
 
-- A decision told by several rows of the same position counts several times. It is looked for among
+- A decision recorded by several rows of the same position counts several times. It is looked for among
   the first 131,072 rows of a log (of each part, where parts are read apart), so that memory stays
   bounded.
 - A name with blanks around it is another name than without.
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Booleans, Ints
 
 LOOKED_AT = 131_072
-"""Rows of a log among which decisions that are told twice are looked for."""
+"""Rows of a log among which decisions that are recorded twice are looked for."""
 NAMES = ("decision_id", "placement", "key", "arm")
 REPEATED, BLANKS, FRACTIONS = "repeated", "blanks", "fractions"
 SAID = {

@@ -81,8 +81,8 @@ def _pieces(file: LogFile) -> list[_Piece]:
     if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
-        told = opened.metadata
-        return [_Piece(file, group, told.row_group(group).num_rows) for group in range(told.num_row_groups)]
+        about = opened.metadata
+        return [_Piece(file, group, about.row_group(group).num_rows) for group in range(about.num_row_groups)]
 
 
 def _joined(log: LogReader, pieces: list[_Piece]) -> LogPart:

@@ -59,7 +59,7 @@ class Raw(NamedTuple):
     rows : array of int64
         The number of each row in its source, from 1.
     malformed : list of (int, str)
-        Number and text of the rows that could not be told into columns.
+        Number and text of the rows that could not be split into columns.
     """
 
     columns: dict[str, Any]
@@ -156,7 +156,7 @@ class LogReport:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """Return what was found out of the log rather than told, a line each."""
+        """Return what was inferred from the log itself, a line each."""
         return [
             f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
             for unit, count in self.time_units.items()

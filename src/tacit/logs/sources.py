@@ -211,8 +211,8 @@ def say_rejected(reader: Any, log: Any) -> None:
     Of the latter if ``log`` was opened here, so that nobody sees its report.
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
-    told = [report.summary()] if reader is not log and report.rejected else []
-    for text in [*told, *map(str, report.doubts.values())]:
+    lines = [report.summary()] if reader is not log and report.rejected else []
+    for text in [*lines, *map(str, report.doubts.values())]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
 
 

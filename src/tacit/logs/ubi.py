@@ -150,7 +150,7 @@ class UbiReader(LogReader):
         return came
 
     def _reward(self, event: Event, report: UbiReport) -> float | None:
-        told = event.ours.get("reward")
+        reward = event.ours.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
             return 1.0
@@ -158,7 +158,7 @@ class UbiReader(LogReader):
             report.examined += 1
         else:
             report.others[event.action] = report.others.get(event.action, 0) + 1
-        return float(told) if isinstance(told, int | float) and 0 <= told <= 1 else None
+        return float(reward) if isinstance(reward, int | float) and 0 <= reward <= 1 else None
 
     # Queries ---------------------------------------------------------------------------------
 
@@ -189,27 +189,27 @@ class UbiReader(LogReader):
                 field = "query_response_hit_ids"
                 self._reject(report, f"missing-{field}", place, field, None)
                 continue
-            new = self._shown(query, self._told(query, objects, place, report))
+            new = self._shown(query, self._rewards(query, objects, place, report))
             rows += new
             numbers += [place.row] * len(new)
         if rows:
             yield self._checked(rows, numbers, source, report)
 
-    def _told(
+    def _rewards(
         self, query: Query, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
     ) -> dict[int, float]:
         """Return the reward at each place of the list that something happened to."""
-        told: dict[int, float] = {}
+        rewards: dict[int, float] = {}
         for object, reward in objects.items():
             at = place_of(*object, query.hits or ())
             if at is None:
                 shown = object.names[0] if object.names else object.ordinal
                 self._reject(report, "unknown-object", place, "event_attributes.object", shown)
             else:
-                told[at] = max(told.get(at, 0.0), reward or 0.0)
-        return told
+                rewards[at] = max(rewards.get(at, 0.0), reward or 0.0)
+        return rewards
 
-    def _shown(self, query: Query, told: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _shown(self, query: Query, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         hits = (query.hits or ())[: self.length]
         ours = query.ours
@@ -229,13 +229,13 @@ class UbiReader(LogReader):
                 "position": at,
                 "propensity": each[at] if at < len(each) else None,
                 "position_propensity": there[at] if at < len(there) else None,
-                "reward": told.get(at, 0.0),
+                "reward": rewards.get(at, 0.0),
                 "context": ours.get("context"),
                 "policy": ours.get("policy"),
                 "version": ours.get("version"),
             }
             for at, hit in enumerate(hits)
-            if self.seen == RETURNED or at in told
+            if self.seen == RETURNED or at in rewards
         ]
 
     def _checked(

@@ -64,16 +64,16 @@ class DsjsonLines:
     def _row(self, line: str) -> dict[str, Any]:
         """Return a line's decision; of one that is none, nothing, so that its row is rejected."""
         try:
-            told = json.loads(line)
-            shown, cost = int(told["_label_Action"]) - 1, told["_label_cost"]
-            arms = [_name(place, action) for place, action in enumerate(told["c"]["_multi"])]
+            record = json.loads(line)
+            shown, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
+            arms = [_name(place, action) for place, action in enumerate(record["c"]["_multi"])]
             return {
-                "timestamp": _time(told.get("Timestamp")),
-                "decision_id": str(told["EventId"]),
-                "key": KEY if self._key is None else str(_at(told, self._key)),
+                "timestamp": _time(record.get("Timestamp")),
+                "decision_id": str(record["EventId"]),
+                "key": KEY if self._key is None else str(_at(record, self._key)),
                 "arms": arms,
                 "arm": arms[shown] if 0 <= shown < len(arms) else str(shown),
-                "propensity": float(told["_label_probability"]),
+                "propensity": float(record["_label_probability"]),
                 "reward": None if cost is None else 0.0 - float(cost),
             }
         except (ValueError, KeyError, TypeError):
@@ -94,10 +94,10 @@ def _time(text: Any) -> str:
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
-def _at(told: Any, path: str) -> Any:
+def _at(record: Any, path: str) -> Any:
     for name in path.split("."):
-        told = told[name]
-    return told
+        record = record[name]
+    return record
 
 
 def is_dsjson(place: Path) -> bool:

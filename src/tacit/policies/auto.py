@@ -103,25 +103,25 @@ def auto(
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
     if shows == "duel":
         _only(said, "a duel", ())
-        return RMED1(_told(arms))
+        return RMED1(_given_arms(arms))
     if shows == "slate":
         _only(said, "a slate", ("own_order",))
-        return (SafeListMix if own_order else ListMix)(_told(arms), positions=positions)
+        return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
     if by_features:
         _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
     if sums:
         _only(said, "an arm by what sums say", ("sums", "priors"))
-        return Thompson(_told(arms), priors=priors or ())
+        return Thompson(_given_arms(arms), priors=priors or ())
     if context_dim or context:
         _only(said, "an arm by who is asking", ("context_dim", "context", "priors"))
-        return ContextMixture(_told(arms), context_dim, context=context or (), priors=priors or ())
+        return ContextMixture(_given_arms(arms), context_dim, context=context or (), priors=priors or ())
     _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors"))
     given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": notice_within}
-    return ShiftMixture(_told(arms), **given, priors=priors or ())
+    return ShiftMixture(_given_arms(arms), **given, priors=priors or ())
 
 
-def _told(arms: Any) -> Any:
+def _given_arms(arms: Any) -> Any:
     if arms is None:
         raise InvalidValue(
             "arms",

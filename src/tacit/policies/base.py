@@ -293,13 +293,13 @@ class Policy(Part, abstract=True):
     @property
     def label(self) -> str:
         """The name with what differs from the defaults, but without the arms."""
-        told = [
-            _told(f.name, value)
+        shown = [
+            _labelled(f.name, value)
             for f in fields(self)
             for value in [getattr(self, f.name)]
             if f.name != "arms" and value != f.default
         ]
-        return type(self).__name__ + (f"({', '.join(told)})" if told else "")
+        return type(self).__name__ + (f"({', '.join(shown)})" if shown else "")
 
     @property
     def reason(self) -> str:
@@ -321,8 +321,8 @@ class Policy(Part, abstract=True):
             "if not": about.fails,
             "instead": about.otherwise,
         }
-        told = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
-        return "\n".join([f"{self.label}, of {about.source}", *told])
+        rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
+        return "\n".join([f"{self.label}, of {about.source}", *rows])
 
     def init(self, lanes: int) -> Any:
         """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""
@@ -420,14 +420,14 @@ class Policy(Part, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether what it says of arms may rest on less than all that it was told of them."""
+        """Whether what it says of arms may rest on less than all that it learned of them."""
         return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
 
     @property
     def least_share(self) -> float:
         """What the propensity of any arm on offer is at least, times the number of these.
 
-        Of a duel, times the number of pairs. What weighs by propensities refuses to be told smaller
+        Of a duel, times the number of pairs. What weighs by propensities refuses smaller
         ones. By default 0: nothing is promised.
         """
         return 0.0
@@ -443,7 +443,7 @@ def _home(kind: type, method: str) -> type:
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
-def _told(name: str, value: Any) -> str:
+def _labelled(name: str, value: Any) -> str:
     """Return a hyperparameter as a label shows it."""
     if isinstance(value, Policy):
         return value.label

@@ -34,7 +34,7 @@ STEPS_OF_REWARDS = 2.0**20
 
 
 class Past(NamedTuple):
-    """What a lane has met, told apart from other pasts.
+    """What a lane has met, distinguished from other pasts.
 
     Attributes
     ----------

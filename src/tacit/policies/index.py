@@ -26,12 +26,12 @@ Known = tuple[tuple[int | str, float, float], ...]
 
 MOST = 1e6
 LATER = MappingProxyType({"later": True})
-"""Metadata of the field ``priors``: a spec has it where something is told."""
+"""Metadata of the field ``priors``: a spec has it where there is a prior."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
 class TellsArms(Policy, abstract=True):
-    """Base of the policies that can be told what is known of arms before they are shown.
+    """Base of the policies that take what is known of arms before they are shown.
 
     A subclass has the field ``priors``.
     """
@@ -44,52 +44,52 @@ class TellsArms(Policy, abstract=True):
             self._set("priors", checked(self.priors, self.arms))
 
     def __repr__(self) -> str:
-        told = (
+        shown = (
             f"{one.name}={getattr(self, one.name)!r}"
             for one in fields(self)
             if one.name != "priors" or self.priors
         )
-        return f"{type(self).__name__}({', '.join(told)})"
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def known(self) -> Floats:
-        """Successes and failures that each arm is told to have had, of shape (arms, 2)."""
+        """Successes and failures that each arm is known to have had, of shape (arms, 2)."""
         names = range(self.arms) if isinstance(self.arms, int) else self.arms
-        told = {arm: (successes, failures) for arm, successes, failures in self.priors}
-        return np.array([told.get(arm, (0.0, 0.0)) for arm in names])
+        known = {arm: (successes, failures) for arm, successes, failures in self.priors}
+        return np.array([known.get(arm, (0.0, 0.0)) for arm in names])
 
 
 def checked(priors: Any, arms: int | tuple[str, ...]) -> Known:
-    """Return what is told of arms, in the order of their slots.
+    """Return what is known of arms, in the order of their slots.
 
     Raises
     ------
     InvalidValue
-        If it is told of an arm that there is not, or is no pair of numbers within [0, 1e6].
+        If it is of an arm that there is not, or is no pair of numbers within [0, 1e6].
     """
-    told = {}
+    known = {}
     for arm, pair in _pairs(priors):
         slot = _slot(arm, arms)
-        if slot in told:
+        if slot in known:
             raise InvalidValue("priors", arm, "tell each arm once")
         name = slot if isinstance(arms, int) else arms[slot]
         place = f"priors.{arm}"
-        told[slot] = (name, *(checks.number(place, value, 0.0, MOST) for value in pair))
-    return tuple(told[slot] for slot in sorted(told))  # type: ignore[misc]
+        known[slot] = (name, *(checks.number(place, value, 0.0, MOST) for value in pair))
+    return tuple(known[slot] for slot in sorted(known))  # type: ignore[misc]
 
 
 def _pairs(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     pairs: list[tuple[Any, tuple[Any, ...]]]
     try:
         if isinstance(priors, Mapping):
-            pairs = [(arm, tuple(told)) for arm, told in priors.items()]
+            pairs = [(arm, tuple(counts)) for arm, counts in priors.items()]
         else:
-            pairs = [(arm, tuple(told)) for arm, *told in priors]
+            pairs = [(arm, tuple(counts)) for arm, *counts in priors]
     except (TypeError, ValueError):
         raise InvalidValue("priors", priors, REMEDY) from None
-    for arm, told in pairs:
-        if len(told) != 2 or isinstance(arm, float):
-            raise InvalidValue(f"priors.{arm}", told, REMEDY)
+    for arm, counts in pairs:
+        if len(counts) != 2 or isinstance(arm, float):
+            raise InvalidValue(f"priors.{arm}", counts, REMEDY)
     return pairs
 
 

@@ -83,7 +83,7 @@ def policy_from_spec(
     imports : bool, default True
         Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
     setting : mapping, optional
-        What ``auto`` is told of where the policy decides, such as ``shows``, if the spec does not
+        What ``auto`` is given of where the policy decides, such as ``shows``, if the spec does not
         say it; of any policy, how many features arms have there.
 
     Raises
@@ -137,10 +137,10 @@ def _as_stored(spec: Any) -> Any:
     """Return a table with what an earlier version would have said had it known of it."""
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
         return spec
-    told = dict(policy_class(spec["name"]).earlier) | spec
+    whole = dict(policy_class(spec["name"]).earlier) | spec
     if "policy" in spec:
-        told["policy"] = _as_stored(spec["policy"])
-    return told
+        whole["policy"] = _as_stored(spec["policy"])
+    return whole
 
 
 def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
@@ -212,17 +212,17 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
         spec["arms"] = policy.arms if isinstance(policy.arms, int) else list(policy.arms)
     for field in fields(policy):
         value = getattr(policy, field.name)
-        # What came later is told where it is used only: older specs stay what they were.
+        # What came later stands only where it is used: older specs stay what they were.
         if field.name != "arms" and not (field.metadata.get("later") and value == field.default):
             spec[field.name] = _plain(value)
     return spec
 
 
-def goes_on(told: Policy, before: Policy) -> bool:
-    """Return whether what ``before`` learned is for the policy that is told now.
+def goes_on(configured: Policy, before: Policy) -> bool:
+    """Return whether what ``before`` learned is for the policy that is configured now.
 
     They are equal, or differ only where ``before`` has the default of an earlier version and the
-    policy told has today's, or where it tells of fewer arms what was known of them.
+    configured one has today's, or where it has priors of fewer arms.
 
     Examples
     --------
@@ -232,16 +232,16 @@ def goes_on(told: Policy, before: Policy) -> bool:
     >>> goes_on(tacit.GLRKLUCB(3), tacit.GLRKLUCB(3, alpha=0.03))
     False
     """
-    if type(told) is not type(before):
+    if type(configured) is not type(before):
         return False
-    for field in fields(told):
-        now, then = getattr(told, field.name), getattr(before, field.name)
+    for field in fields(configured):
+        now, then = getattr(configured, field.name), getattr(before, field.name)
         if isinstance(now, Policy) and isinstance(then, Policy):
             same = goes_on(now, then)
         else:
-            was_default = field.name in told.earlier and then == told.earlier[field.name]
+            was_default = field.name in configured.earlier and then == configured.earlier[field.name]
             same = now == then or (was_default and now == field.default)
-            # Arms that are told of no longer have begun with it.
+            # Arms without a prior now have begun with it.
             same = same or (field.name == "priors" and set(now) <= set(then))
         if not same:
             return False

@@ -340,8 +340,8 @@ def holdout_lift(
     each = [sums] if isinstance(sums, HoldoutSums) else sums
     shares = [share] if isinstance(share, int | float) else share
     c = boundary(confidence, comparisons, planned=planned)
-    told = zip(each, map(checked_share, shares), strict=True)
-    counted = [sums for sums, h in told if enough(sums, h, largest)]
+    known = zip(each, map(checked_share, shares), strict=True)
+    counted = [sums for sums, h in known if enough(sums, h, largest)]
     if not counted:
         return Lift("early")
     low, high = ratio_ends(counted, c, largest=largest)

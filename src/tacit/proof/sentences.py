@@ -203,8 +203,8 @@ def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: da
     As of 3 May 12:00:00 (UTC), over 8,000 decisions.
     20 decisions do not count yet, as windows are open until 12:05:00 (UTC).
     """
-    told = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
-    return f"{told} {open_sentence(pending, now, closes)}" if pending else told
+    text = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
+    return f"{text} {open_sentence(pending, now, closes)}" if pending else text
 
 
 def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:

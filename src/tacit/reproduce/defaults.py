@@ -204,7 +204,7 @@ def _summary(cells: list[Cell], what: str) -> str:
     )
 
 
-def _told(cells: list[Cell], setup: Setup) -> str:
+def _written(cells: list[Cell], setup: Setup) -> str:
     columns = {
         "setting": "{setting}",
         "untuned": "{policy}",
@@ -238,7 +238,7 @@ def _draw(cells: list[Cell], path: Path) -> None:
 def reproduce(setup: Setup) -> Reproduction:
     """Play every setting."""
     cells = [_cell(name, setting, setup) for name, setting in SETTINGS.items()]
-    return Reproduction(cells, _told(cells, setup), partial(_draw, cells), setup.told())
+    return Reproduction(cells, _written(cells, setup), partial(_draw, cells), setup.settings())
 
 
 DEFAULTS = Item(TITLE, 100, reproduce)

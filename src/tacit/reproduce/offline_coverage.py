@@ -150,7 +150,7 @@ def reproduce(setup: Setup) -> Reproduction:
         ]
         parts = [job.result() for job in jobs]
     cells = [cell for part in parts for cell in part]
-    settings = setup.told(confidence=CONFIDENCE, rows=ROWS)
+    settings = setup.settings(confidence=CONFIDENCE, rows=ROWS)
     return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 

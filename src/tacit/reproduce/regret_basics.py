@@ -24,7 +24,7 @@ from tacit.reproduce.study import (
     play,
     report,
     table,
-    told_with_error,
+    text_with_error,
 )
 from tacit.simulation import SimulationResult
 
@@ -63,9 +63,9 @@ def reproduce(setup: Setup) -> Reproduction:
         for name, means in SETTINGS.items()
     }
     cells = [cell for name, result in results.items() for cell in _cells(name, result)]
-    told = _report(cells, setup)
-    settings = setup.told(horizon=HORIZON)
-    return Reproduction(cells, told, lambda path: _draw(results, path), settings)
+    text = _report(cells, setup)
+    settings = setup.settings(horizon=HORIZON)
+    return Reproduction(cells, text, lambda path: _draw(results, path), settings)
 
 
 def _cells(setting: str, result: SimulationResult) -> list[Cell]:
@@ -86,7 +86,7 @@ def _cells(setting: str, result: SimulationResult) -> list[Cell]:
 COLUMNS: dict[str, Tell] = {
     "setting": "{setting}",
     "policy": "{policy}",
-    "regret ± s.e.": told_with_error("regret"),
+    "regret ± s.e.": text_with_error("regret"),
     "s.d. over runs": "{regret_std:,.1f}",
     "C·ln T": "{lai_robbins:,.1f}",
     "ratio": lambda c: f"{c['regret_mean'] / c['lai_robbins']:.2f}",

@@ -282,8 +282,8 @@ def reproduce(setup: Setup) -> Reproduction:
         for of_one in [rows[0]]
         for setting, values in zip(settings, rows, strict=True)
     ]
-    told = setup.told(horizons={name: each.horizon for name, each in BENCHMARKS.items()})
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, setup, path), told)
+    depends = setup.settings(horizons={name: each.horizon for name, each in BENCHMARKS.items()})
+    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, setup, path), depends)
 
 
 def _cell(name: str, setting: tuple[int, int | None], values: Floats, of_one: Floats) -> Cell:
@@ -302,7 +302,7 @@ def _cell(name: str, setting: tuple[int, int | None], values: Floats, of_one: Fl
     }
 
 
-def _told(interval: int | None) -> str:
+def _merging(interval: int | None) -> str:
     if interval is None:
         return "never merged"
     return "merged every round" if interval == 1 else f"merged every {interval:,} rounds"
@@ -312,12 +312,12 @@ def _tables(cells: list[Cell]) -> str:
     texts = []
     for name, benchmark in BENCHMARKS.items():
         mine = select(cells, benchmark=name)
-        shown = [cell | {"told": _told(cell["interval"])} for cell in mine[1:]]
-        told = pivot(shown, "shards", "told", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
+        shown = [cell | {"merging": _merging(cell["interval"])} for cell in mine[1:]]
+        text = pivot(shown, "shards", "merging", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
         one = mine[0]
         texts.append(
             f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {one['regret']:,.1f} "
-            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{told}"
+            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{text}"
         )
     return "\n\n".join(texts)
 
@@ -335,7 +335,7 @@ def _draw(cells: list[Cell], setup: Setup, path: Path) -> None:
                 x = [cell["shards"] for cell in mine]
                 y = [cell["regret"] for cell in mine]
                 bars = [0.0 if math.isnan(c["more_se"]) else 2 * c["more_se"] for c in mine]
-                ax.errorbar(x, y, bars, color=colour, label=_told(interval), **MARKED)
+                ax.errorbar(x, y, bars, color=colour, label=_merging(interval), **MARKED)
             ax.set_xscale("log", base=2)
             ax.set_xticks([1, *SHARDS], map(str, [1, *SHARDS]))
             title = f"{name}: {BENCHMARKS[name].horizon:,} rounds"

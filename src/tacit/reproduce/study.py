@@ -143,7 +143,7 @@ class Setup(NamedTuple):
     reading: str = "practical"
     data: Path | None = None
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def settings(self, **more: Any) -> dict[str, Any]:
         """Return what the numbers depend on: seed, runs, and what else is given."""
         return {"seed": self.seed, "runs": self.runs} | more
 
@@ -155,7 +155,7 @@ class Item(NamedTuple):
     ----------
     title : str
     runs : int
-        How many runs it takes unless told otherwise.
+        How many runs it takes unless asked otherwise.
     reproduce : callable
         From a setup to what came of it.
     readings : tuple of str
@@ -339,7 +339,7 @@ def table(cells: Sequence[Cell], columns: Mapping[str, Tell]) -> str:
     |---|---|
     | 5 | 9.0 |
     """
-    return markdown_table([list(columns), *([told(c, t) for t in columns.values()] for c in cells)])
+    return markdown_table([list(columns), *([text_of(c, t) for t in columns.values()] for c in cells)])
 
 
 def pivot(cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Tell, head: str = "{}") -> str:
@@ -371,17 +371,17 @@ def pivot(cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Te
     rows: dict[tuple[str, ...], dict[Any, str]] = {}
     for cell in cells:
         key = tuple(str(cell[name]) for name in names)
-        rows.setdefault(key, {})[cell[column]] = told(cell, tell)
+        rows.setdefault(key, {})[cell[column]] = text_of(cell, tell)
     body = [[*key, *(texts[value] for value in columns)] for key, texts in rows.items()]
     return markdown_table([[*names, *map(head.format, columns)], *body])
 
 
-def told(cell: Cell, tell: Tell) -> str:
+def text_of(cell: Cell, tell: Tell) -> str:
     """Return a cell as text."""
     return tell.format_map(cell) if isinstance(tell, str) else tell(cell)
 
 
-def told_with_error(name: str, digits: int = 1) -> Callable[[Cell], str]:
+def text_with_error(name: str, digits: int = 1) -> Callable[[Cell], str]:
     """Return what shows a cell's mean of this name ± its standard error."""
     prefix = f"{name}_" if name else ""
 

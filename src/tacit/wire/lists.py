@@ -85,7 +85,7 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 min_length=1,
                 max_length=256,
                 description="Whose visit this search belongs to, for the verdict where no user is "
-                "told, and for a holdout of sessions. " + HASHED,
+                "known, and for a holdout of sessions. " + HASHED,
                 extra_json_schema=PRINTABLE,
             ),
         ]
@@ -281,7 +281,7 @@ class Verdict(msgspec.Struct, frozen=True):
     whole : bool
         Whether the log was read to its end; else ask again.
     beyond : dict of str to int
-        Per segment, searches whose value is not told apart, as 200 others came before.
+        Per segment, searches whose value is not counted apart, as 200 others came before.
     """
 
     verdict: Annotated[str, Meta(description="Who wins, or what is missing, in words.")]
@@ -309,7 +309,7 @@ class Verdict(msgspec.Struct, frozen=True):
     beyond: Annotated[
         dict[str, int],
         Meta(
-            description="Per segment, how many searches had a value that is not told apart, as "
+            description="Per segment, how many searches had a value that is not counted apart, as "
             "200 others came before."
         ),
     ]

@@ -9,14 +9,14 @@ from msgspec import Meta
 
 
 class Blanked(msgspec.Struct):
-    """Rows of a placement, in its log and its archive, that told of somebody."""
+    """Rows of a placement, in its log and its archive, that named somebody."""
 
     decisions: int
     records: int
 
 
 class Forgotten(msgspec.Struct):
-    """What told of somebody until now, by placement; nothing where nothing did."""
+    """What named somebody until now, by placement; nothing where nothing did."""
 
     placements: dict[str, Blanked]
 

@@ -72,16 +72,16 @@ def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callabl
 def _cause(head: list[str]) -> str:
     """Return the innermost of the errors that lead down to the cause."""
     begins = [i for i, line in enumerate(head) if "Failed in nopython mode pipeline" in line]
-    told = head[begins[-1] + 1 :] if begins else head
-    told = [line for line in told if line and not line.startswith("- Resolution failure")]
-    rejected = [i for i, line in enumerate(told) if line.endswith("raised a specific error:")]
-    call = next((line[4:] for line in told if line.startswith(">>> ")), "")
-    if rejected and rejected[-1] + 1 < len(told):
-        cause = NESTED.sub("", told[rejected[-1] + 1])
+    lines = head[begins[-1] + 1 :] if begins else head
+    lines = [line for line in lines if line and not line.startswith("- Resolution failure")]
+    rejected = [i for i, line in enumerate(lines) if line.endswith("raised a specific error:")]
+    call = next((line[4:] for line in lines if line.startswith(">>> ")), "")
+    if rejected and rejected[-1] + 1 < len(lines):
+        cause = NESTED.sub("", lines[rejected[-1] + 1])
         return f"{call.partition('(')[0]}: {cause}" if "argument" in cause else cause
     if call:
         return f"{call} cannot be compiled"
-    return NESTED.sub("", told[0]) if told else ""
+    return NESTED.sub("", lines[0]) if lines else ""
 
 
 def _place(

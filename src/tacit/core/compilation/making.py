@@ -1,4 +1,4 @@
-"""Whether a loop makes arrays, told before it is compiled: then it has to count references.
+"""Whether a loop makes arrays, found out before it is compiled: then it has to count references.
 
 Otherwise it would be tried without counting first, and everything up to the first array that it
 makes would be compiled twice: a quarter of the time of ``Thompson``'s first decision.

@@ -1,6 +1,6 @@
 """Say on standard error that something is being compiled, and how long it took.
 
-Only what takes longer than a second is told of, by one line for each loop, which begins while it is
+Only what takes longer than a second is reported, by one line for each loop, which begins while it is
 compiled and ends with the seconds. ``TACIT_QUIET=1`` in the environment silences it.
 """
 
@@ -37,11 +37,11 @@ def on_stderr(text: str) -> None:
 
 
 say: Say = on_stderr
-"""What is told what there is to say; a service logs its own lines."""
+"""Where notices go; a service logs its own lines."""
 
 
 class Notice:
-    """What is told of one compilation: ``tacit: compiling WHAT … 3.2 s``."""
+    """The notice of one compilation: ``tacit: compiling WHAT … 3.2 s``."""
 
     def __init__(self, what: str) -> None:
         self.what, self.began, self._has_line = what, 0.0, False
@@ -101,7 +101,7 @@ def compiling() -> None:
 
 
 def not_kept(folder: Path, error: OSError) -> None:
-    """Note that what is compiled cannot be kept: it is told once, when this line has ended."""
+    """Note that what is compiled cannot be kept: it is said once, when this line has ended."""
     _unkept.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
         "process compiles it anew; set TACIT_CACHE_DIR to a folder that can be written to\n",
@@ -110,8 +110,8 @@ def not_kept(folder: Path, error: OSError) -> None:
 
 
 def _tell_what_is_not_kept() -> None:
-    for text, is_told in list(_unkept.items()):
-        if not is_told and not silenced():
+    for text, was_said in list(_unkept.items()):
+        if not was_said and not silenced():
             _unkept[text] = True
             with _line:
                 say(text)

@@ -117,7 +117,7 @@ class Scaled(NamedTuple):
     def sentence(self) -> str:
         """What it says, in words."""
         if self.lift is None:
-            return f"An A/B test's difference cannot be told from this: {self.why}."
+            return f"An A/B test's difference cannot be known from this: {self.why}."
         if self.lift.difference is None:
             return "Too early to tell an A/B test's difference."
         estimate, low, high = self.lift.difference

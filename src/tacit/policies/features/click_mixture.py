@@ -186,8 +186,8 @@ class ClickMixture(Mixture):
         for k in range(COMPONENTS):
             if weights[k] > 0.0:
                 component = component_of(state, lane, k, params.split)
-                told = take_in(component, known, outcome.reward, state.room[lane])
-                weights[k] = np.log(weights[k]) + told
+                evidence = take_in(component, known, outcome.reward, state.room[lane])
+                weights[k] = np.log(weights[k]) + evidence
             else:
                 weights[k] = -np.inf
         normalize(weights)

@@ -249,7 +249,7 @@ class ListMix(MixPolicy):
     Attraction is believed under twelve hypotheses about reading: positions are seen with
     probability k^−a (a of 0, ½, 1, 1½); or readers go from the top, on with probability 1 or 0.85
     after a skip and with 0, 0.3, 0.6 or 0.9 after a click. Each key weighs the hypotheses by how
-    well they told its clicks. The order in which arms are offered counts as a first guess: offer
+    well they predicted its clicks. The order in which arms are offered counts as a first guess: offer
     them best first.
 
     Parameters

@@ -30,7 +30,7 @@ class Restart(NamedTuple):
     context : array of float64, shape (dim,)
     label : bool or None
         False if the best arm turned out not to have changed, True if it had; None as long as,
-        or wherever, nothing could be told.
+        or wherever, nothing could be known.
     """
 
     round: int
@@ -61,7 +61,7 @@ class Diagnostics(NamedTuple):
     Notes
     -----
     False labels on true events, events during testing and events that were missed cannot be
-    told from the clicks; ``tacit reproduce syed2009-labels`` counts them where the truth is known.
+    known from the clicks; ``tacit reproduce syed2009-labels`` counts them where the truth is known.
     """
 
     restarts: int
@@ -370,25 +370,25 @@ class BWC(Restarting):
         diary = state.diary
         count, size = int(diary.restarts[0, 0]), diary.lane.shape[1]
         labels = diary.label[0, : min(count, size)]
-        told = np.flatnonzero(labels == TRUE)
-        close, contradictions = self._close(diary, told), self._contradictions(state, told)
+        events = np.flatnonzero(labels == TRUE)
+        close, contradictions = self._close(diary, events), self._contradictions(state, events)
         warnings = []
         if close:
             warnings.append(
-                f"{close} of {len(told)} events came less than 2·test_rounds = "
+                f"{close} of {len(events)} events came less than 2·test_rounds = "
                 f"{2 * self.test_rounds} rounds after another one of their key; labels may be "
                 "wrong; give a smaller test_rounds"
             )
         if contradictions:
             warnings.append(
-                f"{contradictions} of {len(told)} contexts that announced an event are now taken "
+                f"{contradictions} of {len(events)} contexts that announced an event are now taken "
                 "for none: labels contradict each other, and later events like them are missed; "
                 "use ProbationBandit, or a smaller margin"
             )
         return Diagnostics(
             restarts=count,
             false_labels=int((labels == FALSE).sum()),
-            true_labels=len(told),
+            true_labels=len(events),
             unlabelled=int((labels == UNLABELLED).sum()),
             close=close,
             contradictions=contradictions,
@@ -396,21 +396,21 @@ class BWC(Restarting):
             warnings=tuple(warnings),
         )
 
-    def _close(self, diary: Diary, told: Ints) -> int:
+    def _close(self, diary: Diary, events: Ints) -> int:
         """Count the events that came too soon after another one of their lane."""
-        lanes, rounds = diary.lane[0, told], diary.round[0, told]
+        lanes, rounds = diary.lane[0, events], diary.round[0, events]
         order = np.lexsort((rounds, lanes))
         same = np.diff(lanes[order]) == 0
         return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
 
-    def _contradictions(self, state: State, told: Ints) -> int:
+    def _contradictions(self, state: State, events: Ints) -> int:
         """Count the contexts of events that the classifier would now let pass."""
         params, diary = self.classifier.params, state.diary
         return sum(
             not predict(
                 params, state.classifier, int(diary.lane[0, i]) if self.per_key else 0, diary.context[0, i]
             )
-            for i in told
+            for i in events
         )
 
     @staticmethod

@@ -61,7 +61,7 @@ class Priors(NamedTuple):
         )
 
 
-def told_betas(known: Floats) -> Floats:
+def betas_of(known: Floats) -> Floats:
     """Return the Beta priors that follow from successes and failures, as sure as one may be.
 
     Parameters
@@ -141,33 +141,33 @@ def fit(priors: Priors, row: int, keys: float, steps: int) -> None:
 
 
 @kernel
-def imagine_as_told(priors: Priors, told: Floats, arm: int) -> None:
-    """Set the imaginary key to what is told of an arm, or to any arm's if nothing is."""
-    if told[arm, 0] > 0.0:
-        imagine(priors, told[arm, 0], told[arm, 1])
+def imagine_prior(priors: Priors, betas: Floats, arm: int) -> None:
+    """Set the imaginary key to an arm's own prior, or to any arm's if it has none."""
+    if betas[arm, 0] > 0.0:
+        imagine(priors, betas[arm, 0], betas[arm, 1])
     else:
         imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
 
 
 @kernel
-def fit_all(priors: Priors, told: Floats | None) -> None:
+def fit_all(priors: Priors, betas: Floats | None) -> None:
     """Fit the common prior, then that of each arm; say when to do so next.
 
-    Beside an arm of which something is ``told``, the imaginary keys are of that prior.
+    Beside an arm with a prior of its own (``betas``), the imaginary keys are of that prior.
     """
     imagine(priors, 1.0, 1.0)
     fit(priors, 0, BESIDE_ALL, STEPS)
     imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
     for row in range(1, priors.beta.shape[1]):
-        if told is not None:
-            imagine_as_told(priors, told, row - 1)
+        if betas is not None:
+            imagine_prior(priors, betas, row - 1)
         fit(priors, row, BESIDE_ONE, STEPS)
     priors.due[0] = max(FIRST, priors.rounds[0] + MORE, GROWTH * priors.rounds[0])
 
 
 @kernel
-def count_round(priors: Priors, told: Floats | None) -> None:
+def count_round(priors: Priors, betas: Floats | None) -> None:
     """Count a reward of any key, and fit when it is time."""
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
-        fit_all(priors, told)
+        fit_all(priors, betas)

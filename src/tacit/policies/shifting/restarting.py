@@ -53,7 +53,7 @@ def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> Non
     raise InvalidValue(field, policy, remedy)
 
 
-# ---- The oracle of Syed et al. (2009): a policy that starts over whenever it is told to
+# ---- The oracle of Syed et al. (2009): a policy that starts over at every event
 
 
 @dataclass(frozen=True)

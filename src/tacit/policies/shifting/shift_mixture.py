@@ -15,7 +15,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
-from tacit.policies.shifting.common_priors import Priors, count_round, fit_all, note_play, told_betas
+from tacit.policies.shifting.common_priors import Priors, betas_of, count_round, fit_all, note_play
 from tacit.policies.shifting.hypotheses import (
     HYPOTHESES,
     IDLE,
@@ -191,8 +191,8 @@ class ShiftMixture(TellsArms):
         Successes and failures known of arms before: ``{"film": (4, 96)}`` is 4 clicks in 100
         impressions. Each key begins with Beta(1 + 4, 1 + 96) for that arm, weakened to be as sure
         as 500 impressions where it is surer, until the keys teach what the arm is like: what they
-        do counts beside five imaginary keys that are as told, where it is otherwise beside five
-        that are like arms in general. After a shift of a key, nothing told holds for it.
+        do counts beside five imaginary keys that are as their priors, where it is otherwise beside five
+        that are like arms in general. After a shift of a key, no prior holds for it.
 
     Raises
     ------
@@ -287,19 +287,19 @@ class ShiftMixture(TellsArms):
         return min(max(SPAWN_LEAST, within // 100), SPAWN_MOST)
 
     @param
-    def told(self) -> Floats | None:
-        """The Beta priors that are told of arms; None where nothing is told."""
-        return told_betas(self.known) if self.priors else None
+    def prior_betas(self) -> Floats | None:
+        """The Beta priors of arms; None where there are none."""
+        return betas_of(self.known) if self.priors else None
 
     def init(self, lanes: int) -> State:
         arms = self.arm_count
         spread = Spread(*(np.zeros(1) for _ in Spread._fields))
         found = Found(*(np.zeros(1) for _ in Found._fields))
         usual, room = Usual.nothing(self.context_dim), np.zeros((1, arms))
-        priors, told = Priors.uniform(arms), self.told
-        if told is not None:
-            known = np.flatnonzero(told.any(axis=1))
-            priors.beta[0, 1 + known] = told[known]
+        priors, betas = Priors.uniform(arms), self.prior_betas
+        if betas is not None:
+            known = np.flatnonzero(betas.any(axis=1))
+            priors.beta[0, 1 + known] = betas[known]
         shared = Shared(priors, found, spread, usual, room)
         return self.State(Hypotheses.unchanged(lanes, arms), shared)
 
@@ -375,11 +375,11 @@ class ShiftMixture(TellsArms):
         weigh(own, shared.priors, lane, arm, reward, scale)
         believe(own, shared.priors, shared.found, lane)
         pass_round(own, shared.found, lane, params.hazard, params.spawn)
-        count_round(shared.priors, params.told)
+        count_round(shared.priors, params.prior_betas)
 
     @staticmethod
     def refit(params: ShiftMixture, state: State) -> None:
-        fit_all(state.shared.priors, params.told)
+        fit_all(state.shared.priors, params.prior_betas)
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms under the hypothesis of most weight."""

@@ -36,7 +36,7 @@ from tacit.reproduce.study import (
     play,
     report,
     select,
-    told,
+    text_of,
 )
 from tacit.simulation import Run
 
@@ -94,7 +94,7 @@ def anytime(arms: int) -> dict[str, DuelPolicy]:
 
 
 def tuned(arms: int, horizon: int, gamma: float) -> dict[str, DuelPolicy]:
-    """Return the policies that are told the horizon."""
+    """Return the policies that know the horizon."""
     return {
         "Beat-the-Mean, radius (9)": BeatTheMean(arms, horizon, scale=1.0),
         "Beat-the-Mean, radius (4)": BeatTheMean(arms, horizon, scale=3.0 * gamma**2),
@@ -127,7 +127,7 @@ def reproduce(setup: Setup) -> Reproduction:
         for (name, policy), found in regrets.items()
         for cell in _cells(name, policy, found, nanoseconds[name, policy])
     ]
-    played_to = setup.told(horizons=HORIZONS)
+    played_to = setup.settings(horizons=HORIZONS)
     return Reproduction(cells, _report(cells, setup), lambda path: _draw(regrets, path), played_to)
 
 
@@ -210,7 +210,7 @@ def _table(cells: list[Cell]) -> str:
         row = [policy]
         for cell in (mine := select(cells, policy=policy)):
             median = "{regret_median:,.0f} ({median_low:,.0f}–{median_high:,.0f})"
-            row += [told(cell, tell) for tell in (median, "{regret_q90:,.0f}", "{regret_max:,.0f}")]
+            row += [text_of(cell, tell) for tell in (median, "{regret_q90:,.0f}", "{regret_max:,.0f}")]
         rows.append([*row, f"{mine[-1]['ns_per_duel']:,.0f}"])
     return markdown_table(rows)
 
@@ -228,7 +228,7 @@ def _advice(cells: list[Cell]) -> str:
             if cell is not lowest and cell["median_low"] <= lowest["median_high"]
         ]
         safest = min(mine, key=lambda cell: cell["regret_q90"])
-        tied = f" (not told apart: {', '.join(rivals)})" if rivals else ""
+        tied = f" (not separated: {', '.join(rivals)})" if rivals else ""
         heavy = [
             f"{cell['policy']} {cell['regret_max'] / cell['regret_median']:,.0f} times"
             for cell in mine

@@ -249,8 +249,8 @@ def reproduce(setup: Setup) -> Reproduction:
         for run in range(setup.runs)
         for cell in _of_a_pair(closeness, setup.seed + run)
     ]
-    told = setup.told(queries=QUERIES, length=LENGTH)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), told)
+    settings = setup.settings(queries=QUERIES, length=LENGTH)
+    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 
 def _of_a_pair(closeness: str, seed: int) -> list[Cell]:

@@ -79,7 +79,7 @@ class Setting(NamedTuple):
     ----------
     arms : int
     gamma : float
-        What Beat-the-Mean is told.
+        What Beat-the-Mean assumes.
     matrix : callable
         From a generator to the preferences, the best arm first.
     redrawn : bool
@@ -256,10 +256,10 @@ def figure_1_bottom(setup: Setup) -> Reproduction:
     cells = measured(settings, "figure 1, bottom", setup)
     title = "Yue and Joachims (2011), figure 1 (bottom): logistic utilities"
     parts = {name: select(cells, utilities=name) for name in ("redrawn", "fixed")}
-    told = {name: f"{regrets(c, 'K')}\n\n{strong_transitivity(c)}" for name, c in parts.items()}
+    texts = {name: f"{regrets(c, 'K')}\n\n{strong_transitivity(c)}" for name, c in parts.items()}
     shown = [({"utilities": name}, (TIGHT, WIDE, NARROW), f"utilities {name}") for name in parts]
     draw = panels(cells, "K", shown, "number of arms K", title)
-    return simulated("figure1_bottom", title, cells, draw, setup, **told)
+    return simulated("figure1_bottom", title, cells, draw, setup, **texts)
 
 
 def strong_transitivity(cells: list[Cell]) -> str:
@@ -347,17 +347,17 @@ def figure_2_top(setup: Setup) -> Reproduction:
                 f"{spread(last):.2g}.",
             )
         )
-    told = {"regrets": regrets(cells, "K"), "claims": "\n".join(lines)}
-    told["surprise"] = the_surprise(cells, setup)
-    return simulated("figure2_top", title, cells, by_arms(cells, SAFE, title), setup, **told)
+    texts = {"regrets": regrets(cells, "K"), "claims": "\n".join(lines)}
+    texts["surprise"] = the_surprise(cells, setup)
+    return simulated("figure2_top", title, cells, by_arms(cells, SAFE, title), setup, **texts)
 
 
 def the_surprise(cells: list[Cell], setup: Setup) -> str:
     """Return which radius gives the printed picture, and what radius (4) costs."""
     at = [only(cells, policy=name, K=500, gamma=1.3) for name in (WIDE, NARROW, TIGHT, SAFE)]
     wide, narrow, ratio = ratios(at[:3], [at[3]] * 3)
-    told = report("yue2011_surprise", setup, wide=wide, narrow=narrow, ratio=ratio, tight=at[2])
-    return told.strip()
+    text = report("yue2011_surprise", setup, wide=wide, narrow=narrow, ratio=ratio, tight=at[2])
+    return text.strip()
 
 
 def figure_2_bottom(setup: Setup) -> Reproduction:
@@ -381,12 +381,12 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
         )
     )
     tight = select(large, policy=TIGHT)
-    price, (told, wrong) = ratios(select(large, policy=SAFE), tight), wrong_arms(tight)
+    price, (share, wrong) = ratios(select(large, policy=SAFE), tight), wrong_arms(tight)
     lines.append(
         verdict(
             "Beat-the-Mean may behave correctly with tighter intervals such as (9).",
             wrong == 0,
-            f"It ended with a wrong arm in {told} ({rate_of(tight)}), and "
+            f"It ended with a wrong arm in {share} ({rate_of(tight)}), and "
             f"had {min(price):.1f} (γ = 1) to {max(price):.1f} times less regret than with (4).",
         )
     )
@@ -446,11 +446,11 @@ def table_1(setup: Setup) -> Reproduction:
     for name, row in zip(names, matrix, strict=True):
         rows.append([name, *(f"{p - 0.5:+.2f}" for p in row)])
 
-    def told(triple: tuple[int, ...]) -> str:
+    def named(triple: tuple[int, ...]) -> str:
         return f"({', '.join(names[arm] for arm in triple)})"
 
-    witnesses = " ".join(map(told, found.gamma_witnesses))
-    violated = ", ".join(f"{told(v.triple)} by {v.excess:.2f}" for v in found.triangle_violations)
+    witnesses = " ".join(map(named, found.gamma_witnesses))
+    violated = ", ".join(f"{named(v.triple)} by {v.excess:.2f}" for v in found.triangle_violations)
     claims = (
         ("Preferences obey a total order A ≻ B ≻ … ≻ F.", found.strict_order, "D and F tie: ε(D, F) = 0.00."),
         (
@@ -516,8 +516,8 @@ def pac(setup: Setup) -> Reproduction:
             runs = play({"PAC": policy}, setting, 100 * place + arms, horizon, setup)["PAC"]
             cells.append(_pac_cell(name, policy, preference, runs))
     title = "Yue and Joachims (2011): Beat-the-Mean in the PAC setting"
-    told = {"table": table(cells, PAC_COLUMNS), "claims": _pac_claims(cells)}
-    text = report("yue2011_pac", setup, title=title, delta=cells[0]["delta"], **told)
+    parts = {"table": table(cells, PAC_COLUMNS), "claims": _pac_claims(cells)}
+    text = report("yue2011_pac", setup, title=title, delta=cells[0]["delta"], **parts)
     settings = {"seed": setup.seed, "trials": setup.runs}
     return Reproduction(cells, text, lambda path: _pac_figure(cells, title, path), settings)
 
@@ -616,7 +616,7 @@ def panels(
         regret = "regret (millions; bars ±1 s.d.)"
         shown = looks(policy for _, policies, _ in parts for policy in policies)
         with drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
-            for ax, (where, policies, told) in zip(axes, parts, strict=True):
+            for ax, (where, policies, heading) in zip(axes, parts, strict=True):
                 for policy in policies:
                     mine, look = select(cells, policy=policy, **where), shown[policy]
                     x = [c[axis] for c in mine]
@@ -627,7 +627,7 @@ def panels(
                     ax.errorbar(x, means, bars, label=policy, **look, **MARKED)
                     ax.plot(x, medians, color=look["color"], ls="none", marker="x", ms=6)
                 ax.plot([], [], color="black", ls="none", marker="x", label="median")
-                inscribe(ax, told, 9, legend=8, ylabel=regret, ylim=(0, None))
+                inscribe(ax, heading, 9, legend=8, ylabel=regret, ylim=(0, None))
             axes[-1].set_xlabel(label)
             axes[-1].figure.suptitle(title, size=10)
 

@@ -348,7 +348,7 @@ def verdict(cell: Cell) -> str:
     return f"{shown_ratio(cell)} of {cell['bound']:.2f}" + ("" if reached else " ✗")
 
 
-def told(setup: Setup, cells: list[Cell]) -> str:
+def written(setup: Setup, cells: list[Cell]) -> str:
     """Return the report."""
     found = targets(cells)
     scale = SCALES[setup.reading]
@@ -430,7 +430,7 @@ def reproduce(setup: Setup) -> Reproduction:
         "margin": MARGIN,
     }
     everything = completed(cells)
-    return Reproduction(cells, told(setup, everything), partial(draw, everything), settings)
+    return Reproduction(cells, written(setup, everything), partial(draw, everything), settings)
 
 
 EVENTFUL_ROBUSTNESS = Item(

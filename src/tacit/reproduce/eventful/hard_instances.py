@@ -88,7 +88,7 @@ def fresh_instances(arms: int, horizon: int, best: Sequence[int], shift: float) 
 
     k phases of ⌊T/k⌋ rounds; in phase i the arm y_i is clicked with probability 1/2 + ε and all
     others with 1/2 − ε. Every policy has regret Ω(k·n/ε)·ln(T/k) on some of these instances,
-    even if told of the events; the one signal of the context tells of them (``announced``).
+    even if aware of the events; the one signal of the context tells of them (``announced``).
 
     Parameters
     ----------

@@ -468,10 +468,10 @@ def _finding(year: Year) -> str:
 def _against(finals: dict[str, Floats], first: str, second: str) -> str:
     """Return the ratio and the paired difference of two policies' regrets."""
     difference = finals[first] - finals[second]
-    told = _with_error(f"{difference.mean():+,.0f}", standard_error(difference))
+    text = _with_error(f"{difference.mean():+,.0f}", standard_error(difference))
     return (
         f"{first} has {finals[first].mean() / finals[second].mean():.2f} times the regret of "
-        f"{second} (difference {told})"
+        f"{second} (difference {text})"
     )
 
 
@@ -507,8 +507,8 @@ def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
             one = year.seasons[i][0]
             shown = one.shown / np.maximum(one.shown.sum(axis=1, keepdims=True), 1)
             restarts = np.diff(one.epochs, prepend=0)
-            told = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
-            _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {told}")
+            text = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
+            _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {text}")
             days = dates[restarts > 0]
             ax.plot(days, np.full(len(days), 1.06), "v", color="black", ms=4, clip_on=False)
         _regrets(axes[-1], dates, year)

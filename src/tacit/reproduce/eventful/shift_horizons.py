@@ -57,10 +57,10 @@ class Row(NamedTuple):
 
 
 def rows(horizon: int, events: int) -> list[Row]:
-    """Return who is played; what is told the number of events has its own ``tuned``."""
+    """Return who is played; what needs the number of events has its own ``tuned``."""
     rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
     weighing = partial(ProbationBandit, ARMS, classifier=rectangle)
-    told = (ARMS, horizon, events)
+    sizes = (ARMS, horizon, events)
     return [
         Row(OracleRestart(KLUCB(ARMS), signal=FEATURES), "right"),
         Row(weighing(base="kl-ucb"), "right"),
@@ -69,8 +69,8 @@ def rows(horizon: int, events: int) -> list[Row]:
         Row(GLRKLUCB(ARMS), "none"),
         Row(GLRKLUCB(ARMS, alpha=0.0), "none"),
         Row(GLRKLUCB(ARMS, alpha=0.02), "none"),
-        Row(GLRKLUCB.tuned(*told), "tuned"),
-        Row(SlidingWindowUCB.tuned(*told), "tuned"),
+        Row(GLRKLUCB.tuned(*sizes), "tuned"),
+        Row(SlidingWindowUCB.tuned(*sizes), "tuned"),
         Row(Thompson(ARMS, discount=0.999), "none"),
         Row(Thompson(ARMS, discount=0.9999), "none"),
         Row(KLUCB(ARMS), "none"),
@@ -82,8 +82,8 @@ def named(row: Row) -> str:
     """Return what a row is called: the same at every horizon."""
     if row.signals == "tuned":
         return f"{type(row.policy).__name__}.tuned"
-    told = f", {row.signals} signals" if isinstance(row.policy, ProbationBandit) else ""
-    return row.policy.label + told
+    signals = f", {row.signals} signals" if isinstance(row.policy, ProbationBandit) else ""
+    return row.policy.label + signals
 
 
 def environment(horizon: int, count: int, events: str, signals: str) -> ShiftingArms:
@@ -154,7 +154,7 @@ def table(cells: list[Cell], events: str) -> str:
     return pivot(mine, "policy", "setting", "{regret_mean:,.0f} ± {regret_se:,.0f}")
 
 
-def told(cells: list[Cell], setup: Setup) -> str:
+def written(cells: list[Cell], setup: Setup) -> str:
     """Return the report."""
     tables = "\n\n".join(f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS)
     spread = {"together": TOGETHER, "spacing": SPACING, "close": CLOSE}
@@ -182,7 +182,7 @@ def reproduce(setup: Setup) -> Reproduction:
     """Play every setting."""
     cells = cells_of(setup)
     given = {"horizons": list(HORIZONS), "arms": ARMS, "features": FEATURES, "margin": MARGIN}
-    return Reproduction(cells, told(cells, setup), partial(draw, cells), setup.told(**given))
+    return Reproduction(cells, written(cells, setup), partial(draw, cells), setup.settings(**given))
 
 
 SHIFT_HORIZONS = Item(TITLE, 8, reproduce)

@@ -113,7 +113,7 @@ def _report(title: str, setup: Setup, table: str, finding: str) -> str:
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
-    return setup.told(reading=setup.reading, horizon=HORIZON)
+    return setup.settings(reading=setup.reading, horizon=HORIZON)
 
 
 # Figure 2a: regret over time ------------------------------------------------------------------
@@ -130,8 +130,8 @@ def figure_2a(setup: Setup) -> Reproduction:
             shown = looks(NAMES)
             for name, samples in zip(NAMES[:3], result.regret, strict=False):
                 band(ax, result.rounds, samples / 1000, name, **shown[name])
-            told = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
-            inscribe(ax, told, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
+            heading = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
+            inscribe(ax, heading, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
             ax.set(xlabel="impressions (all queries)", ylabel="cumulative regret (thousands)")
             ax.xaxis.set_major_formatter("{x:,.0f}")
 
@@ -139,8 +139,8 @@ def figure_2a(setup: Setup) -> Reproduction:
         "As in the paper, BWC pays at first, while its classifier takes all contexts for events, "
         "and ends near ORA. EXP3.S is left out of the figure, as there; its row is above."
     )
-    told = _report(title, setup, _table("fraction", cells), finding)
-    return Reproduction(cells, told, draw, _settings(setup))
+    text = _report(title, setup, _table("fraction", cells), finding)
+    return Reproduction(cells, text, draw, _settings(setup))
 
 
 # Figures 2b and 2c: final regret --------------------------------------------------------------
@@ -161,8 +161,8 @@ def _final(
     name: str, label: str, cells: list[Cell], title: str, setup: Setup, more: str = ""
 ) -> Reproduction:
     """Return what came of final regrets over a quantity of this name."""
-    told = _report(title, setup, _table(name, cells), _orderings(name, cells) + more)
-    return Reproduction(cells, told, _drawing(name, label, cells), _settings(setup))
+    text = _report(title, setup, _table(name, cells), _orderings(name, cells) + more)
+    return Reproduction(cells, text, _drawing(name, label, cells), _settings(setup))
 
 
 LABELLING = ("events", "noticed", "testing", "missed", "false_labels", "contaminated")
@@ -173,9 +173,9 @@ def _with_labels(found: list[Cell], fraction: float, setup: Setup) -> list[Cell]
     bwc = policies(10, setup.reading)[NAMES.index("BWC")]
     assert isinstance(bwc, BWC)
     counts = means(dissect_all(bwc, environment(fraction, 10), HORIZON, setup))
-    told = {key: counts[key] for key in LABELLING}
+    labels = {key: counts[key] for key in LABELLING}
     none = dict.fromkeys(LABELLING)
-    return [cell | (told if cell["policy"] == "BWC" else none) for cell in found]
+    return [cell | (labels if cell["policy"] == "BWC" else none) for cell in found]
 
 
 def _labels_table(cells: list[Cell]) -> str:

@@ -66,7 +66,7 @@ def reproduce(setup: Setup) -> Reproduction:
             counts = means(dissect_all(variant(features, extra), world, HORIZON, setup))
             kept = {key: counts[key] for key in ("regret", "regret_se", *COUNTS)}
             cells.append({"policy": name, **case, **kept})
-    settings = setup.told(horizon=HORIZON)
+    settings = setup.settings(horizon=HORIZON)
     return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 

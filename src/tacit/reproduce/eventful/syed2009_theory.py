@@ -194,8 +194,8 @@ FRESH_SIZES = ((3, 1), (3, 10), (12, 1), (12, 10))
 FRESH_HORIZONS = (10_000, 31_600, 100_000, 316_000)
 
 
-def told(arms: int) -> dict[str, Policy]:
-    """Return policies that are told of every event."""
+def oracles(arms: int) -> dict[str, Policy]:
+    """Return policies that know every event."""
     return {
         "ORA(UCB1)": OracleRestart(UCB1(arms)),
         "ORA(KLUCB)": OracleRestart(KLUCB(arms)),
@@ -215,13 +215,13 @@ def least_regret(arms: int, phases: int, horizon: int) -> float:
 
 
 def fresh_regret(setup: Setup) -> list[Cell]:
-    """Measure what policies pay that are told of the events, each of which is a new problem."""
+    """Measure what policies pay that know the events, each of which is a new problem."""
     cells = []
     for arms, phases in FRESH_SIZES:
         best = [i % arms for i in range(phases)]
         for horizon in FRESH_HORIZONS:
             environment = hard_instances.fresh_instances(arms, horizon, best, FRESH_SHIFT)
-            policies = told(arms)
+            policies = oracles(arms)
             result = play(policies, environment, horizon, setup)
             least = least_regret(arms, phases, horizon)
             for name, regret in zip(policies, result.regret[:, :, -1], strict=True):
@@ -322,7 +322,7 @@ def reproduce(setup: Setup) -> Reproduction:
     """Check every theorem that can be checked."""
     cells = wrong_guesses(setup) + regret_within_bounds(setup) + regret_by_events(setup)
     cells += growth(setup) + fresh_regret(setup)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.told())
+    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.settings())
 
 
 def _guess_table(cells: list[Cell]) -> str:
@@ -361,7 +361,7 @@ def _fresh_table(cells: list[Cell]) -> str:
     for arms, phases in FRESH_SIZES:
         check = f"{FRESH}, {arms} arms, {phases} phases"
         logs = np.log(np.array(FRESH_HORIZONS) / phases)
-        for name in told(arms):
+        for name in oracles(arms):
             found = select(cells, check=check, policy=name)
             shown = [f"{c['value']:,.0f} ({c['value'] / c['bound']:.2f})" for c in found]
             rise = np.polyfit(logs, [c["value"] for c in found], 1)[0]

@@ -50,7 +50,7 @@ from tacit.reproduce.study import (
     select,
     std,
     table,
-    told_with_error,
+    text_with_error,
 )
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
@@ -87,7 +87,7 @@ class RealizedArms(ExaminationArms):
 
 
 def _settings(setup: Setup, horizon: int) -> dict[str, Any]:
-    return setup.told(horizon=horizon, reading=setup.reading)
+    return setup.settings(horizon=horizon, reading=setup.reading)
 
 
 def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str, **labels: Any) -> None:
@@ -128,8 +128,8 @@ def figure_1(setup: Setup) -> Reproduction:
     ]
     columns: dict[str, Tell] = {
         "policy": "{policy}",
-        "expected regret ± s.e.": told_with_error("regret"),
-        "realized regret ± s.e.": told_with_error("realized"),
+        "expected regret ± s.e.": text_with_error("regret"),
+        "realized regret ± s.e.": text_with_error("realized"),
         "s.d. over runs": "{regret_std:,.1f}",
     }
 
@@ -140,7 +140,7 @@ def figure_1(setup: Setup) -> Reproduction:
         with drawing(path, 7.0, 4.8) as ax:
             _curves(ax, shown, played.rounds, title, ylim=(0, None))
 
-    told = report(
+    text = report(
         "qi2018_figure1",
         setup,
         horizon=HORIZON,
@@ -148,7 +148,7 @@ def figure_1(setup: Setup) -> Reproduction:
         table=table(cells, columns),
         regret={cell["policy"]: cell["regret_mean"] for cell in cells},
     )
-    return Reproduction(cells, told, draw, _settings(setup, HORIZON))
+    return Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
 READING_TEXT = {
@@ -238,7 +238,7 @@ def figure_2(setup: Setup) -> Reproduction:
         }
         for name, sums in found.items()
     ]
-    columns: dict[str, Tell] = {"policy": "{policy}", "discrepancy ± s.e.": told_with_error("discrepancy")}
+    columns: dict[str, Tell] = {"policy": "{policy}", "discrepancy ± s.e.": text_with_error("discrepancy")}
 
     def draw(path: Path) -> None:
         rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
@@ -251,7 +251,7 @@ def figure_2(setup: Setup) -> Reproduction:
             inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
             ax.set_ylabel("Σ (f − f*)² over the arms shown")
 
-    told = report(
+    text = report(
         "qi2018_figure2",
         setup,
         horizon=HORIZON,
@@ -260,7 +260,7 @@ def figure_2(setup: Setup) -> Reproduction:
         largest=largest,
         informative=_informative(),
     )
-    return Reproduction(cells, told, draw, _settings(setup, HORIZON))
+    return Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
 def _informative() -> float:
@@ -310,7 +310,7 @@ def appendix_f(setup: Setup) -> Reproduction:
     ]
     columns: dict[str, Tell] = {
         "policy": "{policy}",
-        "regret ± s.e.": told_with_error("regret"),
+        "regret ± s.e.": text_with_error("regret"),
         "locked in": lambda c: "–" if c["locked_in"] is None else f"{c['locked_in']:.0%} of {c['runs']} runs",
     }
 
@@ -320,8 +320,8 @@ def appendix_f(setup: Setup) -> Reproduction:
             curves = dict(zip(policies, regret, strict=True))
             _curves(ax, curves, rounds, title, yscale="log")
 
-    told = report("qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns))
-    return Reproduction(cells, told, draw, _settings(setup, CROSSED_ROUNDS))
+    text = report("qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns))
+    return Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
 
 
 def _gap() -> float:
@@ -396,7 +396,7 @@ def scale(setup: Setup) -> Reproduction:
                 cells.append(_cell(part.name, name, part.setting, horizon, own[:, column]))
     cells += _coverage(setup)
     ratios = _ratios(select(cells, part="map"))
-    told = report(
+    text = report(
         "qi2018_scale",
         setup,
         ratios=markdown_table(_ratio_table(ratios)),
@@ -407,7 +407,7 @@ def scale(setup: Setup) -> Reproduction:
         shifted=SHIFTED_ROUNDS,
         parts={part: _part_table(cells, part) for part in ("shifts", "devices", "coverage")},
     )
-    return Reproduction(cells, told, partial(_map, ratios), _settings(setup, LONG))
+    return Reproduction(cells, text, partial(_map, ratios), _settings(setup, LONG))
 
 
 def _ratios(cells: list[Cell]) -> Floats:
@@ -506,7 +506,7 @@ def _final_table(cells: list[Cell]) -> str:
         mine = select(cells, setting=f"θ × {factor:g}")
         means = {cell["policy"]: cell["mean"] for cell in mine}
         ratio = f"{means['LaplaceEC'] / means['E-C Bandit']:.2f}"
-        rows.append([f"× {factor:g}", *map(told_with_error(""), mine), ratio])
+        rows.append([f"× {factor:g}", *map(text_with_error(""), mine), ratio])
     names = list(dict.fromkeys(cell["policy"] for cell in cells))
     return markdown_table([["scale of θ", *names, "LaplaceEC / E-C Bandit"], *rows])
 
@@ -516,7 +516,7 @@ def _part_table(cells: list[Cell], part: str) -> str:
         "policy": "{policy}",
         "setting": "{setting}",
         "rounds": "{horizon:,}",
-        "mean ± s.e.": told_with_error("", 3 if part == "coverage" else 1),
+        "mean ± s.e.": text_with_error("", 3 if part == "coverage" else 1),
     }
     return table(select(cells, part=part), columns)
 

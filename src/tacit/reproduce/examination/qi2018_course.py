@@ -41,7 +41,7 @@ from tacit.reproduce.study import (
     report,
     std,
     table,
-    told_with_error,
+    text_with_error,
 )
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
@@ -264,7 +264,7 @@ def compared(log: CourseLog) -> dict[str, Policy]:
 
 
 def cell_of(name: str, runs: Floats, base: float) -> Cell:
-    """Return what is told of a policy's replays; ``base`` is the click rate of uniform choice."""
+    """Return a policy's replays as a cell; ``base`` is the click rate of uniform choice."""
     return {
         "policy": name,
         "relative_ctr_mean": float(runs[:, 1].mean() / base),
@@ -289,13 +289,13 @@ def figure_4(setup: Setup) -> Reproduction:
         cells.append(cell_of(name, np.array(runs), base))
     columns: dict[str, Tell] = {
         "policy": "{policy}",
-        "click rate / Similarity's ± s.e.": told_with_error("relative_ctr", digits=3),
+        "click rate / Similarity's ± s.e.": text_with_error("relative_ctr", digits=3),
         "s.d. over runs": "{relative_ctr_std:.3f}",
         "sessions that count": "{matches_mean:,.0f}",
     }
     ordered = sorted(cells, key=lambda cell: -float(cell["relative_ctr_mean"]))
     ranking = " > ".join(f"{c['policy']} ({c['relative_ctr_mean']:.2f})" for c in ordered)
-    told = report(
+    text = report(
         "qi2018_figure4",
         setup,
         source=source,
@@ -309,7 +309,7 @@ def figure_4(setup: Setup) -> Reproduction:
     )
     title = "synthetic log" if setup.data is None else "given log"
     draw = partial(draw_cells, cells, title)
-    return Reproduction(cells, told, draw, setup.told(synthetic=setup.data is None))
+    return Reproduction(cells, text, draw, setup.settings(synthetic=setup.data is None))
 
 
 def draw_cells(cells: list[Cell], title: str, path: Path) -> None:

@@ -167,7 +167,7 @@ class Guard:
         """Count and log a request that was answered."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
-        # Any path may be asked for, so only those that exist are told apart.
+        # Any path may be asked for, so only those that exist are distinguished.
         known = visit.admitted and status not in (404, 405)
         self.metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
         if visit.method == "POST":

@@ -88,10 +88,10 @@ def log_the_uncaught() -> None:
     def of_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         logger.critical("the process ends", exc_info=(kind, error, trace))
 
-    def of_thread(told: threading.ExceptHookArgs) -> None:
-        logger.error("a thread ends", exc_info=told.exc_value)
+    def of_thread(hook: threading.ExceptHookArgs) -> None:
+        logger.error("a thread ends", exc_info=hook.exc_value)
 
-    def ignored(told: sys.UnraisableHookArgs) -> None:
-        logger.error("%s: %r", told.err_msg or "an exception", told.object, exc_info=told.exc_value)
+    def ignored(hook: sys.UnraisableHookArgs) -> None:
+        logger.error("%s: %r", hook.err_msg or "an exception", hook.object, exc_info=hook.exc_value)
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = of_process, of_thread, ignored

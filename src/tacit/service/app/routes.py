@@ -94,7 +94,7 @@ def _given(name: str) -> dict[str, Any]:
 
 
 def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    """Return the operations of a path; nothing if it has none that is told."""
+    """Return the operations of a path; nothing if it has none that is described."""
     routes = [route for method, route in path.routes.items() if method != "HEAD"]
     routes = [route for route in routes if route.operation]
     if not routes:

@@ -186,7 +186,7 @@ def serve(
     engine: Opening | None = None,
     shared: bool = False,
 ) -> None:
-    """Run the service until it is told to stop (SIGTERM or SIGINT).
+    """Run the service until it is stopped (SIGTERM or SIGINT).
 
     Stopping answers what has arrived, writes a snapshot per placement, and closes the store.
 

@@ -33,7 +33,7 @@ def notify(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto(state.encode(), address)
     except OSError as error:
-        logger.warning("systemd could not be told %s: %s", state, error.strerror)
+        logger.warning("systemd could not be notified of %s: %s", state, error.strerror)
 
 
 class Progress:

@@ -143,9 +143,9 @@ def settings_of(config: PlacementConfig) -> str:
     'committed'
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
-    # Arms that the configuration changes are told apart.
+    # Arms that the configuration changes stand apart.
     del fields["arms"]
-    # What a placement started from is told by a mark of its own.
+    # What a placement started from has a mark of its own.
     del fields["start"]
     if fields.pop("recommended"):
         fields["policy"] = AUTO
@@ -228,13 +228,13 @@ def start_learner(name: str, config: PlacementConfig) -> tuple[Start, Learner]:
 
 def _over_arms(name: str, config: PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
     """Return a snapshot over the arms of a placement, which must have the same names in turn."""
-    told, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
-    if told is None or its is None or _names(told) == _names(its):
-        return kept if told is None else kept._replace(policy=kept.policy.with_arms(told))
-    same = sorted(_names(told)) == sorted(_names(its))
+    configured, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
+    if configured is None or its is None or _names(configured) == _names(its):
+        return kept if configured is None else kept._replace(policy=kept.policy.with_arms(configured))
+    same = sorted(_names(configured)) == sorted(_names(its))
     raise ConfigError(
         f"placements.{name}.start: {config.start}: it has learned the arms {_names(its)}"
-        f"{', in this order' if same else ''}, and the placement has {_names(told)}; configure "
+        f"{', in this order' if same else ''}, and the placement has {_names(configured)}; configure "
         "them so, or fit another one"
     )
 

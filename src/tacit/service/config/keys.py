@@ -51,11 +51,11 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         InvalidValue
             If what it reaches can be no placement.
         """
-        told = self.placements
-        if told is not None and not (told and all(map(PATTERN.fullmatch, told))):
+        names = self.placements
+        if names is not None and not (names and all(map(PATTERN.fullmatch, names))):
             raise InvalidValue(
                 "placements",
-                told,
+                names,
                 "give names of placements, or patterns such as 'shop-*'; leave it out for all",
             )
 

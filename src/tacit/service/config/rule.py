@@ -28,7 +28,7 @@ class Rule(msgspec.Struct, frozen=True):
         Reward of a decision for which none came in its window.
     aggregation : str
         What several rewards for one decision make: the ``first``, the ``last``, their ``sum``
-        (at most 1, at least ``lowest``), or the ``max``; where clicks are told by their
+        (at most 1, at least ``lowest``), or the ``max``; where clicks are given by their
         positions, the ``union``.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those

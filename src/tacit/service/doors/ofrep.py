@@ -99,10 +99,10 @@ async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
     (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
     answer = form.write(placement, row, engine.durability(call.id))
     value = _value(placement, answer)
-    told = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
+    metadata = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
     # A propensity says that chance had its part in it.
     reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
-    return EvaluationAnswer(call.id, value, _text(value), reason, told)
+    return EvaluationAnswer(call.id, value, _text(value), reason, metadata)
 
 
 def _request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:

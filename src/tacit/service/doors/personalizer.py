@@ -155,8 +155,8 @@ def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[
         kept, baseline = set(scarce[i + 1 :]), slot.baseline_action
         asked = Asked(described, blocks[i], names, i, baseline)
         left = [action for action in candidates[i] if action not in kept]
-        told = _impression(asked, left, baseline, contexts[i], features, dim, request)
-        impressions.append(told._replace(id=slot_id(event, i)))
+        impression = _impression(asked, left, baseline, contexts[i], features, dim, request)
+        impressions.append(impression._replace(id=slot_id(event, i)))
     return impressions
 
 
@@ -301,30 +301,30 @@ class PersonalizerPlacement(FeaturePlacement):
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide one by one; what stands in a slot of an event is not on offer for its others."""
         made = []
-        for i, told in enumerate(impressions):
-            if told.given.asked.slot == 0:
+        for i, impression in enumerate(impressions):
+            if impression.given.asked.slot == 0:
                 self._taken = set()
-            row = self._chosen(told, seq + i, time)
+            row = self._chosen(impression, seq + i, time)
             self._taken.update(row.column("arm"))
             made.append(row)
         return Block.joined(DecisionRow, made)
 
-    def _choose(self, learner: Learner, told: Impression) -> Decision:
-        offer: Offer = told.given
-        assert told.arms is not None
-        places = [i for i, arm in enumerate(told.arms) if arm not in self._taken]
-        names, rows = [told.arms[i] for i in places], offer.relevance[places]
-        decision = learner.choose(told.key, None, names, relevance=rows)
+    def _choose(self, learner: Learner, impression: Impression) -> Decision:
+        offer: Offer = impression.given
+        assert impression.arms is not None
+        places = [i for i, arm in enumerate(impression.arms) if arm not in self._taken]
+        names, rows = [impression.arms[i] for i in places], offer.relevance[places]
+        decision = learner.choose(impression.key, None, names, relevance=rows)
         if learner is self.learner:
-            chances = learner.probabilities(told.key, None, names, relevance=rows)
+            chances = learner.probabilities(impression.key, None, names, relevance=rows)
             assert chances is not None
-            mean = learner.state.mean[learner.lane(told.key)]
+            mean = learner.state.mean[learner.lane(impression.key)]
             pairs = zip(chances.tolist(), (rows @ mean[: self.dim]).tolist(), strict=True)
             self._weighed = dict(zip(names, pairs, strict=True))
         return decision
 
-    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
-        return (told.given.baseline,)
+    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
+        return (impression.given.baseline,)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         return np.zeros(1, np.int64)
@@ -333,10 +333,10 @@ class PersonalizerPlacement(FeaturePlacement):
         self, asked: Block[Impression], ids: Sequence[str]
     ) -> tuple[Sequence[Decision], Tossed | None]:
         assert self.coin is not None
-        (told,) = asked
-        decision = self._choose(self.learner, told)
+        (impression,) = asked
+        decision = self._choose(self.learner, impression)
         names = list(self._weighed)
-        first = names.index(told.given.baseline)
+        first = names.index(impression.given.baseline)
         offer = np.array([first, *(i for i in range(len(names)) if i != first)])
         tossed = self.coin.toss(ids, [None], [offer])
         each = np.arange(len(names))[:, None]
@@ -368,14 +368,14 @@ class PersonalizerPlacement(FeaturePlacement):
     ) -> list[str | None]:
         return list(map(self._ranking, asked, decisions))
 
-    def _ranking(self, told: Impression, shown: Decision) -> str:
+    def _ranking(self, impression: Impression, shown: Decision) -> str:
         """Return the ranking: what was chosen, the others by what they promise; what could not be
         chosen stays where it stood."""
         chosen, weighed = shown.arm, self._weighed
         others = [arm for arm in weighed if arm != chosen]
         rest = iter([chosen, *sorted(others, key=lambda arm: weighed[arm], reverse=True)])
         ranking: list[tuple[Any, float | None]] = []
-        for name, _ in told.given.asked.actions:
+        for name, _ in impression.given.asked.actions:
             if name not in weighed:
                 ranking.append((name, None))
                 continue

@@ -245,13 +245,13 @@ class Run:
     def results(self) -> list[PolicyResult]:
         """Return what each policy would have earned."""
         policy = self._config.policy
-        told: list[tuple[str, str, Any]] = [
+        compared: list[tuple[str, str, Any]] = [
             (ONLINE_POLICY, repr(policy), "Online"), (BASELINE, "", "Baseline"), (RANDOM, "", "Random"),
             *((each.name, each.arguments, "Custom") for each in self._contract.policies or []),
         ]  # fmt: skip
         rewards = np.array(self._rewards)
         results = []
-        for (name, arguments, source), weights in zip(told, self._weights, strict=True):
+        for (name, arguments, source), weights in zip(compared, self._weights, strict=True):
             drawn = np.array(weights)
             total = self._summary(summed(drawn, drawn * rewards), float((drawn > 0).sum()))
             result = PolicyResult(
@@ -351,8 +351,8 @@ class Personalizer:
     # Events ----------------------------------------------------------------------------------
 
     async def _rank(self, call: Call) -> wire.RankResponse:
-        told = impression_of(call.request, call.placement.dim)
-        (row,) = await self._engine.decide_many(call.placement.name, [told])
+        impression = impression_of(call.request, call.placement.dim)
+        (row,) = await self._engine.decide_many(call.placement.name, [impression])
         ranking = [
             wire.RankedAction(id=name, probability=chance or 0.0) for name, chance in Shown.of(row).ranking
         ]
@@ -364,8 +364,8 @@ class Personalizer:
     async def _activate(self, call: Call) -> None:
         await self._tell(call, [Feedback(call.id, ACTIVATE)])
 
-    async def _tell(self, call: Call, told: list[Feedback]) -> None:
-        for outcome in await self._engine.record_many(call.placement.name, told):
+    async def _tell(self, call: Call, feedback: list[Feedback]) -> None:
+        for outcome in await self._engine.record_many(call.placement.name, feedback):
             if isinstance(outcome, TacitError):
                 raise outcome
 
@@ -380,8 +380,8 @@ class Personalizer:
                 "leave the holdout out",
             )
         event = request.event_id or decision_id(self._engine.clock())
-        told = impressions_of(request, call.placement.dim, event)
-        rows = await self._engine.decide_many(call.placement.name, told)
+        impressions = impressions_of(request, call.placement.dim, event)
+        rows = await self._engine.decide_many(call.placement.name, impressions)
         slots = [
             wire.SlotResponse(id=slot.id, reward_action_id=str(row.arm))
             for slot, row in zip(request.slots, rows, strict=True)
@@ -390,14 +390,14 @@ class Personalizer:
 
     async def _reward_slots(self, call: Call) -> None:
         names = (await self._slots(call)).slots
-        told = []
+        feedback = []
         for i, each in enumerate(call.request.reward):
             if each.slot_id not in names:
                 message = f"reward[{i}].slotId: {each.slot_id!r}; the event's slots are {names}"
                 raise Refused("InvalidRewardRequest", message)
             id = slot_id(call.id, names.index(each.slot_id))
-            told.append(Feedback(id, REWARD, each.value))
-        await self._tell(call, told)
+            feedback.append(Feedback(id, REWARD, each.value))
+        await self._tell(call, feedback)
 
     async def _activate_slots(self, call: Call) -> None:
         count = len((await self._slots(call)).slots)
@@ -417,9 +417,9 @@ class Personalizer:
         return configuration(placement.settings, placement.mode, placement.edited, _days(call))
 
     async def _configure(self, call: Call) -> wire.ServiceConfiguration:
-        told: wire.ServiceConfiguration = call.request
-        placement, settings = call.placement, settings_of(told, _days(call))
-        mode = MODES.get(str(told.learning_mode), placement.mode)
+        wanted: wire.ServiceConfiguration = call.request
+        placement, settings = call.placement, settings_of(wanted, _days(call))
+        mode = MODES.get(str(wanted.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
         if mode != placement.mode and (mode, placement.mode) != (ONLINE, SHADOW):
             await self._engine.ask(placement.name, ModeOf(mode), call.who)

@@ -248,7 +248,7 @@ class PersonalizerError(Wire):
 
 
 class ErrorResponse(Wire):
-    """How every error is told."""
+    """How every error is written."""
 
     error: PersonalizerError
 
@@ -448,8 +448,8 @@ def configuration(settings: Settings, mode: str, edited: int, days: int = KEPT) 
 
     Examples
     --------
-    >>> told = configuration(Settings(600_000_000, 0.0, "first", 0.2), "online", 0)
-    >>> told.reward_aggregation, told.learning_mode, told.reward_wait_time
+    >>> shown = configuration(Settings(600_000_000, 0.0, "first", 0.2), "online", 0)
+    >>> shown.reward_aggregation, shown.learning_mode, shown.reward_wait_time
     ('earliest', 'Online', datetime.timedelta(seconds=600))
     """
     names = {ours: theirs for theirs, ours in AGGREGATIONS.items()}
@@ -464,7 +464,7 @@ def configuration(settings: Settings, mode: str, edited: int, days: int = KEPT) 
     )
 
 
-def settings_of(told: ServiceConfiguration, days: int = KEPT) -> Settings:
+def settings_of(wanted: ServiceConfiguration, days: int = KEPT) -> Settings:
     """Return what a client wants; ``days`` is how long the log is kept.
 
     Raises
@@ -472,21 +472,21 @@ def settings_of(told: ServiceConfiguration, days: int = KEPT) -> Settings:
     InvalidValue
         If this service does not do it.
     """
-    window = round(told.reward_wait_time / timedelta(microseconds=1))
+    window = round(wanted.reward_wait_time / timedelta(microseconds=1))
     if not 1000 <= window <= LONGEST_WAIT:
-        raise InvalidValue("rewardWaitTime", told.reward_wait_time, "give PT0.001S to P30D")
-    if told.reward_aggregation not in AGGREGATIONS:
+        raise InvalidValue("rewardWaitTime", wanted.reward_wait_time, "give PT0.001S to P30D")
+    if wanted.reward_aggregation not in AGGREGATIONS:
         remedy = f"give one of {', '.join(AGGREGATIONS)}"
-        raise InvalidValue("rewardAggregation", told.reward_aggregation, remedy)
-    if told.log_retention_days != days:
+        raise InvalidValue("rewardAggregation", wanted.reward_aggregation, remedy)
+    if wanted.log_retention_days != days:
         remedy = f"give {days}: how long the log is kept is set in the configuration file"
-        raise InvalidValue("logRetentionDays", told.log_retention_days, remedy)
-    if told.log_mirror_enabled:
+        raise InvalidValue("logRetentionDays", wanted.log_retention_days, remedy)
+    if wanted.log_mirror_enabled:
         raise InvalidValue("logMirrorEnabled", True, "give false: the log is in your own store")
-    if told.is_auto_optimization_enabled:
+    if wanted.is_auto_optimization_enabled:
         raise InvalidValue("isAutoOptimizationEnabled", True, "give false: settings stay")
     return Settings(
-        window, told.default_reward, AGGREGATIONS[told.reward_aggregation], told.exploration_percentage
+        window, wanted.default_reward, AGGREGATIONS[wanted.reward_aggregation], wanted.exploration_percentage
     )
 
 

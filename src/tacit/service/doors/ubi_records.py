@@ -56,7 +56,7 @@ def shows_one(row: DecisionRow) -> bool:
 # Records as feedback -------------------------------------------------------------------------
 
 
-def told_of(row: DecisionRow, event: Event, actions: Container[str] = ()) -> Feedback | None:
+def feedback_of(row: DecisionRow, event: Event, actions: Container[str] = ()) -> Feedback | None:
     """Return what an event tells of a decision; None if it is none of the actions that count.
 
     Parameters
@@ -195,28 +195,28 @@ class Names:
         ]
         return [str(arm) for arm in range(max(counts))]
 
-    def events(self, row: DecisionRow, told: FeedbackRow) -> Iterator[dict[str, Any]]:
+    def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
         """Give feedback as event records: one for each object that it is about."""
         items = listed(row)
         ours = self._attributes(row)
-        if told.id is not None:
-            ours["feedback_id"] = told.id
-        action = told.kind
+        if feedback.id is not None:
+            ours["feedback_id"] = feedback.id
+        action = feedback.kind
         places: list[int] = []
-        if told.kind == CLICKS:
-            done = [action_of(one) for one in json.loads(told.clicks or "[]")]
+        if feedback.kind == CLICKS:
+            done = [action_of(one) for one in json.loads(feedback.clicks or "[]")]
             places = [position for position, _ in done]
             # Feedback tells of one action.
             action = done[0][1] if done else NO_CLICK
             if action in (CLICK, NO_CLICK):
                 ours["clicks"] = places
-        elif told.kind == EXAMINED:
+        elif feedback.kind == EXAMINED:
             action = IMPRESSION
             places = [at for at, item in enumerate(items or ()) if item is not None]
-        elif told.kind == REWARD:
-            ours["reward"] = told.reward
+        elif feedback.kind == REWARD:
+            ours["reward"] = feedback.reward
             places = [] if items is None else [0]
-            action = CLICK if places and told.reward == 1.0 else REWARD
+            action = CLICK if places and feedback.reward == 1.0 else REWARD
         teams = (_teams(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
@@ -225,7 +225,7 @@ class Names:
                 "action_name": action,
                 "query_id": query_id(row),
                 "user_query": row.key,
-                "timestamp": time_text(told.time),
+                "timestamp": time_text(feedback.time),
                 "event_attributes": attributes,
             }
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.logs.ubi_records import Event, Query, digest, event_of, query_of
-from tacit.service.doors.ubi_records import ACTIVATED_ID, told_of
+from tacit.service.doors.ubi_records import ACTIVATED_ID, feedback_of
 from tacit.service.engine.service import Service
 from tacit.service.errors import Conflict, UnknownDecision
 from tacit.service.http.messages import problem_of
@@ -85,14 +85,14 @@ async def take(engine: Service, call: Call) -> UbiAnswer:
 
 
 async def _done(engine: Service, name: str, steps: Sequence[_Step]) -> list[UbiOutcome]:
-    """Tell and keep what is to be told and kept; return what became of everything."""
+    """Record the feedback, and keep the other records; return what became of everything."""
     outcomes = [step if isinstance(step, UbiOutcome) else UbiOutcome("") for step in steps]
-    told = {i: step for i, step in enumerate(steps) if isinstance(step, Feedback)}
-    if told:
-        became = await engine.record_many(name, list(told.values()))
-        for i, outcome in zip(told, became, strict=True):
+    feedback = {i: step for i, step in enumerate(steps) if isinstance(step, Feedback)}
+    if feedback:
+        became = await engine.record_many(name, list(feedback.values()))
+        for i, outcome in zip(feedback, became, strict=True):
             found = _refused(outcome) if isinstance(outcome, TacitError) else UbiOutcome(outcome)
-            found.decision_id = told[i].decision
+            found.decision_id = feedback[i].decision
             outcomes[i] = found
     kept = {i: step for i, step in enumerate(steps) if isinstance(step, RecordRow)}
     if kept:
@@ -148,11 +148,11 @@ def _step(
             return Feedback(row.id, ACTIVATE, None, ACTIVATED_ID)
         return UbiOutcome(KNOWN, row.id)
     try:
-        told = None if row is None else told_of(row, one, placement.actions)
+        feedback = None if row is None else feedback_of(row, one, placement.actions)
     except InvalidValue as error:
         return _refused(error)
-    if told is not None:
-        return told
+    if feedback is not None:
+        return feedback
     return _row(placement.id, EVENT, digest(one._replace(ours={})._asdict()), record)
 
 

@@ -128,7 +128,7 @@ def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decid
 def write_many(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
-    """Return the answers to many requests; from columns where nothing else is told."""
+    """Return the answers to many requests; from columns where nothing else is asked."""
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         columns = map(rows.column, ("id", "arm", "propensity", "epoch"))
         return list(map(wire.Decided, *columns, repeat(durability)))

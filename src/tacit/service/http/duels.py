@@ -65,8 +65,8 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         What an action on an item counts in the verdict, by its name: feedback may tell these
         besides clicks. 0 takes it in, and counts it for nothing. Policies learn from clicks alone.
     segments : list of str
-        Names of what may be told of a search, such as its market, which the verdict tells apart;
-        ``key`` is its key, which need not be told again.
+        Names of what may be known of a search, such as its market, which the verdict counts apart;
+        ``key`` is its key, which need not be given again.
     """
 
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
@@ -125,9 +125,9 @@ def _schema(options: DuelOptions) -> Any:
 def read(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
     """Return a request as an impression, checked."""
     given = None, request.context, request.decision_id, request.deferred
-    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
-    told = told._replace(rankings=request.rankings, segments=request.segments)
-    return placement.checked(told)
+    asked = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    asked = asked._replace(rankings=request.rankings, segments=request.segments)
+    return placement.checked(asked)
 
 
 def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
@@ -149,11 +149,11 @@ def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Poli
     """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
     if row.control:
         return []
-    told = duel_of(row, came)
+    record = duel_of(row, came)
     for field in ("interleaved", "clicks", "rankings"):
-        if told[field] is not None:
-            told[field] = json.dumps(told[field])
-    return [told]
+        if record[field] is not None:
+            record[field] = json.dumps(record[field])
+    return [record]
 
 
 FORM = Form(verbs.DUEL, verbs.DUEL_MANY, read, write)

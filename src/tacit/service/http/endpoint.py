@@ -69,7 +69,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose address was found."""
         answer, api = await self._answered(scope, receive), self._path.api
-        # What was done is told, however large that is: what is sent for it is limited.
+        # What was done is answered, however large that is: what is sent for it is limited.
         if answer.size <= LARGE or scope["method"] not in SAFE_METHODS:
             await sent(send, answer)
         elif self._places.locked():

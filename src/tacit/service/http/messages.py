@@ -32,7 +32,7 @@ PREFLIGHT = (
     ),
     (b"access-control-max-age", b"600"),
 )
-"""What a browser is told that asks before it sends something."""
+"""The answer to a browser that asks before it sends something."""
 
 
 def says_json(method: str, headers: Headers) -> bool:

@@ -195,8 +195,8 @@ class _OfEngine(Collector):
         shards = self._engine.shards()
         if not shards:
             return
-        for kind, name, help, told in OF_SHARD:
-            samples = [([str(shard.number)], told(shard)) for shard in shards]
+        for kind, name, help, value_of in OF_SHARD:
+            samples = [([str(shard.number)], value_of(shard)) for shard in shards]
             yield _family(kind, name, help, ("shard",), samples)
         yield _family(
             GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
@@ -242,11 +242,11 @@ OF_SHARD: tuple[tuple[Any, str, str, Callable[[ShardHealth], float | None]], ...
 # ---- What learning earned, as metrics for Prometheus: worked out at most each minute
 
 FRESH = 60.0
-"""Seconds for which a lift is told again as it is."""
+"""Seconds for which a lift is given again as it is."""
 AT_ONCE = 4
-"""So many are worked out for a request; the others are told as they were."""
+"""So many are worked out for a request; the others are given as they were."""
 MOST = 100
-"""Of more placements with a holdout, the first ones by name are told of."""
+"""Of more placements with a holdout, the first ones by name are shown."""
 
 
 class _Known(NamedTuple):

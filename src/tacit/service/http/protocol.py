@@ -232,7 +232,7 @@ class Protocol(HttpToolsProtocol):
 
     uvicorn parses and answers. What is overridden sees each piece of a request before uvicorn
     does: ``data_received`` gets whatever was sent, and feeds it to the parser. When a head is
-    complete, either the request is usual, or uvicorn is told of it from its beginning.
+    complete, either the request is usual, or uvicorn gets it from its beginning.
     """
 
     shared: Connections

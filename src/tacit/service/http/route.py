@@ -84,7 +84,7 @@ class Answer(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is done, by whom, and how it is told, for a method at a path.
+    """What is done, by whom, and how it is described, for a method at a path.
 
     Attributes
     ----------

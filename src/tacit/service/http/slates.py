@@ -66,8 +66,8 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
     """Return a request as an impression, checked."""
     given = request.arms, request.context, request.decision_id, request.deferred
-    told = DecisionRequest(request.key, *given, session=request.session, user=request.user)
-    return placement.checked(told)
+    asked = DecisionRequest(request.key, *given, session=request.session, user=request.user)
+    return placement.checked(asked)
 
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:

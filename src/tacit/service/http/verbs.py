@@ -157,11 +157,11 @@ async def _take_over(engine: Service, call: Call) -> ManyDecisions[TakenOver]:
     placement.check_takes_over()
     asked: list[LocalDecision] = call.request.decisions
     read = [_read(placement, one) for one in asked]
-    good = [told for told in read if isinstance(told, Impression)]
+    good = [impression for impression in read if isinstance(impression, Impression)]
     outcomes = iter(await _logged(engine, call.placement, good))
-    made = [next(outcomes) if isinstance(told, Impression) else told for told in read]
+    made = [next(outcomes) if isinstance(impression, Impression) else impression for impression in read]
     return ManyDecisions(
-        [TakenOver(one.decision_id, *_told(error)) for one, error in zip(asked, made, strict=True)]
+        [TakenOver(one.decision_id, *_outcome(error)) for one, error in zip(asked, made, strict=True)]
     )
 
 
@@ -173,19 +173,21 @@ def _read(placement: Placement, one: LocalDecision) -> Impression | TacitError:
         return error
 
 
-async def _logged(engine: Service, placement: str, told: Sequence[Impression]) -> list[TacitError | None]:
+async def _logged(
+    engine: Service, placement: str, impressions: Sequence[Impression]
+) -> list[TacitError | None]:
     """Log decisions at once or, where one of them cannot be, each for itself."""
     try:
-        if told:
-            await engine.decide_many(placement, told)
-        return [None] * len(told)
+        if impressions:
+            await engine.decide_many(placement, impressions)
+        return [None] * len(impressions)
     except (Conflict, InvalidValue) as error:
-        if len(told) == 1:
+        if len(impressions) == 1:
             return [error]
-    return [outcome for one in told for outcome in await _logged(engine, placement, [one])]
+    return [outcome for one in impressions for outcome in await _logged(engine, placement, [one])]
 
 
-def _told(error: TacitError | None) -> tuple[str, str]:
+def _outcome(error: TacitError | None) -> tuple[str, str]:
     if error is None:
         return LOGGED, ""
     problem = problem_of(error)
@@ -194,7 +196,7 @@ def _told(error: TacitError | None) -> tuple[str, str]:
 
 # ---- Lists and duels over HTTP, and what learning earned
 
-# ---- The routes of placements that show lists: clicks in them told, and what duels say
+# ---- The routes of placements that show lists: clicks in them, and what duels say
 
 MOST_KEYS = 1000
 

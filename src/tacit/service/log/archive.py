@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tacit.service.errors import StoreError
 from tacit.service.log.owned_file import private
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
-from tacit.service.log.searches import Subject, Told, without_unit
+from tacit.service.log.searches import AskedSearch, Subject, without_unit
 from tacit.service.log.sqlite import APPLICATION_ID
 from tacit.service.log.store import Forgotten, Old, StoredPlacement
 
@@ -103,7 +103,7 @@ def forget_archived(
 
 
 def _without_units(units: Sequence[str], asked: str | None) -> str | None:
-    return without_unit(asked) if Told.read(asked).unit in units else asked
+    return without_unit(asked) if AskedSearch.read(asked).unit in units else asked
 
 
 def _without(subject: Subject, content: str) -> str:

@@ -101,8 +101,8 @@ def start_of(plan: str) -> Start | None:
     'a.tacit'
     >>> start_of('{"rule": {}}')
     """
-    told = json.loads(plan).get("start")
-    return None if told is None else msgspec.convert(told, Start)
+    start = json.loads(plan).get("start")
+    return None if start is None else msgspec.convert(start, Start)
 
 
 def marked_start(marks: Iterable[MarkRow]) -> Start | None:
@@ -235,7 +235,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
     >>> changes_of(marks, ["a"])
     [Change(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """
-    told: list[Change] = []
+    changes: list[Change] = []
     before = list(arms), set[Arm]()
     for mark in marks:
         if mark.kind == ARMS:
@@ -245,7 +245,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
         elif mark.kind == PIN:
             pin = pin_of(mark.value)
             if pin is None:
-                told.append(Change(mark.time, mark.who, UNPIN, {}))
+                changes.append(Change(mark.time, mark.who, UNPIN, {}))
                 continue
             detail = {"arms": pin.arms, "until": as_text(pin.until)}
         elif mark.kind == POLICY:
@@ -255,7 +255,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
                 detail["to"] = regime.state
             if regime.approximate:
                 detail["approximate"] = regime.approximate
-            told.append(Change(mark.time, mark.who, regime.what, detail))
+            changes.append(Change(mark.time, mark.who, regime.what, detail))
             continue
         elif mark.kind == HOLDOUT and mark.who != CONFIGURATION:
             detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
@@ -264,8 +264,8 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
         else:
             # What it says follows from the configuration.
             continue
-        told.append(Change(mark.time, mark.who, mark.kind, detail))
-    return told
+        changes.append(Change(mark.time, mark.who, mark.kind, detail))
+    return changes
 
 
 def _arms(value: str) -> tuple[list[Arm], set[Arm]]:

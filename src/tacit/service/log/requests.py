@@ -172,13 +172,13 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm], actions: Collection[
         if item not in places:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
         positions.add(places[item])
-    told: list[Any] = sorted(positions)
+    done: list[Any] = sorted(positions)
     if clicks.action != CLICK:
-        told = [{"position": position, "action": clicks.action} for position in told]
-    return msgspec.json.encode(told).decode()
+        done = [{"position": position, "action": clicks.action} for position in done]
+    return msgspec.json.encode(done).decode()
 
 
-def action_of(told: int | Mapping[str, Any]) -> tuple[int, str]:
+def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
     """Return the position and the action that one of :func:`clicked_positions` tells.
 
     Examples
@@ -186,12 +186,12 @@ def action_of(told: int | Mapping[str, Any]) -> tuple[int, str]:
     >>> action_of(3), action_of({"position": 1, "action": "purchase"})
     ((3, 'click'), (1, 'purchase'))
     """
-    return (told, CLICK) if isinstance(told, int) else (told["position"], told["action"])
+    return (done, CLICK) if isinstance(done, int) else (done["position"], done["action"])
 
 
-def clicks_in(told: Sequence[int | Mapping[str, Any]]) -> list[int]:
+def clicks_in(done: Sequence[int | Mapping[str, Any]]) -> list[int]:
     """Return the positions that were clicked, without those of other actions."""
-    return [one for one in told if isinstance(one, int)]
+    return [one for one in done if isinstance(one, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
@@ -261,8 +261,8 @@ def rewards(
     count = len(decisions)
     names = [None] * count if ids is None else list(ids)
     nothing: list[Any] = [None] * count
-    told = list(decisions), [REWARD] * count, list(values), names
-    return Block(Feedback, [*told, nothing, nothing])
+    columns = list(decisions), [REWARD] * count, list(values), names
+    return Block(Feedback, [*columns, nothing, nothing])
 
 
 class Decide(NamedTuple):
@@ -359,7 +359,7 @@ def _worth(feedback: Feedback, name: str, metric: Any) -> Feedback:
     if name not in amounts:
         raise InvalidValue(f"metrics.{name}", None, "give its amount: it is what is learned")
     worth = metric.worth(amounts[name])
-    # A shard is told what its ingress has worked out.
+    # A shard gets what its ingress has worked out.
     if feedback.reward not in (None, worth):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)

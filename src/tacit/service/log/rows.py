@@ -50,9 +50,9 @@ def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> 
     """
     if not len(prefixes):
         return msgspec.json.encode(arms).decode()
-    told = {"slate": arms, "prefixes": prefixes[: len(arms)].tolist()}
-    told["places"] = places[: len(arms)].tolist()
-    return msgspec.json.encode(told).decode()
+    parts = {"slate": arms, "prefixes": prefixes[: len(arms)].tolist()}
+    parts["places"] = places[: len(arms)].tolist()
+    return msgspec.json.encode(parts).decode()
 
 
 def slate_of(shown: str | None) -> Slate:
@@ -63,10 +63,10 @@ def slate_of(shown: str | None) -> Slate:
     >>> slate_of('["b","a"]')
     Slate(arms=['b', 'a'], prefixes=[], places=[])
     """
-    told = json.loads(shown or "")
-    if isinstance(told, list):
-        return Slate(told, [], [])
-    return Slate(told["slate"], told["prefixes"], told["places"])
+    parts = json.loads(shown or "")
+    if isinstance(parts, list):
+        return Slate(parts, [], [])
+    return Slate(parts["slate"], parts["prefixes"], parts["places"])
 
 
 # ---- The rows of the log: decisions, feedback and marks, under one ascending sequence number
@@ -228,7 +228,7 @@ class FeedbackRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), another shard told what it has learned
+    """What else happened: time went by (``tick``), another shard has sent what it learned
     (``merge``), or what :data:`HISTORY` lists was changed.
 
     Attributes

@@ -21,7 +21,7 @@ KEPT = (
 """The fields of a record that stay when somebody is forgotten."""
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class AskedSearch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a request said of a search.
 
     Attributes
@@ -35,10 +35,10 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Examples
     --------
-    >>> Told("ab12").text
+    >>> AskedSearch("ab12").text
     'ab12'
-    >>> told = Told("ab12", segments={"market": "de"})
-    >>> told.text, Told.read(told.text) == told
+    >>> said = AskedSearch("ab12", segments={"market": "de"})
+    >>> said.text, AskedSearch.read(said.text) == said
     ('{"rankings":"ab12","segments":{"market":"de"}}', True)
     """
 
@@ -54,7 +54,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self, order="sorted").decode()
 
     @classmethod
-    def read(cls, text: str | None) -> Told:
+    def read(cls, text: str | None) -> AskedSearch:
         """Return what :attr:`text` gave."""
         if text is None or not text.startswith("{"):
             return cls(text)
@@ -147,4 +147,4 @@ def without_unit(asked: str | None) -> str | None:
     """
     if asked is None or '"unit":' not in asked:
         return asked
-    return msgspec.structs.replace(Told.read(asked), unit=None).text
+    return msgspec.structs.replace(AskedSearch.read(asked), unit=None).text

@@ -169,7 +169,7 @@ UNIQUE = (
     ("marks", ("seq",)),
     ("records", ("id", "placement", "kind")),
 )
-"""By what a row is found, and told from all others of its table."""
+"""By what a row is found, and distinguished from all others of its table."""
 
 
 class SqlStore(ABC):
@@ -180,7 +180,7 @@ class SqlStore(ABC):
     epoch : int
         How often it was opened. Whoever opened it last can write; nobody else.
     salt : str
-        What hashes of users are keyed with; told to nobody.
+        What hashes of users are keyed with; never shown.
     local : bool
         Whether it is a file of this machine, and never waits for another one.
     """
@@ -378,8 +378,8 @@ class SqlStore(ABC):
             decisions = self._sound("decisions", self._named(reader, wanted))
             found = {row.seq: Found(row, []) for row in decisions}
             if found:
-                for told in self._sound("feedback", self._feedback(reader, [*found])):
-                    found[told.decision].feedback.append(told)
+                for each in self._sound("feedback", self._feedback(reader, [*found])):
+                    found[each.decision].feedback.append(each)
         return {(f.decision.placement, f.decision.id): f for f in found.values()}
 
     def events(self, after: int) -> Iterator[Event]:
@@ -519,13 +519,13 @@ class SqlStore(ABC):
                 "changed and cannot be left out; restore a backup"
             )
         end, note = self.end(), msgspec.json.encode({"left_out": damaged}).decode()
-        told = MarkRow(end.seq + 1, None, end.time, TICK, note)
+        mark = MarkRow(end.seq + 1, None, end.time, TICK, note)
         with self._transaction() as writer:
             for table, numbers in damaged.items():
                 for statement in LEAVE_OUT[table]:
                     self._run_many(writer, statement, [(number,) for number in numbers])
             self._run(writer, f"DELETE FROM {SNAPSHOTS}")
-            self._run_many(writer, INSERTS[-1], with_checksums([told]))
+            self._run_many(writer, INSERTS[-1], with_checksums([mark]))
 
     def end(self) -> End:
         """Return where the log ends."""
@@ -568,8 +568,8 @@ class SqlStore(ABC):
         with self._reading() as reader:
             found = self._run(reader, OLD_DECISIONS, (placement, before, time, before, limit))
             decisions = list(self._sound("decisions", found))
-            told = self._feedback(reader, [row.seq for row in decisions])
-            feedback = list(self._sound("feedback", told))
+            came = self._feedback(reader, [row.seq for row in decisions])
+            feedback = list(self._sound("feedback", came))
             found = self._run(reader, OLD_MARKS, (placement, before, time, limit))
             marks = list(self._sound("marks", found))
             found = self._run(reader, OLD_RECORDS, (placement, time, limit))

@@ -414,7 +414,7 @@ class SqliteStore(SqlStore):
     def check_end(self) -> None:
         """Raise Damaged if the owner before came to no clean end and left a damaged index.
 
-        It takes :data:`CHECK_SECONDS` at most; what was not seen by then is told.
+        It takes :data:`CHECK_SECONDS` at most; what was not seen by then is said.
         """
         if self._clean:
             return

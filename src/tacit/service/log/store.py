@@ -188,7 +188,7 @@ def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
 
 
 class Forgotten(NamedTuple):
-    """How many rows told of somebody, who is forgotten now.
+    """How many rows named somebody who is forgotten now.
 
     Attributes
     ----------

@@ -110,10 +110,10 @@ def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) ->
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
     return [
-        told
+        record
         for row in store.events(0)
         if isinstance(row, DecisionRow) and row.placement == placement.id and row.seq in earned
-        for told in export.rows(row, earned[row.seq], name, policy)
+        for record in export.rows(row, earned[row.seq], name, policy)
     ]
 
 

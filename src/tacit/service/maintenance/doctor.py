@@ -119,8 +119,8 @@ def _shipped() -> Check:
         return Check(name, None, "none came with the wheel: what is used is compiled once")
     made_for, here = json.loads(found.read_text())["numba"], version("numba")
     if made_for != here:
-        told = f"made for numba {made_for}, not {here}: what is used is compiled once"
-        return Check(name, None, told, f"for a quicker start: pip install numba=={made_for}")
+        text = f"made for numba {made_for}, not {here}: what is used is compiled once"
+        return Check(name, None, text, f"for a quicker start: pip install numba=={made_for}")
     return Check(name, True, f"came with the wheel, for numba {here}")
 
 

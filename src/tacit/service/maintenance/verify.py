@@ -107,9 +107,9 @@ def verify(config: Config, store: Store) -> list[str]:
         except Damaged as error:
             wrong.append(f"placement {name}: its snapshot is {error}")
         kept = opened(name, each, store, 0)
-        told = marked_start(store.changes(stored.id))
-        if told is not None and told != kept.start:
-            wrong.append(f"placement {name}: the log begins with {kept.start}, a mark says {told}")
+        marked = marked_start(store.changes(stored.id))
+        if marked is not None and marked != kept.start:
+            wrong.append(f"placement {name}: the log begins with {kept.start}, a mark says {marked}")
         anew = opened(name, each, store, 0, snapshot=False)
         for placement in (kept, anew):
             fold({placement.id: placement}, store)
@@ -149,7 +149,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     if kept.series.to_bytes() != anew.series.to_bytes():
         return "series: what was counted over time after the snapshot is not that by the log"
     if (kept.shared and kept.shared.saved()) != (anew.shared and anew.shared.saved()):
-        return "shared: what other shards told after the snapshot is not that by the log"
+        return "shared: what other shards sent after the snapshot is not that by the log"
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
     # A snapshot of an earlier version knows nothing of the decisions before it.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 SECOND = 1_000_000
 UNITS = (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 1), ("s", 1, 1))
-"""Each with its seconds, and how many units it is told in: days with their hours."""
+"""Each with its seconds, and how many units it is written in: days with their hours."""
 
 
 def chance(probability: float) -> str:
@@ -43,9 +43,9 @@ def ages(microseconds: Sequence[int]) -> list[str]:
     """
     different = len({time // SECOND for time in microseconds})
     finer = 0
-    while len(set(told := [_age(time, finer) for time in microseconds])) < different:
+    while len(set(texts := [_age(time, finer) for time in microseconds])) < different:
         finer += 1
-    return told
+    return texts
 
 
 def _age(microseconds: int, finer: int) -> str:

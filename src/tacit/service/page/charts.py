@@ -250,10 +250,10 @@ def time_ticks(span: Span) -> list[tuple[int, str]]:
     step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])
     first = -(-max(span.begin, 1) // step) * step
     times = range(first, span.end + 1, step)
-    told = [(time, _tick(time, step)) for time in times]
-    if len({name for _, name in told}) < len(told):
-        told = [(time, clock_time(time, step)) for time in times[::2]]
-    return told
+    ticks = [(time, _tick(time, step)) for time in times]
+    if len({name for _, name in ticks}) < len(ticks):
+        ticks = [(time, clock_time(time, step)) for time in times[::2]]
+    return ticks
 
 
 def _tick(time: int, step: int) -> str:
@@ -276,13 +276,13 @@ def _runs(points: Sequence[Point]) -> list[list[Point]]:
 
 def _hints(curves: Sequence[Curve], span: Span) -> str:
     """Return an invisible column per stretch of time that tells its values when pointed at."""
-    told: dict[tuple[int, int], list[str]] = {}
+    values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
             value = f"{curve.name}: {percent(p.value)} ({percent(p.low)} to {percent(p.high)})"
-            told.setdefault((p.begin, p.end), []).append(value)
+            values.setdefault((p.begin, p.end), []).append(value)
     columns = []
-    for (begin, end), lines in sorted(told.items()):
+    for (begin, end), lines in sorted(values.items()):
         x = UNIT * span.place(begin)
         step = SECOND if end - begin < MINUTE else MINUTE
         when = f"{clock_time(begin, step)} to {clock_time(end, step)} (UTC)"
@@ -325,16 +325,16 @@ def _anchor(place: float) -> str:
 
 
 def _time_labels(span: Span) -> str:
-    told = [(span.place(time), name) for time, name in time_ticks(span)]
+    labels = [(span.place(time), name) for time, name in time_ticks(span)]
     # At an edge a name stands beside its moment, and may need the room of the next one.
-    if len(told) > 1 and _anchor(told[0][0]) == "start" and _crowded(*told[:2]):
-        del told[0]
-    if len(told) > 1 and _anchor(told[-1][0]) == "end" and _crowded(*told[:-3:-1]):
-        del told[-1]
+    if len(labels) > 1 and _anchor(labels[0][0]) == "start" and _crowded(*labels[:2]):
+        del labels[0]
+    if len(labels) > 1 and _anchor(labels[-1][0]) == "end" and _crowded(*labels[:-3:-1]):
+        del labels[-1]
     return "".join(
         f'<text x="{100 * place:.1f}%" y="{TOP + PLOT + 22}" '
         f'text-anchor="{_anchor(place)}">{escape(name)}</text>'
-        for place, name in told
+        for place, name in labels
     )
 
 

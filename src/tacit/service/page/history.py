@@ -113,12 +113,12 @@ def _within(counts: list[int], share: float) -> float:
 
 # ---- Who changed what of a placement, in words
 
-MOST_TOLD = 20
+MOST_LINES = 20
 CONFIGURATION = "configuration"
 ARMS = {"add": "added", "retire": "retired", "restore": "restored"}
 
 
-class Told(NamedTuple):
+class Line(NamedTuple):
     """A change as the page tells it."""
 
     when: str
@@ -174,11 +174,11 @@ def remarks(changes: Sequence[Change]) -> list[Remark]:
     return [Remark(change.time, words(change)) for change in changes]
 
 
-def told(changes: Sequence[Change]) -> list[Told]:
+def latest(changes: Sequence[Change]) -> list[Line]:
     """Return the latest changes, the last first."""
     return [
-        Told(clock_time(change.time), _who(change.who), words(change))
-        for change in changes[: -MOST_TOLD - 1 : -1]
+        Line(clock_time(change.time), _who(change.who), words(change))
+        for change in changes[: -MOST_LINES - 1 : -1]
     ]
 
 

@@ -228,12 +228,12 @@ class KeyView:
     def restarts(self) -> list[RestartRow]:
         """The latest restarts: those that the policy keeps, or else those of the time line."""
         if self._facts.restarts is not None:
-            return [_told(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
+            return [_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
         shifts = [shift for shift in self._of.series.shifts if shift.key == self.name]
         return [RestartRow(age(self._now - shift.time), "", "") for shift in reversed(shifts)]
 
 
-def _told(restart: Any) -> RestartRow:
+def _restart_row(restart: Any) -> RestartRow:
     context = getattr(restart, "context", None)
     label = {None: "not known yet", True: "yes", False: "no, a false alarm"}
     return RestartRow(

@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     estimate : str
         How often the row's ranker wins; empty without duels.
     interval : str
-    told : str
+    sentence : str
         The same as a sentence.
     value : float or None
     """
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
     style: str
     estimate: str
     interval: str
-    told: str
+    sentence: str
     value: float | None
 
 
@@ -158,18 +158,18 @@ class DuelView(View):
     def _cell(self, i: int, j: int) -> Cell:
         pair = self._pair(i, j)
         if not pair.plays:
-            told = f"{pair.first} against {pair.second}: no duel yet"
-            return Cell("", "", "", told, None)
+            sentence = f"{pair.first} against {pair.second}: no duel yet"
+            return Cell("", "", "", sentence, None)
         shade = min(int(pair.estimate * SHADES), SHADES - 1)
         sure = " sure" if self.report.beats[i, j] or self.report.beats[j, i] else ""
         interval = f"{100 * pair.safe_low:.0f}\N{EN DASH}{100 * pair.safe_high:.0f}"
-        told = (
+        sentence = (
             f"{pair.first} beats {pair.second} in {percent(pair.estimate)} of {pair.plays} duels; "
             f"safe interval {interval} %, for this pair alone "
             f"{100 * pair.low:.0f}\N{EN DASH}{100 * pair.high:.0f} %"
         )
         style = f"shade-{shade}{sure}"
-        return Cell(style, f"{100 * pair.estimate:.0f} %", interval, told, pair.estimate)
+        return Cell(style, f"{100 * pair.estimate:.0f} %", interval, sentence, pair.estimate)
 
     def _pair(self, i: int, j: int) -> Pair:
         """Return what is known of a pair; of its mirror image it is the mirror image."""

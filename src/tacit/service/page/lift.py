@@ -76,8 +76,8 @@ def chapters(report: LiftReport) -> Chapters:
         before = report.chapters[place - 1].ended if place else None
         what = before or f"{one.control} to {percent(one.share or 0)}, by {one.unit}"
         left = "" if one.counted else "; not counted"
-        told = f"Chapter {one.number}: {what}{left}"
-        rows.append(Row(_day(one.since), told, _decisions(one.groups), *_chapter_ends(one)))
+        title = f"Chapter {one.number}: {what}{left}"
+        rows.append(Row(_day(one.since), title, _decisions(one.groups), *_chapter_ends(one)))
         for part in one.parts[::-1] if len(one.parts) > 1 else ():
             ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
@@ -88,13 +88,13 @@ def chapters(report: LiftReport) -> Chapters:
 
 
 def _chapter_ends(one: ChapterLift) -> tuple[str, str]:
-    told: Callable[[float], str]
-    of, nothing, told = one.ratio, 1.0, percent
+    written: Callable[[float], str]
+    of, nothing, written = one.ratio, 1.0, percent
     if of is None:
-        of, nothing, told = one.difference, 0.0, _bare
+        of, nothing, written = one.difference, 0.0, _bare
     if of is None:
         return "too early", ""
-    estimate, low, high = (_signed(end, nothing, told) for end in (of.estimate, of.low, of.high))
+    estimate, low, high = (_signed(end, nothing, written) for end in (of.estimate, of.low, of.high))
     return estimate, f"{low} to {high}"
 
 
@@ -122,16 +122,16 @@ def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) ->
 
 def shown(report: LiftReport) -> Shown | None:
     """Return what a report says as numbers; None where it is too early."""
-    told: Callable[[float], str]
-    of, nothing, told, unit = report.ratio, 1.0, percent, ""
+    written: Callable[[float], str]
+    of, nothing, written, unit = report.ratio, 1.0, percent, ""
     if of is None:
-        of, nothing, told, unit = report.difference, 0.0, _bare, "reward per decision, "
+        of, nothing, written, unit = report.difference, 0.0, _bare, "reward per decision, "
     if of is None or of.estimate is None:
         return None
     ends = of.low, of.estimate, of.high
     widest = max((abs(end - nothing) for end in ends if end is not None), default=0.0) or 1.0
     places = [_place(end, nothing, widest, at) for end, at in zip(ends, EDGES, strict=True)]
-    low, estimate, high = (_signed(end, nothing, told) for end in ends)
+    low, estimate, high = (_signed(end, nothing, written) for end in ends)
     return Shown(estimate, low, high, unit, *places)
 
 
@@ -139,10 +139,10 @@ def _place(end: float | None, nothing: float, widest: float, unknown: float) -> 
     return unknown if end is None else 50.0 + 50.0 * (end - nothing) / widest
 
 
-def _signed(end: float | None, nothing: float, told: Callable[[float], str]) -> str:
+def _signed(end: float | None, nothing: float, written: Callable[[float], str]) -> str:
     if end is None:
         return "?"
-    text = told(abs(end - nothing))
+    text = written(abs(end - nothing))
     return f"{'+' if end >= nothing else '−'}{text}"
 
 

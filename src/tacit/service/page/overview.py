@@ -58,13 +58,13 @@ def _silent(placement: PlacementReader, now: int) -> str:
 def _unanswered(placement: PlacementReader, now: int) -> str:
     """Say that no feedback comes at all."""
     closed = placement.decisions - placement.pending
-    if _told(placement) or closed < FEW:
+    if _feedback_count(placement) or closed < FEW:
         return ""
     many = f"{closed:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
     return f"No feedback has come for {many} decisions: nothing can be learned from clicks."
 
 
-def _told(placement: PlacementReader) -> int:
+def _feedback_count(placement: PlacementReader) -> int:
     """Return how much feedback has come."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
@@ -87,7 +87,7 @@ def _unrewarded(placement: PlacementReader, now: int) -> str:
 
 def _late(placement: PlacementReader, now: int) -> str:
     """Say that much feedback comes too late to be learned."""
-    total = _told(placement)
+    total = _feedback_count(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
     if total < FEW or late < MUCH_LATE * total:
         return ""
@@ -135,7 +135,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     name, kind, policy : str
-    mode, mode_told : str
+    mode, mode_hint : str
         What it does, and in a sentence.
     hour, day : int
         Decisions of the last hour; and of the last day, for each of its hours.
@@ -157,7 +157,7 @@ class Row(NamedTuple):
     kind: str
     policy: str
     mode: str
-    mode_told: str
+    mode_hint: str
     hour: int
     day: int
     rate: str
@@ -187,10 +187,10 @@ def row_of(placement: PlacementReader, now: int, answered: Answered | None = Non
     points = rate_points(found, view.each, placement.config.rule.lowest)
     trials = sum(point.trials for point in points)
     rate = sum(point.value * point.trials for point in points) / trials if trials else None
-    told = "\N{EN DASH}" if rate is None else percent(rate)
+    text = "\N{EN DASH}" if rate is None else percent(rate)
     values = [point.value for point in points]
     between = f", between {percent(min(values))} and {percent(max(values))}" if values else ""
-    title = f"{placement.name}: rewards per {view.counted} in {asked.told}: {told}{between}"
+    title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {text}{between}"
     report = lifts.lift_of(placement, now)
     wrong = complaints(placement, now, answered)
     verdict, without, claim = "", "", "none"
@@ -210,9 +210,9 @@ def row_of(placement: PlacementReader, now: int, answered: Answered | None = Non
         MODES.get(placement.mode, ""),
         hour,
         round(day / hours),
-        told,
+        text,
         sparkline(points, asked.span, title),
-        asked.told if points else f"nothing shown in {asked.told}",
+        asked.label if points else f"nothing shown in {asked.label}",
         None if report is None else lifts.shown(report),
         verdict,
         without,

@@ -243,7 +243,7 @@ def rendered(
         without=None if view.lift is None else lifts.compared(view.lift),
         ranges=NAMES,
         mode=mode_of(placement, now),
-        mode_told=MODES.get(placement.mode, ""),
+        mode_hint=MODES.get(placement.mode, ""),
         example=placement.kind.example(placement),
         controls=controls_of(placement, config, now, states, sharded=not whole),
         retention=placement.config.retention,

@@ -38,7 +38,7 @@ class Range(NamedTuple):
     span: Span
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What it is called."""
         return NAMES.get(self.name, "the time chosen")
 

@@ -20,7 +20,7 @@ from tacit.service.engine.verdicts import Verdict
 from tacit.service.log.marks import Change, Pin
 from tacit.service.page.amounts import age
 from tacit.service.page.charts import Curve, Remark, clock_time, line_chart, percent
-from tacit.service.page.history import remarks, told
+from tacit.service.page.history import latest, remarks
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
@@ -280,7 +280,7 @@ class View:
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
         self.asked = look.asked
         self.retired = {str(arm) for arm in placement.offer.retired}
-        self.history = told(look.changes)
+        self.history = latest(look.changes)
         self._changes, self._busiest = look.changes, look.busiest
         self._of = placement
         self._series = placement.series
@@ -363,7 +363,7 @@ class View:
         return within[-MOST_REMARKS:]
 
     @property
-    def told_remarks(self) -> list[tuple[str, str]]:
+    def remark_texts(self) -> list[tuple[str, str]]:
         """When each was, and what."""
         return [(clock_time(time), text) for time, text in self.remarks]
 
@@ -461,7 +461,7 @@ class View:
             curves,
             self.asked.span,
             f"{self.name}: share of impressions of each {self.what} over time",
-            f"In {self.asked.told}: {listed}.",
+            f"In {self.asked.label}: {listed}.",
             self.remarks,
         )
 

@@ -30,7 +30,7 @@ from tacit.service.log.requests import (
     clicks_in,
 )
 from tacit.service.log.rows import CLICKS, FORGET, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow, MarkRow
-from tacit.service.log.searches import Told, digest_of, unit_of, without_unit
+from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.coin import Control, PairControl
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
@@ -190,7 +190,7 @@ class DuelPlacement(Placement):
         told = self._impression(request, None, said.text, lists)
         return self._of_unit(told, request.session, request.user)
 
-    def _said(self, request: DecisionRequest) -> Told:
+    def _said(self, request: DecisionRequest) -> AskedSearch:
         """Return what a request says of its search, checked."""
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
@@ -202,7 +202,7 @@ class DuelPlacement(Placement):
                 remedy = f"the placement is told of {known}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
             checked_id(f"segments.{name}", value)
-        return Told(None, unit_of(self._salt, self.id, request.user, request.session), segments)
+        return AskedSearch(None, unit_of(self._salt, self.id, request.user, request.session), segments)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark: after one that somebody was forgotten, nothing open says whose it is."""
@@ -431,7 +431,7 @@ def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
 
     Its segments stand in it by their names.
     """
-    shown, told = json.loads(row.shown or ""), Told.read(row.asked)
+    shown, told = json.loads(row.shown or ""), AskedSearch.read(row.asked)
     (left, right), interleaved = shown["pair"], shown.get("interleaved")
     # The log has no rankings; where both were the same as far as was shown, it is known from that.
     alike = [interleaved["items"]] * 2 if "alike" in shown else None
