@@ -4,10 +4,10 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_840,
+    "code": 51_842,
     "files": 364,
-    "classes_twice": 55,
-    "told": 801,
+    "classes_twice": 54,
+    "told": 278,
     "know_pin": 26,
     "service_rooms": 11,
     "longest_class": 604,
