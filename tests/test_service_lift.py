@@ -144,7 +144,7 @@ def test_the_planner_speaks_before_there_is_traffic(service):
     told = tacit("lift", "idle", "--url", service.address, "--rate", "0.05", "--daily", "30000")
     assert "in about 11 days" in told.stdout
     for wrong in ({"rate": 0.0}, {"share": 0.5, "shown": 0.0}):
-        with pytest.raises(InvalidRequest, match=r"rate|shown"):
+        with pytest.raises(ValueError, match=r"rate|shown"):
             service.client.lift("idle", **wrong)
     # A lift that a click rate cannot have is planned by nobody.
     assert service.client.lift("idle", rate=0.9, shown=0.5).planner is None

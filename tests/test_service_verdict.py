@@ -331,7 +331,7 @@ async def test_one_of_several_shards_judges_nothing(tmp_path):
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verdict")
     config = configured(folder / "s.db", attribution_window=1.0, aggregation="union")
-    config.placements["shop"] = config.placements["search"]
+    config.placements["shop"] = config.placements["market"] = config.placements["search"]
     config.placements["home"] = load_config().placements["default"]
     config.placements["plain"] = with_home(kind="duels", rankers=RANKERS).placements["home"]
     with running(config) as address:
@@ -340,17 +340,17 @@ def address(tmp_path_factory):
 
 def test_a_verdict_over_http(client, address):
     searches = [{"rankings": LISTS, "user": f"u{i}", "segments": {"market": "de"}} for i in range(60)]
-    status, _, made = client.post("search/duel/batch", {"decisions": searches})
+    status, _, made = client.post("market/duel/batch", {"decisions": searches})
     assert status == 200
     told = [
         {"decision_id": one["decision_id"], "items": one["items"][:1], "action": "purchase"}
         for one in made["decisions"]
     ]
-    status, _, answer = client.post("search/clicks/batch", {"feedback": told})
+    status, _, answer = client.post("market/clicks/batch", {"feedback": told})
     assert {one["outcome"] for one in answer["feedback"]} == {"pending"}
 
     def counted():
-        status, _, found = client.ask("GET", "/v1/placements/search/verdict?confidence=0.99")
+        status, _, found = client.ask("GET", "/v1/placements/market/verdict?confidence=0.99")
         assert status == 200
         return found if found["whole"] and found["report"] and not found["open"] else None
 
@@ -360,13 +360,13 @@ def test_a_verdict_over_http(client, address):
     assert found["report"]["units"] == 60
     assert found["since"] < found["until"]
     with ServiceClient(address) as clients:
-        same = clients.verdict("search", confidence=0.99)
+        same = clients.verdict("market", confidence=0.99)
         assert (same.verdict, same.report) == (found["verdict"], found["report"])
-        shown = clients.duel("search", LISTS, user="u1", segments={"market": "se"})
-        told = clients.clicks("search", shown.decision_id, [1], action="add_to_cart")
+        shown = clients.duel("market", LISTS, user="u1", segments={"market": "se"})
+        told = clients.clicks("market", shown.decision_id, [1], action="add_to_cart")
         assert told.outcome == "pending"
         with pytest.raises(InvalidRequest, match=r"segments.shop.*told of market"):
-            clients.duel("search", LISTS, segments={"shop": "x"})
+            clients.duel("market", LISTS, segments={"shop": "x"})
 
 
 @pytest.mark.parametrize(
