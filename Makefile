@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
+TESTS := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
 
-.PHONY: help demo test lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context reproduce \
+.PHONY: help demo test test-long lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context reproduce \
   docs figures release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
 	@echo "make test       lint, check types, run all tests"
+	@echo "make test-long  the same, and try each property on ten times as many examples"
 	@echo "make lint       lint, check types, audit the dependencies, no tests"
 	@echo "make check      measure the source: its size, how often it says the same thing, the way of a decision"
 	@echo "make chaos      kill, cut and fill up the service 200 times; nothing may be lost"
@@ -66,7 +68,10 @@ demo: $(VENV)/.run
 	$(BIN)/tacit demo
 
 test: lint $(VENV)/.browser $(VENV)/.postgres
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
+	$(TESTS)
+
+test-long: lint $(VENV)/.browser $(VENV)/.postgres
+	$(TESTS) --hypothesis-profile long
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -134,7 +139,7 @@ figures: $(VENV)/.dev $(VENV)/.browser
 
 # More interpreters: make release PYTHONS='python3.12 python3.13'
 PYTHONS ?= $(PYTHON)
-release: $(VENV)/.dev
+release: test-long
 	rm -rf dist
 	$(BIN)/python tests/release.py --out dist --compiled --tests $(foreach each,$(PYTHONS),--python $(each))
 

@@ -9,8 +9,8 @@ import random
 import shutil
 from pathlib import Path
 
+import drawn  # noqa: F401  says how many examples are drawn, before any test is read
 import pytest
-from hypothesis import HealthCheck, settings
 
 # What is compiled, and for how long, depends on what ran before.
 os.environ.setdefault("TACIT_QUIET", "1")
@@ -29,10 +29,6 @@ CHROMIUM = (
     "--disable-sync",
 )
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("tacit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tacit")
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
@@ -47,8 +43,8 @@ def pytest_pyfunc_call(pyfuncitem):
 @pytest.fixture(autouse=True)
 def same_ids(request, monkeypatch):
     """Draw the random bits of ids the same in each run: coins fall by them."""
-    drawn = random.Random(request.node.nodeid)
-    monkeypatch.setattr("tacit.service.log.ids.urandom", drawn.randbytes)
+    bits = random.Random(request.node.nodeid)
+    monkeypatch.setattr("tacit.service.log.ids.urandom", bits.randbytes)
 
 
 @pytest.fixture(params=("sqlite", "postgres"))

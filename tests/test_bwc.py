@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
@@ -167,7 +168,7 @@ def test_going_on_from_a_snapshot_equals_never_having_stopped(base, tmp_path):
     np.testing.assert_array_equal(decisions[0].slots, decisions[1].slots)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10_000), merge=st.booleans(), rounds=st.integers(2, 12))
 def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
     policy = bwc(merge_phases=merge, test_rounds=rounds)

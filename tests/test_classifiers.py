@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -153,7 +154,7 @@ def test_rows_learn_on_their_own(classifier):
 
 @pytest.mark.parametrize("anchored", [False, True])
 @given(labels=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_rectangle_does_what_its_concept_class_on_a_grid_says(anchored, labels):
     grid = list(itertools.product(range(5), repeat=2))
     sides = [(a, b) for a in range(5) for b in range(a, 5) if a == 0 or not anchored]
@@ -178,7 +179,7 @@ def test_a_rectangle_does_what_its_concept_class_on_a_grid_says(anchored, labels
 
 
 @given(seed=seeds, dim=st.integers(1, 6), margin=st.floats(0.01, 0.4), anchored=st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rectangle_never_misses_an_event(seed, dim, margin, anchored):
     rng = np.random.default_rng(seed)
     low, high = np.sort(rng.random((2, dim)) * (1.0 - margin), axis=0)
@@ -191,7 +192,7 @@ def test_rectangle_never_misses_an_event(seed, dim, margin, anchored):
 
 
 @given(seed=seeds, dim=st.integers(1, 6), margin=st.floats(0.01, 0.2))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_hyperplane_never_misses_an_event(seed, dim, margin):
     rng = np.random.default_rng(seed)
     normal = rng.normal(size=dim)
@@ -211,7 +212,7 @@ tables = st.integers(1, 5).flatmap(
 
 
 @given(table=tables, data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_finite_concepts_never_miss_an_event(table, data):
     truth = data.draw(st.sampled_from(table))
     labels = [[x] for x, says in enumerate(truth) if says == -1 and data.draw(st.booleans())]
@@ -237,7 +238,7 @@ def test_rectangle_diameter_is_reached(dim, margin, diameter, anchored):
 
 
 @given(seed=seeds, dim=st.integers(1, 3), margin=st.floats(0.05, 0.5), anchored=st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_rectangle_diameter_is_never_exceeded(seed, dim, margin, anchored):
     rng = np.random.default_rng(seed)
     # Growing from the middle meets the most sides.
@@ -247,7 +248,7 @@ def test_rectangle_diameter_is_never_exceeded(seed, dim, margin, anchored):
 
 
 @given(seed=seeds, dim=st.integers(1, 3), margin=st.floats(0.03, 0.3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_hyperplane_diameter_is_never_exceeded(seed, dim, margin):
     rng = np.random.default_rng(seed)
     contexts = 0.5 + (rng.random((300, dim)) - 0.5) * np.linspace(0, 1, 300)[:, None]
@@ -280,13 +281,13 @@ def longest_game(table):
 
 
 @given(table=tables)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_finite_diameter_is_that_of_definition_3(table):
     assert FiniteConcepts(table).diameter == longest_game(table)
 
 
 @given(table=tables, seed=seeds)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_finite_diameter_is_never_exceeded(table, seed):
     classifier = FiniteConcepts(table)
     order = np.random.default_rng(seed).permutation(len(table[0]))
@@ -372,7 +373,7 @@ def test_hull_distance_is_that_of_a_reference(shape, dim):
 
 
 @given(hull=points(3, least=1), context=st.lists(unit, min_size=3, max_size=3), reach=unit)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_hull_distance_that_ends_early_is_on_the_right_side(hull, context, reach):
     exact, early = distance(hull, context), distance(hull, context, near=reach, far=reach)
     if abs(exact - reach) > 1e-12:
@@ -381,7 +382,7 @@ def test_a_hull_distance_that_ends_early_is_on_the_right_side(hull, context, rea
 
 
 @given(hull=points(2, least=1), contexts=points(2, least=1), margin=st.floats(0.01, 0.4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_hyperplane_predicts_by_the_distance_from_all_labels(hull, contexts, margin):
     positive = taught(Hyperplane(2, margin), hull).predict_many(contexts)
     distances = np.array([distance(hull, context) for context in contexts])
@@ -441,7 +442,7 @@ def join(*parts):
 
 @each_kind
 @given(first=points(2), second=points(2), third=points(2), seed=seeds)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_merging_is_a_join(classifier, first, second, third, seed):
     a, b, c = (taught(classifier, labels) for labels in (first, second, third))
     contexts = np.random.default_rng(seed).random((100, 2))
@@ -452,7 +453,7 @@ def test_merging_is_a_join(classifier, first, second, third, seed):
 
 
 @given(table=tables, data=st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_merging_finite_concepts_is_a_join(table, data):
     contexts = [[x] for x in range(len(table[0]))]
     labels = st.lists(st.sampled_from(contexts), max_size=3)

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.clicks import (
@@ -75,7 +76,7 @@ def users(model, shown):
             yield clicks + (0,) * (len(shown) - length), chance
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(models(), st.lists(st.integers(0, KINDS - 1), min_size=POSITIONS, max_size=POSITIONS))
 def test_probabilities_are_those_of_all_users(model, shown):
     law = dict.fromkeys(itertools.product([0, 1], repeat=POSITIONS), 0.0)

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 import test_features
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -193,7 +194,7 @@ def test_clicks_of_the_chain_sum_to_one(one_click):
     np.testing.assert_allclose(total, 1.0)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([0.3, 1.0, 5.0]), read=st.integers(0, 2))
 def test_what_may_have_been_seen_is_taken_in_as_its_likelihood(seed, scale, read):
     """The factors multiply to the chain's likelihood; each gradient is that of differences."""
@@ -346,7 +347,7 @@ def shortfall(seed, kind, one_click, scale):
     return 1.0 - worth(action, p, e, one_click) / best
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(["arms", "positions"]),

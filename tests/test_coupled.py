@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from drawn import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit, logit
@@ -109,7 +110,7 @@ PAIRS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(pairs=st.lists(PAIRS, min_size=1, max_size=12), seed=st.integers(0, 2**32))
 @example(pairs=[(0.0, 1.0), (0.0, 1.0 + 2**-52)], seed=0)
 @example(pairs=[(1.0, 1.0), (1.0 + 2**-52, 1.0 - 2**-53)], seed=0)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -317,14 +318,13 @@ streams = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(rewards=streams)
 def test_the_likelihood_ratio_is_the_largest_over_all_splits(rewards):
     assert ratio_of(rewards, 90) == pytest.approx(ratio_by_brute_force(rewards), abs=1e-9)
 
 
 @given(rewards=streams, vertices=st.integers(3, 6))
-@settings(deadline=None)
 def test_a_hull_without_room_only_underestimates(rewards, vertices):
     assert ratio_of(rewards, vertices) <= ratio_by_brute_force(rewards) + 1e-9
 

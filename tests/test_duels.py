@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -472,7 +473,7 @@ def test_winner_stays_exploits_between_the_rounds_of_its_tournament():
 # Numerics -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(a=st.floats(1.0, 1e5), b=st.floats(1.0, 1e5), x=st.floats(0.01, 0.99))
 def test_beta_tail_is_the_survival_function(a, b, x):
     expected = special.betainc(b, a, 1.0 - x)

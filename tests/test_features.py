@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -170,7 +170,6 @@ def test_ec_bandit_is_the_papers_update():
         np.testing.assert_allclose(block.covariance, c, rtol=1e-10)
 
 
-@settings(deadline=None)
 @given(
     s=st.tuples(st.floats(0.0, 1e6), st.floats(0.0, 1e6)),
     at=st.tuples(st.floats(-700.0, 700.0), st.floats(-700.0, 700.0)),

@@ -7,7 +7,8 @@ import math
 import numba
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from drawn import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -57,7 +58,7 @@ def test_inner_products_of_any_length(n, seed):
     assert dot(x[:n], y) == pytest.approx(x[:n] @ y[:n], abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(dim=st.integers(1, 6), seed=st.integers(0, 10_000), scale=st.sampled_from([1e-3, 1.0, 1e3]))
 def test_commits_are_those_of_the_information_form(dim, seed, scale):
     rng = np.random.default_rng(seed)

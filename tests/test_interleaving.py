@@ -9,7 +9,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidValue
@@ -59,7 +60,7 @@ def mean_chance(method, pair, clicks):
 
 
 @pytest.mark.parametrize("make", DUELS + MULTILEAVES)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_a_list_shows_items_of_the_union_once_each(make, data):
     method = make(length=data.draw(st.integers(1, 7)))
@@ -80,7 +81,7 @@ def test_a_list_shows_items_of_the_union_once_each(make, data):
 
 
 @pytest.mark.parametrize("make", DUELS + MULTILEAVES)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_probabilities_of_lists_are_those_of_their_enumeration(make, data):
     method = make(length=data.draw(st.integers(1, 4)))
@@ -111,7 +112,7 @@ def test_lists_come_as_often_as_their_enumeration_says(make):
         assert abs(found[shown] - draws * probability) <= 5 * deviation + 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(rankings(2, 2), st.integers(1, 6))
 def test_team_draft_multileaving_of_two_is_team_draft(pair, length):
     two = [(p, s.items, s.memory) for p, s in TeamDraft(length=length).lists(pair)]
@@ -172,7 +173,7 @@ def test_balanced_is_biased_and_the_others_are_not():
 
 
 @pytest.mark.parametrize("make", [TeamDraft, *DUELS[3:]])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_clicks_that_ignore_what_is_shown_favour_nobody(make, data):
     """Exactly, for every set of clicked positions: so for every law of such clicks."""
@@ -184,7 +185,7 @@ def test_clicks_that_ignore_what_is_shown_favour_nobody(make, data):
 
 
 @pytest.mark.parametrize("make", MULTILEAVES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_multileaving_credits_random_clicks_equally(make, data):
     many = data.draw(rankings(3, 3, items=4))
@@ -199,7 +200,7 @@ def test_multileaving_credits_random_clicks_equally(make, data):
 
 
 @pytest.mark.parametrize("score", ["linear", "inverse"])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_optimized_credits_random_clicks_on_the_top_equally(score, data):
     length = data.draw(st.integers(1, 6))
@@ -233,7 +234,7 @@ def test_binary_scores_fall_back_to_the_least_unfair_lists():
 
 
 @pytest.mark.parametrize("make", DUELS)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_a_ranker_against_itself_wins_half_the_time(make, data):
     """Whatever the clicks, even those that look at what is shown."""
@@ -248,7 +249,7 @@ def test_a_ranker_against_itself_wins_half_the_time(make, data):
     assert math.isclose(mean, 0.5, abs_tol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_marginalised_credit_is_the_sum_over_all_assignments(data):
     pair = data.draw(rankings(items=5))

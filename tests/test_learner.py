@@ -11,7 +11,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
 
@@ -343,7 +344,7 @@ def test_a_truncated_snapshot_is_refused(snapshot):
         tacit.Learner.load(snapshot)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_a_damaged_snapshot_is_refused_or_unharmed(data, tmp_path_factory):
     """One flipped bit anywhere: refused with an error of ours, or read as it was written."""

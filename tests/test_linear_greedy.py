@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
@@ -54,7 +55,7 @@ def test_ties_share_what_is_not_explored():
     np.testing.assert_allclose(found, [0.425, 0.075, 0.425, 0.075])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.0, 0.1, 1.0]))
 def test_probabilities_are_a_distribution_with_a_floor(seed, epsilon):
     learner, _, _ = taught(tacit.LinearEpsilonGreedy(2, epsilon=epsilon), 5, seed=seed)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 
@@ -201,9 +202,7 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
-sequences = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+sequences = examples(8)
 
 
 def take_step(learner, what, number, waiting):

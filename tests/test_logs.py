@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import DATA
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidValue, LogError
@@ -86,7 +87,7 @@ def log_rows(draw):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(rows=st.lists(log_rows(), max_size=5))
 def test_what_is_read_back_equals_what_was_written(tmp_path_factory, format, rows):
     written = pa.Table.from_pylist(rows, SCHEMA)
@@ -317,7 +318,6 @@ def test_parquet_columns_of_other_types_are_converted(tmp_path):
 
 
 @given(st.lists(st.floats(allow_nan=False) | st.text(max_size=3) | st.none(), max_size=40))
-@settings(deadline=None)
 def test_only_what_is_no_number_becomes_null(values):
     found = converted(values, pa.float64()).to_pylist()
     for value, number in zip(values, found, strict=True):

@@ -6,7 +6,8 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 
@@ -47,7 +48,7 @@ def the_same(first, second, tolerance=1e-9):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seeds, st.lists(st.integers(0, 12), min_size=1, max_size=4))
 def test_natural_parameters_and_roots_say_the_same(seed, steps):
     rng = np.random.default_rng(seed)
@@ -58,7 +59,7 @@ def test_natural_parameters_and_roots_say_the_same(seed, steps):
         np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seeds, st.integers(0, 8), st.lists(st.integers(0, 8), min_size=3, max_size=3))
 def test_adding_posteriors_is_associative_and_commutative_and_has_the_base_as_nothing(seed, before, steps):
     rng = np.random.default_rng(seed)
@@ -110,7 +111,7 @@ def test_a_delta_that_was_never_in_the_base_is_refused():
         added(sure, [prior, prior])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seeds)
 def test_counts_add(seed):
     rng = np.random.default_rng(seed)

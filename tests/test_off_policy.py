@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DATA, ROOT
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import inputs
 
@@ -210,7 +211,7 @@ def test_wrong_values_are_refused(wrong):
 # Sums and intervals -------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1)), min_size=1, max_size=60), st.integers(0, 60))
 def test_merged_sums_are_the_sums_of_all(rows, cut):
     weights, rewards = np.array(rows).T

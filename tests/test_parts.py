@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
@@ -221,7 +222,7 @@ def test_an_arm_that_is_never_shown_is_named_although_another_part_offers_it(tmp
     assert cluster.off_policy(Uniform(), tmp_path).never_shown == ("never",)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.floats(0.0, 5.0), max_size=40), st.integers(0, 40), st.integers(0, 40), st.integers(1, 9))
 def test_sums_of_parts_are_the_sums_of_the_whole_wherever_it_is_cut(weights, a, b, groups):
     weights = np.array(weights)

@@ -20,6 +20,7 @@ from azure.cognitiveservices.personalizer import PersonalizerClient
 from azure.cognitiveservices.personalizer.models import ErrorResponseException, RankableAction, RankRequest
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError
+from drawn import examples
 from harness import (
     PATIENCE,
     START,
@@ -31,7 +32,7 @@ from harness import (
     served,
     with_home,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msrest.authentication import CognitiveServicesCredentials
 from msrest.exceptions import HttpOperationError
@@ -461,7 +462,7 @@ async def test_the_apprentice_shows_the_first_action_that_is_not_excluded(tmp_pa
         assert [row.arm for row in await engine.decide_many("home", told)] == ["c", "a"]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_every_slot_gets_an_action_of_its_own(data):
     names = [str(i) for i in range(data.draw(st.integers(1, 7)))]
@@ -747,7 +748,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(blocks=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=3))
 def test_any_features_are_a_vector_or_an_error_that_says_why(blocks):
     try:

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from drawn import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -261,7 +262,7 @@ def exact_largest(successes, failures, chosen):
     return sum(integrate.quad(integrand, a, b, epsabs=1e-12, limit=200)[0] for a, b in pairs if a < b)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(counts=st.lists(st.tuples(st.floats(1.0, 3000.0), st.floats(1.0, 3000.0)), min_size=2, max_size=5))
 def test_probability_largest_against_quadrature(counts):
     successes, failures = map(np.array, zip(*counts, strict=True))

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.environments import preferences
@@ -139,7 +140,7 @@ class TestWinners:
         found = preferences.measure([[0.5]])
         assert (found.condorcet, found.gamma, found.lambda_) == (0, 1.0, 1.0)
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(matrices(), st.permutations(range(5)))
     def test_measures_follow_a_renaming_of_the_arms(self, p, order):
         order = np.array(order)
@@ -150,7 +151,7 @@ class TestWinners:
         if before.condorcet is not None:
             assert int(order[after.condorcet]) == before.condorcet
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(matrices())
     def test_gamma_and_lambda_are_those_of_the_definition(self, p):
         found = preferences.measure(p)

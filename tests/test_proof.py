@@ -9,7 +9,8 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from drawn import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidValue
@@ -177,7 +178,7 @@ def test_a_larger_boundary_gives_a_wider_interval(control, policy, c, more):
     st.sampled_from([0.001, 3.0, 1e6]),
     st.booleans(),
 )
-@settings(max_examples=50)
+@examples(50)
 def test_the_unit_of_rewards_does_not_matter(decisions, unit, bounded):
     groups, rewards = np.array(decisions).T
     once, scaled = HoldoutSums.empty(), HoldoutSums.empty()

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import tacit as command
 
@@ -84,7 +85,7 @@ def test_changes_are_found_where_they_are():
         assert abs(change.round - truth) < 30
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.integers(0, 2**32))
 def test_nothing_is_found_in_few_rounds(seed):
     rng = np.random.default_rng(seed)

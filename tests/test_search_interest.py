@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
@@ -99,7 +100,7 @@ def test_signals_tell_a_burst_and_a_loss_of_clicks(interest: SearchInterest) -> 
     assert abandonment[day == 4].max() > 0.55 > abandonment[day == 2].max()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     fast=st.floats(0.001, 10),
     slow=st.floats(0.001, 10),

@@ -12,8 +12,9 @@ import numpy as np
 import psycopg
 import pytest
 import stores
+from drawn import examples
 from harness import SECOND, Clock, everything, folded, reached, served, with_policy
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
 from stores import store_at
@@ -377,7 +378,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     [tacit.Thompson(ARMS, discount=0.9), Forgetful(ARMS), tacit.EXP3(ARMS)],
     ids=lambda policy: policy.label,
 )
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6)
 # A snapshot whose time is later than the log's end, and a clock that was set back since.
 @example(5441, Rule(window=5 * SECOND, activation=3 * SECOND), 20)
 @given(

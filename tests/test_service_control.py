@@ -11,8 +11,9 @@ import harness
 import pytest
 import test_service_living as living
 from click.testing import CliRunner
+from drawn import examples
 from harness import START, Clock, learned
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -194,7 +195,7 @@ async def take_step(engine, i, what, number, waiting):
 
 
 @pytest.mark.parametrize("kind", living.POLICIES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12)
 @given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
 def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, snapshot_every, crash):
     folder = tmp_path_factory.mktemp("pins")

@@ -13,6 +13,7 @@ from functools import partial
 import harness
 import numpy as np
 import pytest
+from drawn import examples
 from harness import (
     PATIENCE,
     START,
@@ -26,7 +27,7 @@ from harness import (
     stopped,
     with_home,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -300,7 +301,7 @@ def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
     assert (read.ties, read.unclicked) == (report.ties, report.unclicked)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.integers(1, 11), st.integers(0, 2**20))
 def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
     folder = tmp_path_factory.mktemp("crash")

@@ -12,8 +12,9 @@ import apsw
 import harness
 import numpy as np
 import pytest
+from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful, Pooled
 
@@ -154,7 +155,7 @@ EVENTFUL = tacit.BWC(
     ],
     ids=lambda policy: policy.label,
 )
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8)
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),
@@ -632,7 +633,7 @@ async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()), min_size=1, max_size=25)
 )
-@settings(max_examples=20)
+@examples(20)
 def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_factory, steps):
     """Whichever of them are asked, and whoever's windows close meanwhile."""
     path, config = tmp_path_factory.mktemp("many") / "s.db", many_placements(4)

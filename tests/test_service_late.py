@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from drawn import examples
 from harness import SECOND, START, Clock, everything, served, with_policy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_service_attribution import ARMS, configured, fold_of
 
@@ -205,7 +206,7 @@ def test_an_exported_log_has_the_corrected_reward(tmp_path):
     assert [reward.as_py() for reward in rewards] == [1.0]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6)
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),

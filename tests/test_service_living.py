@@ -8,8 +8,9 @@ import threading
 import harness
 import msgspec
 import pytest
+from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -168,7 +169,7 @@ def check_stops(folder, config, steps, crash, take_step, seen):
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12)
 @given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
 def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, kind, steps, snapshot_every, crash

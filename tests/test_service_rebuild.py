@@ -15,8 +15,9 @@ import pytest
 import test_service_control as control
 import test_service_living as living
 from click.testing import CliRunner
+from drawn import examples
 from harness import START, Clock, learned
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -110,7 +111,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15)
 @given(moves=MOVES, crash=st.booleans())
 @example(moves=["home", "wait", "other", "rebuild", "home", "rollback"], crash=False)
 @example(moves=["home", "wait", "other", "rebuild", "home", "rollback", "home", "stop"], crash=True)

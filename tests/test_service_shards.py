@@ -13,8 +13,9 @@ import numpy as np
 import psycopg
 import pytest
 import stores
+from drawn import examples
 from harness import PATIENCE, START, recovered, served
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 from test_service_stores import tick
@@ -645,7 +646,7 @@ def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
     store.close()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_ids_lead_to_the_shard_of_their_key_whatever_the_number_of_shards(before, after):
     slot = slot_of("home", "independence day")

@@ -10,8 +10,9 @@ import harness
 import numpy as np
 import pytest
 import stores
+from drawn import examples
 from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -83,7 +84,7 @@ def known(engine):
     return learner.keys, arrays, placement.signals.saved(learner), dict(placement.outcomes)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6)
 @given(
     lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
     snapshot_every=st.sampled_from([1, 7, 50_000]),

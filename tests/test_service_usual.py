@@ -8,8 +8,9 @@ import re
 
 import pytest
 import uvicorn
+from drawn import examples
 from harness import reached, with_home
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_service_guard import KEY, MADE
 from uvicorn.server import ServerState
@@ -247,7 +248,7 @@ def streams(draw, key=b"", wrong=False):
 
 
 @given(streams(wrong=True))
-@settings(max_examples=200)
+@examples(200)
 def test_the_same_bytes_get_the_same_answers(open_, pieces):
     open_.check(pieces)
 

@@ -12,8 +12,9 @@ import harness
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from drawn import examples
 from harness import Clock, eventually, served, with_home
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
@@ -89,7 +90,7 @@ async def traffic(engine, rounds, seed):
 # The same as tacit duel ----------------------------------------------------------------------
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(seed=st.integers(0, 2**32), looks=st.integers(1, 4), seen=st.sampled_from(["decided", "examined"]))
 def test_the_live_verdict_is_that_of_the_exported_log(tmp_path_factory, seed, looks, seen):
     folder = tmp_path_factory.mktemp("verdict")

@@ -9,8 +9,9 @@ import harness
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn import examples
 from harness import START, Clock, learned, quiet, with_policy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 from stores import store_at
@@ -133,7 +134,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40)
 @given(steps=STEPS, seed=st.integers(0, 2**32))
 def test_lanes_arms_and_snapshots_come_as_they_like(tmp_path, steps, seed):
     learner = tacit.Learner(Pooled(ARMS, epsilon=0.1), seed=seed)

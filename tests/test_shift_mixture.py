@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
@@ -577,7 +578,7 @@ def test_arms_alike_share_their_chances():
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     counts=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=12),
     scale=st.sampled_from([0.3, 1.0, 1000.0]),

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.core.arrays import leaves
@@ -172,14 +173,14 @@ def play(signals, steps, time=10**15):
     return np.concatenate(told), time
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(STEPS)
 def test_every_signal_is_in_the_unit_box(steps):
     told, _ = play(reader(), steps)
     assert ((told >= 0.0) & (told <= 1.0)).all()
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(STEPS, st.integers(0, 60))
 def test_going_on_from_what_was_saved_equals_never_having_stopped(steps, stop):
     straight, first, second = reader(), reader(), reader()

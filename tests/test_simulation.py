@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 from conftest import DATA
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from policies_of_ones_own import Pooled
 from scipy import stats
@@ -402,7 +403,7 @@ def test_lai_robbins_by_hand():
     assert lai_robbins((0.25, 0.5)) == pytest.approx(0.25 / kl)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_regret_and_reward_are_bounded_by_the_truth(means, seed):
     result = tacit.simulate(tacit.UniformRandom(len(means)), tacit.BernoulliArms(means), 50, seed=seed)

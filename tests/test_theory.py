@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -269,7 +270,7 @@ def most_false_positives(concepts):
     return most
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     st.integers(1, 4).flatmap(
         lambda contexts: st.lists(
@@ -404,7 +405,9 @@ def test_the_rate_of_theorem_6_by_hand():
 def test_what_events_cost_grows_with_arms_and_phases(monkeypatch):
     monkeypatch.setattr(syed2009_theory, "FRESH_HORIZONS", (10_000,))
     monkeypatch.setattr(syed2009_theory, "FRESH_SIZES", ((3, 1), (3, 4), (6, 4)))
-    monkeypatch.setattr(syed2009_theory, "told", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))})
+    monkeypatch.setattr(
+        syed2009_theory, "oracles", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))}
+    )
     found = syed2009_theory.fresh_regret(Setup(6, seed=1, workers=1))
     once, often, many = (cell["value"] for cell in found)
     assert 2.0 * once < often < 0.7 * many

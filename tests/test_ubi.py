@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import tacit as tacit_command
 
@@ -300,7 +300,6 @@ json_values = st.recursive(
 FIELDS = {**query(application="a", query_attributes={}), **event()}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(list(FIELDS)), json_values), st.booleans())
 def test_whatever_a_record_holds_it_is_read_or_refused_by_field(changes, an_event):
     record = (event() if an_event else query()) | changes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from drawn import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.service.attribution.attribution import (
@@ -133,7 +134,7 @@ def block_of(kind, rows):
     return Block.of(kind, rows)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(rule=RULES, groups=GROUPS, stops=st.sets(st.integers(0, 11)))
 def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
     attribution, plain = Attribution(rule), Plain(rule)

@@ -1,0 +1,21 @@
+"""On how many drawn examples a property is tried: on few in each run, on many by ``make test-long``."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+LEAST = 3
+
+# How long an example takes says how busy the machine is. What tests share, like a folder, is made for
+# one of them, and its examples use it one after the other.
+ANYWHERE = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.register_profile("short", ANYWHERE, max_examples=30)
+settings.register_profile("long", ANYWHERE, max_examples=300)
+settings.load_profile("short")
+
+
+def examples(number):
+    """Return settings for a property that is to be tried on a number of examples, where others are on 100."""
+    return settings(max_examples=max(LEAST, number * settings.default.max_examples // 100))
