@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_842,
+    "code": 51_899,
     "files": 364,
     "classes_twice": 54,
     "told": 278,

@@ -307,11 +307,12 @@ def test_hypotheses_are_weighed_by_beta_binomials():
 
 def test_what_is_remembered_is_60_plays_at_most():
     """150 and 50 of 200 plays are 45 and 15 of 60; 3 and 1 of 4 are as they were."""
-    state = tacit.ShiftMixture(2).init(1)
+    policy = tacit.ShiftMixture(2)
+    state = policy.init(1)
     own = state.own
     own.counts[0, 0] = [[150.0, 50.0], [3.0, 1.0]]
     own.weight[0, :2], own.born[0, 1], own.kind[0, 1] = (0.4, 0.6), 20, 1
-    believe(own, state.shared.priors, state.shared.found, 0)
+    believe(policy.params, state, 0)
     assert own.remembered[0, 0].tolist() == [[45_000, 15_000], [3000, 1000]]
     assert (own.leading[0], own.found[0], own.epochs[0]) == (1, 1, 1)
     assert state.shared.found.fresh[0] == 1.0
@@ -327,7 +328,7 @@ def test_an_epoch_takes_the_place_of_that_of_the_same_best_arm_or_of_the_oldest(
         new = int(h == 1) + 1 if h else 1
         own.weight[0], own.kind[0, new], own.born[0, new] = 0.0, 1, born
         own.weight[0, [h, new]] = 0.1, 0.9
-        believe(own, state.shared.priors, state.shared.found, 0)
+        believe(policy.params, state, 0)
         best.append([int(e[:, 0].argmax()) for e in own.remembered[0, : own.epochs[0]]])
     assert best == [[0], [1, 0], [2, 1, 0], [0, 2, 1], [3, 0, 2, 1], [4, 3, 0, 2], [5, 4, 3, 0]]
 
@@ -335,17 +336,18 @@ def test_an_epoch_takes_the_place_of_that_of_the_same_best_arm_or_of_the_oldest(
 def test_a_change_just_found_may_be_one_to_an_earlier_epoch():
     """One of two remembered epochs is not the last one's: it gets a third of the weight, and is
     believed in the place of the change, not as another one."""
-    state = tacit.ShiftMixture(2).init(1)
+    policy = tacit.ShiftMixture(2)
+    state = policy.init(1)
     own, found = state.own, state.shared.found
     own.epochs[0], own.remembered[0, 0] = 1, [[1000, 0], [9000, 1000]]
     own.counts[0, 0] = [[9.0, 1.0], [0.0, 3.0]]
     own.weight[0, :2], own.born[0, 1], own.kind[0, 1], own.rounds[0] = (0.4, 0.6), 20, 1, 25
-    believe(own, state.shared.priors, found, 0)
+    believe(policy.params, state, 0)
     again = 0.5 / 2.5
     np.testing.assert_allclose(own.weight[0, :3], [0.4 * (1 - again), 0.6 * (1 - again), again])
     assert own.counts[0, 2].tolist() == [[1.0, 0.0], [9.0, 1.0]]
     own.weight[0, :3] = 0.0, 0.2, 0.8
-    believe(own, state.shared.priors, found, 0)
+    believe(policy.params, state, 0)
     assert (own.leading[0], own.found[0], own.epochs[0]) == (2, 1, 2)
     assert (found.fresh[0], found.recalled[0]) == (0.0, 1.0)
 
@@ -371,7 +373,7 @@ def test_one_step_of_the_fit_by_hand():
     note_play(priors, 0, 1.0, 0.0, 0.0, 1.0)
     assert priors.tails[0, 1, :3].tolist() == [[1, 1, 1], [0, 0, 1], [0, 0, 0]]
     priors.beta[0, 1] = 1.0, 3.0
-    fit(priors, 1, 0.0, 1)
+    fit(priors, 1, 0.0, 1, 0.0)
     assert priors.beta[0, 1].tolist() == pytest.approx([1 / 0.45, 1 / 0.45])
 
 
@@ -410,7 +412,7 @@ def test_priors_come_to_the_maximum_of_the_likelihood():
         return -real.sum() - keys * (stats.betabinom(32, *beside).pmf(x) * imagined).sum()
 
     for _ in range(40):
-        fit_all(priors, None)
+        fit_all(priors, None, 0.0)
     common = np.exp(optimize.minimize(loss, [0, 0], args=((1, 1), 2), tol=1e-10).x)
     np.testing.assert_allclose(priors.beta[0, 0], common, rtol=1e-3)
     own = np.exp(optimize.minimize(loss, [0, 0], args=(common, 5), tol=1e-10).x)
@@ -475,19 +477,19 @@ def test_a_warning_counts_as_far_as_earlier_ones_were_right():
     policy = tacit.ShiftMixture(2, context_dim=1)
     state = policy.init(2)
     own, found = state.own, state.shared.found
-    warn(own, found, 0)
+    warn(policy.params, state, 0)
     assert own.weight[0, :2].tolist() == [0.5, 0.5]
     assert own.kind[0, 1] == 1 | 4
     own.weight[0, :2] = 1.0, 0.0
-    warn(own, found, 0)
+    warn(policy.params, state, 0)
     assert own.weight[0, :2].tolist() == [1.0, 0.0]  # so soon it counts for nothing
     own.rounds[0] = 21
-    warn(own, found, 0)
+    warn(policy.params, state, 0)
     np.testing.assert_allclose(own.weight[0, :2], [7 / 8, 1 / 8])
     own.weight[0, :2] = 0.4, 0.6
-    believe(own, state.shared.priors, found, 0)
+    believe(policy.params, state, 0)
     assert (own.announced[0], found.announced[0], own.warnings[0]) == (1, 1.0, 2)
-    warn(own, found, 1)
+    warn(policy.params, state, 1)
     np.testing.assert_allclose(own.weight[1, :2], [0.5, 0.5])
 
 

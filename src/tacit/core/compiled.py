@@ -48,6 +48,7 @@ GENERICS = (
     *dispatch.POLICY_KERNELS,
     *dispatch.FEATURE_KERNELS,
     *dispatch.COUPLED_KERNELS,
+    *dispatch.SHIFT_KERNELS,
     *dispatch.INDEX_KERNELS,
     *dispatch.LIST_KERNELS,
     *dispatch.ENVIRONMENT_KERNELS,

@@ -230,6 +230,21 @@ def line(params: Any, state: Any, lane: int, impression: Any, place: int) -> Any
 
 COUPLED_KERNELS = (line,)
 
+# The kernels of a mixture over when rates last shifted ------------------------------------------
+
+
+def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
+    """Return parameters of the Beta posterior of an arm under a hypothesis, and its log-odds' deviation."""
+    return parts[type(params)].odds(params, state, lane, h, arm)
+
+
+def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
+    """Put a hypothesis among those of a lane, with the counts of an earlier epoch where it is not -1."""
+    parts[type(params)].enter(params, state, lane, weight, kind, epoch)
+
+
+SHIFT_KERNELS = (odds, enter)
+
 # An index policy's kernels ------------------------------------------------------------------
 
 

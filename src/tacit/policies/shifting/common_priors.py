@@ -117,8 +117,11 @@ def imagine(priors: Priors, a: float, b: float) -> None:
 
 
 @kernel
-def fit(priors: Priors, row: int, keys: float, steps: int) -> None:
-    """Step towards the maximum of the likelihood, so many imaginary keys beside the real ones."""
+def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None:
+    """Step towards the maximum of the likelihood, so many imaginary keys beside the real ones.
+
+    The smaller parameter becomes at least ``floor``; the mean stays.
+    """
     a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
     for _ in range(steps):
         hits, misses, plays = 0.0, 0.0, 0.0
@@ -137,6 +140,9 @@ def fit(priors: Priors, row: int, keys: float, steps: int) -> None:
         a, b = max(a * hits / plays, LEAST), max(b * misses / plays, LEAST)
         shrink = min(1.0, MOST / (a + b))
         a, b = a * shrink, b * shrink
+    if min(a, b) < floor:
+        grow = floor / min(a, b)
+        a, b = a * grow, b * grow
     priors.beta[0, row, 0], priors.beta[0, row, 1] = a, b
 
 
@@ -150,24 +156,24 @@ def imagine_prior(priors: Priors, betas: Floats, arm: int) -> None:
 
 
 @kernel
-def fit_all(priors: Priors, betas: Floats | None) -> None:
+def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
     """Fit the common prior, then that of each arm; say when to do so next.
 
     Beside an arm with a prior of its own (``betas``), the imaginary keys are of that prior.
     """
     imagine(priors, 1.0, 1.0)
-    fit(priors, 0, BESIDE_ALL, STEPS)
+    fit(priors, 0, BESIDE_ALL, STEPS, floor)
     imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
     for row in range(1, priors.beta.shape[1]):
         if betas is not None:
             imagine_prior(priors, betas, row - 1)
-        fit(priors, row, BESIDE_ONE, STEPS)
+        fit(priors, row, BESIDE_ONE, STEPS, floor)
     priors.due[0] = max(FIRST, priors.rounds[0] + MORE, GROWTH * priors.rounds[0])
 
 
 @kernel
-def count_round(priors: Priors, betas: Floats | None) -> None:
+def count_round(priors: Priors, betas: Floats | None, floor: float) -> None:
     """Count a reward of any key, and fit when it is time."""
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
-        fit_all(priors, betas)
+        fit_all(priors, betas, floor)

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.dispatch import kernel
+from tacit.core.dispatch import enter, kernel
 from tacit.policies.shifting.common_priors import Priors
 
 HYPOTHESES, EPOCHS = 8, 4
 INITIAL, FRESH, RECALLED, ANNOUNCED, REVISED = 0, 1, 2, 4, 8
-# Below the first a hypothesis is dropped; below the second it does not decide.
-DROPPED, IDLE = 1e-12, 1e-3
+# Below it a hypothesis is dropped.
+DROPPED = 1e-12
 # No reward is less likely than this, so that one never excludes all hypotheses at once.
 IMPOSSIBLE = 1e-100
 # An epoch is remembered as at most so many plays of an arm, in thousandths.
@@ -127,12 +127,12 @@ def posterior(own: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> t
 
 
 @kernel
-def drawn(own: Hypotheses, lane: int, uniform: float) -> int:
+def drawn(own: Hypotheses, lane: int, uniform: float, idle: float) -> int:
     """Return a hypothesis, drawn by weight among those that decide."""
-    left = uniform * deciding(own, lane)
+    left = uniform * deciding(own, lane, idle)
     last = 0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] >= IDLE:
+        if own.weight[lane, h] >= idle:
             last = h
             left -= own.weight[lane, h]
             if left < 0.0:
@@ -141,32 +141,41 @@ def drawn(own: Hypotheses, lane: int, uniform: float) -> int:
 
 
 @kernel
-def deciding(own: Hypotheses, lane: int) -> float:
-    """Return the weight of the hypotheses that decide."""
+def deciding(own: Hypotheses, lane: int, idle: float) -> float:
+    """Return the weight of the hypotheses that decide: of at least ``idle``."""
     total = 0.0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] >= IDLE:
+        if own.weight[lane, h] >= idle:
             total += own.weight[lane, h]
     return total
 
 
 @kernel
-def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float) -> None:
-    """Weigh each hypothesis by how likely it made a reward, and count the reward for it."""
+def likelihood_of(a: float, b: float, reward: float, scale: float) -> float:
+    """Return how likely Beta(a, b) makes a reward that tells as much as ``scale`` clicks."""
+    if reward == 1.0:
+        likelihood = a / (a + b)
+    elif reward == 0.0:
+        likelihood = b / (a + b)
+    else:
+        odds = reward * np.log(a) + (1.0 - reward) * np.log(b) - np.log(a + b)
+        likelihood = float(np.exp(odds))
+    if scale > 1.0:
+        likelihood = float(np.exp(scale * np.log(likelihood)))
+    return max(likelihood, IMPOSSIBLE)
+
+
+@kernel
+def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float) -> float:
+    """Weigh each hypothesis by how likely it made a reward, and count the reward for it.
+
+    Returns how likely all of them made it.
+    """
     total = 0.0
     for h in range(HYPOTHESES):
         if own.weight[lane, h] > 0.0:
             a, b = posterior(own, priors, lane, h, arm)
-            if reward == 1.0:
-                likelihood = a / (a + b)
-            elif reward == 0.0:
-                likelihood = b / (a + b)
-            else:
-                odds = reward * np.log(a) + (1.0 - reward) * np.log(b) - np.log(a + b)
-                likelihood = float(np.exp(odds))
-            if scale > 1.0:
-                likelihood = float(np.exp(scale * np.log(likelihood)))
-            own.weight[lane, h] *= max(likelihood, IMPOSSIBLE)
+            own.weight[lane, h] *= likelihood_of(a, b, reward, scale)
             total += own.weight[lane, h]
             own.counts[lane, h, arm, 0] = float(own.counts[lane, h, arm, 0]) + scale * reward
             own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
@@ -177,11 +186,13 @@ def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, s
         own.weight[lane, h] /= total
         if own.weight[lane, h] < DROPPED:
             own.weight[lane, h] = DROPPED if h == own.leading[lane] else 0.0
+    return total
 
 
 @kernel
-def believe(own: Hypotheses, priors: Priors, found: Found, lane: int) -> None:
+def believe(params: Any, state: Any, lane: int) -> None:
     """If a newer change than the one believed is likelier than not, believe it."""
+    own, found = state.own, state.shared.found
     old = own.leading[lane]
     new = old
     for h in range(HYPOTHESES):
@@ -201,24 +212,25 @@ def believe(own: Hypotheses, priors: Priors, found: Found, lane: int) -> None:
     if kind & ANNOUNCED:
         own.announced[lane] += 1
         found.announced[0] += 1.0
-    remember(own, priors, lane, old)
+    remember(own, state.shared.priors, lane, old)
     if kind & RECALLED:
         found.recalled[0] += 1.0
     else:
         found.fresh[0] += 1.0
-        recall(own, found, lane)
+        recall(params, state, lane)
 
 
 @kernel
-def recall(own: Hypotheses, found: Found, lane: int) -> None:
+def recall(params: Any, state: Any, lane: int) -> None:
     """Add that a change just found was to an earlier epoch's rates, but the last one's."""
+    own, found = state.own, state.shared.found
     epochs = own.epochs[lane] - 1
     if epochs > 0:
         again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
         for h in range(HYPOTHESES):
             own.weight[lane, h] *= 1.0 - again
         for epoch in range(1, 1 + epochs):
-            add_hypothesis(own, lane, again / epochs, RECALLED | REVISED, epoch)
+            enter(params, state, lane, again / epochs, RECALLED | REVISED, epoch)
 
 
 @kernel
@@ -260,71 +272,105 @@ def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
 
 
 @kernel
-def pass_round(own: Hypotheses, found: Found, lane: int, least: float, spawn: int) -> None:
+def rate_of(own: Hypotheses, lane: int) -> float:
+    """Return how many changes a round of the lane brings, by what was found."""
+    return float((HAZARD_FOUND + own.found[lane]) / (HAZARD_ROUNDS + own.rounds[lane]))
+
+
+@kernel
+def pass_round(params: Any, state: Any, lane: int) -> None:
     """Count a round of the lane, in which the rates may have changed.
 
-    They do at a rate of ``least`` or more; hypotheses are added every ``spawn`` rounds.
+    They do at a rate of ``params.hazard`` or more; hypotheses are added every ``params.spawn`` rounds.
     """
-    rate = (HAZARD_FOUND + own.found[lane]) / (HAZARD_ROUNDS + own.rounds[lane])
-    own.hazard[lane] += min(max(rate, least), HAZARD_MOST)
+    own = state.own
+    rate = params.pace * rate_of(own, lane)
+    own.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)
     own.rounds[lane] += 1
-    if own.rounds[lane] % spawn == 0:
-        add_hypotheses(own, found, lane, min(own.hazard[lane], SPAWN_MOST), 0)
+    if own.rounds[lane] % params.spawn == 0:
+        add_hypotheses(params, state, lane, min(own.hazard[lane], SPAWN_MOST), 0)
         own.hazard[lane] = 0.0
 
 
 @kernel
-def warn(own: Hypotheses, found: Found, lane: int) -> None:
-    """Take in a context that announces a change, as far as such were right before.
+def warn(params: Any, state: Any, lane: int) -> float:
+    """Take in a context that announces a change, as far as such were right before: return how far.
 
     So soon after another one it would only crowd out what was added then.
     """
+    own, found = state.own, state.shared.found
     for h in range(HYPOTHESES):
         if own.kind[lane, h] & ANNOUNCED and own.born[lane, h] + WARNED_ROUNDS > own.rounds[lane]:
-            return
+            return 0.0
     general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
     change = (general + own.announced[lane]) / (1.0 + own.warnings[lane])
     own.warnings[lane] += 1
     found.warnings[0] += 1.0
-    if change >= WORTHLESS:
-        add_hypotheses(own, found, lane, min(change, 0.98), ANNOUNCED)
+    if change < WORTHLESS:
+        return 0.0
+    change = min(change, 0.98)
+    add_hypotheses(params, state, lane, change, ANNOUNCED)
+    return float(change)
 
 
 @kernel
-def add_hypotheses(own: Hypotheses, found: Found, lane: int, change: float, flag: int) -> None:
+def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int) -> None:
     """Add that the rates have just changed with some probability, to new or to earlier ones."""
+    own, found = state.own, state.shared.found
     for h in range(HYPOTHESES):
         own.weight[lane, h] *= 1.0 - change
     epochs, again = own.epochs[lane], 0.0
     if epochs > 0:
         again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
-    add_hypothesis(own, lane, change * (1.0 - again), FRESH | flag, -1)
+    enter(params, state, lane, change * (1.0 - again), FRESH | flag, -1)
     for epoch in range(epochs):
-        add_hypothesis(own, lane, change * again / epochs, RECALLED | flag, epoch)
+        enter(params, state, lane, change * again / epochs, RECALLED | flag, epoch)
+
+
+@kernel
+def heaviest_of(own: Hypotheses, lane: int) -> int:
+    """Return the hypothesis of most weight."""
+    heaviest = 0
+    for h in range(HYPOTHESES):
+        if own.weight[lane, h] > own.weight[lane, heaviest]:
+            heaviest = h
+    return heaviest
+
+
+@kernel
+def lightest_of(own: Hypotheses, lane: int) -> int:
+    """Return the hypothesis of least weight that is neither the heaviest nor believed."""
+    heaviest, lightest = heaviest_of(own, lane), -1
+    for h in range(HYPOTHESES):
+        free = h != heaviest and h != own.leading[lane]
+        if free and (lightest < 0 or own.weight[lane, h] < own.weight[lane, lightest]):
+            lightest = h
+    return lightest
 
 
 @kernel
 def add_hypothesis(own: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
     """Put a hypothesis in the place of the lightest, unless that is heavier or believed."""
-    heaviest, lightest = 0, -1
-    for h in range(HYPOTHESES):
-        if own.weight[lane, h] > own.weight[lane, heaviest]:
-            heaviest = h
-    for h in range(HYPOTHESES):
-        free = h != heaviest and h != own.leading[lane]
-        if free and (lightest < 0 or own.weight[lane, h] < own.weight[lane, lightest]):
-            lightest = h
-    if own.weight[lane, lightest] >= weight:
-        return
-    own.weight[lane, lightest] = weight
-    own.kind[lane, lightest] = kind
-    own.born[lane, lightest] = 1 + own.rounds[lane]
-    for arm in range(own.counts.shape[2]):
-        for k in range(2):
-            part = 0.0
-            if epoch >= 0:
-                part = float(own.remembered[lane, epoch, arm, k]) / THOUSANDTHS
-            own.counts[lane, lightest, arm, k] = part
+    lightest = lightest_of(own, lane)
+    if own.weight[lane, lightest] < weight:
+        place_hypothesis(own, lane, lightest, weight, kind)
+        for arm in range(own.counts.shape[2]):
+            for k in range(2):
+                own.counts[lane, lightest, arm, k] = remembered_of(own, lane, epoch, arm, k)
+
+
+@kernel
+def remembered_of(own: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> float:
+    """Return the successes or failures of an arm in an earlier epoch; 0 where ``epoch`` is -1."""
+    return float(own.remembered[lane, epoch, arm, k]) / THOUSANDTHS if epoch >= 0 else 0.0
+
+
+@kernel
+def place_hypothesis(own: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
+    """Put a hypothesis at a place, its counts still to be filled in."""
+    own.weight[lane, h] = weight
+    own.kind[lane, h] = kind
+    own.born[lane, h] = 1 + own.rounds[lane]
 
 
 @kernel

@@ -9,18 +9,18 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers.unusual import Usual, is_unusual
-from tacit.core import checks
+from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import kernel
+from tacit.core.dispatch import kernel, odds
 from tacit.core.part import param, whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
 from tacit.policies.shifting.common_priors import Priors, betas_of, count_round, fit_all, note_play
 from tacit.policies.shifting.hypotheses import (
     HYPOTHESES,
-    IDLE,
     Found,
     Hypotheses,
+    add_hypothesis,
     believe,
     deciding,
     drawn,
@@ -98,45 +98,83 @@ def deviation_of(a: float, b: float) -> float:
 
 
 @kernel
-def keeps(own: Hypotheses, priors: Priors, lane: int, h: int, impression: Impression) -> int:
+def keeps(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
     """Return the place of the arm that is always kept: of the highest odds, then deviation."""
     leader, top, least = 0, -1.0, 0.0
     for i in range(len(impression.arms)):
-        a, b = posterior(own, priors, lane, h, impression.arms[i])
+        a, b, _ = odds(params, state, lane, h, impression.arms[i])
         if a / b > top or (a / b == top and a < least):
             leader, top, least = i, a / b, a
     return leader
 
 
 @kernel
-def chance_under(state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
+def play_under(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
+    """Return the arm of the highest score under a hypothesis, by one draw for all; some are left out."""
+    z, coins = abs(rng.standard_normal()), rng.random()
+    kept_tie = rng.random()
+    lead_tie = kept_tie
+    lead, first, leads, leader = -1.0, 0.0, 0.0, 0
+    best, wide, high, low, ties, chosen = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
+    for i in range(len(impression.arms)):
+        arm = impression.arms[i]
+        a, b, deviation = odds(params, state, lane, h, arm)
+        ratio = a / b
+        if ratio == lead and a == first:
+            leads += 1.0
+            taken, lead_tie = latest_of(leads, lead_tie)
+            leader = arm if taken else leader
+        elif ratio > lead or (ratio == lead and a < first):
+            lead, first, leads, leader = ratio, a, 1.0, arm
+        coins += coins
+        if coins >= 1.0:
+            coins -= 1.0
+            score = np.log(ratio) + z * deviation
+            if score == best and ratio == high and a == low:
+                ties += 1.0
+                taken, kept_tie = latest_of(ties, kept_tie)
+                chosen = arm if taken else chosen
+            elif score > best or (score == best and (deviation, ratio, -a) > (wide, high, -low)):
+                best, wide, high, low, ties, chosen = score, deviation, ratio, a, 1.0, arm
+        if i % 52 == 51:
+            # A draw has 53 fair bits.
+            coins = rng.random()
+    a, b, deviation = odds(params, state, lane, h, leader)
+    score = np.log(a / b) + z * deviation
+    if score > best or (score == best and deviation >= wide):
+        return int(leader)
+    return int(chosen)
+
+
+@kernel
+def chance_under(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
     """Return the probability of an arm under a hypothesis.
 
     The arm must be above the leader, which is never left out, and all others above it must be.
     """
-    own, priors, crossings = state.own, state.shared.priors, state.shared.crossings[0]
-    leader = impression.arms[keeps(own, priors, lane, h, impression)]
-    a, b = posterior(own, priors, lane, h, leader)
-    lead, first, wide = a / b, a, deviation_of(a, b)
-    a, b = posterior(own, priors, lane, h, arm)
-    odds, deviation = a / b, deviation_of(a, b)
-    leads = odds == lead and a == first
+    crossings = state.shared.crossings[0]
+    leader = impression.arms[keeps(params, state, lane, h, impression)]
+    a, b, wide = odds(params, state, lane, h, leader)
+    lead, first = a / b, a
+    a, b, deviation = odds(params, state, lane, h, arm)
+    ratio = a / b
+    leads = ratio == lead and a == first
     if not leads and deviation <= wide:
         return 0.0
-    mean, low = np.log(odds), 0.0
+    mean, low = np.log(ratio), 0.0
     if not leads:
         low = (np.log(lead) - mean) / (deviation - wide)
     above, count, alike = 0, 0, 0
     for i in range(len(impression.arms)):
         if impression.arms[i] == leader and not leads:
             continue
-        other_a, other_b = posterior(own, priors, lane, h, impression.arms[i])
+        other_a, other_b, other_deviation = odds(params, state, lane, h, impression.arms[i])
         other = other_a / other_b
-        slope = deviation_of(other_a, other_b) - deviation
-        if other == odds and other_a == a:
+        slope = other_deviation - deviation
+        if other == ratio and other_a == a:
             alike += 1
         elif slope == 0.0:
-            above += 1 if other > odds or (other == odds and other_a < a) else 0
+            above += 1 if other > ratio or (other == ratio and other_a < a) else 0
         else:
             crossing = (mean - np.log(other)) / slope
             if (slope > 0.0) == (crossing <= low):
@@ -146,6 +184,29 @@ def chance_under(state: Any, lane: int, h: int, impression: Impression, arm: int
                 count += 1
     kept = 1.0 if leads else 1.0 - math.ldexp(1.0, -alike)
     return mass_alone(crossings, count, low, above) * kept / alike
+
+
+@kernel
+def chance_over(params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float) -> float:
+    """Return the probability of an arm over the hypotheses that decide, which have a weight together."""
+    own, found = state.own, 0.0
+    for h in range(HYPOTHESES):
+        if own.weight[lane, h] >= params.idle:
+            found += own.weight[lane, h] * chance_under(params, state, lane, h, impression, arm)
+    return found * (weight / deciding(own, lane, params.idle))
+
+
+@kernel
+def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
+    """Return how many clicks a reward tells as much as; count it for the prior of the arm."""
+    own, shared = state.own, state.shared
+    a, b = posterior(own, shared.priors, lane, own.leading[lane], arm)
+    scale = steadiness(shared.spread, a / (a + b), reward)
+    if own.found[lane] == 0:
+        counts = own.counts[lane, own.leading[lane], arm]
+        hit, miss = scale * reward, scale * (1.0 - reward)
+        note_play(shared.priors, arm, float(counts[0]), float(counts[1]), hit, miss)
+    return scale
 
 
 @dataclass(frozen=True, repr=False)
@@ -245,6 +306,7 @@ class ShiftMixture(TellsArms):
         "shared.found",
         "shared.spread",
     )
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.SHIFT_KERNELS
     context_dim: Annotated[int, whole(0, 10_000)] = field(default=0, kw_only=True)
     margin: Annotated[float, within(0.0, math.inf)] = field(default=0.1, kw_only=True)
     notice_within: int | None = field(default=None, kw_only=True)
@@ -287,11 +349,26 @@ class ShiftMixture(TellsArms):
         return min(max(SPAWN_LEAST, within // 100), SPAWN_MOST)
 
     @param
+    def idle(self) -> float:
+        """The least weight of a hypothesis that decides."""
+        return 1e-3
+
+    @param
+    def pace(self) -> float:
+        """How many changes are expected for each that was found."""
+        return 1.0
+
+    @param
+    def floor(self) -> float:
+        """The least that a parameter of a fitted prior may be."""
+        return 0.0
+
+    @param
     def prior_betas(self) -> Floats | None:
         """The Beta priors of arms; None where there are none."""
         return betas_of(self.known) if self.priors else None
 
-    def init(self, lanes: int) -> State:
+    def init(self, lanes: int) -> Any:
         arms = self.arm_count
         spread = Spread(*(np.zeros(1) for _ in Spread._fields))
         found = Found(*(np.zeros(1) for _ in Found._fields))
@@ -301,85 +378,48 @@ class ShiftMixture(TellsArms):
             known = np.flatnonzero(betas.any(axis=1))
             priors.beta[0, 1 + known] = betas[known]
         shared = Shared(priors, found, spread, usual, room)
-        return self.State(Hypotheses.unchanged(lanes, arms), shared)
+        return ShiftMixture.State(Hypotheses.unchanged(lanes, arms), shared)
+
+    @staticmethod
+    def odds(params: ShiftMixture, state: State, lane: int, h: int, arm: int) -> tuple[float, float, float]:
+        a, b = posterior(state.own, state.shared.priors, lane, h, arm)
+        return a, b, deviation_of(a, b)
+
+    @staticmethod
+    def enter(params: ShiftMixture, state: State, lane: int, weight: float, kind: int, epoch: int) -> None:
+        add_hypothesis(state.own, lane, weight, kind, epoch)
 
     @staticmethod
     def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
         usual = state.shared.usual
         if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
-            warn(state.own, state.shared.found, lane)
+            warn(params, state, lane)
 
     @staticmethod
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        own, priors = state.own, state.shared.priors
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
-        h = drawn(own, lane, rng.random())
-        z, coins = abs(rng.standard_normal()), rng.random()
-        kept_tie = rng.random()
-        lead_tie = kept_tie
-        lead, first, leads, leader = -1.0, 0.0, 0.0, 0
-        best, wide, high, low, ties, chosen = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
-            a, b = posterior(own, priors, lane, h, arm)
-            odds = a / b
-            if odds == lead and a == first:
-                leads += 1.0
-                taken, lead_tie = latest_of(leads, lead_tie)
-                leader = arm if taken else leader
-            elif odds > lead or (odds == lead and a < first):
-                lead, first, leads, leader = odds, a, 1.0, arm
-            coins += coins
-            if coins >= 1.0:
-                coins -= 1.0
-                deviation = deviation_of(a, b)
-                score = np.log(odds) + z * deviation
-                if score == best and odds == high and a == low:
-                    ties += 1.0
-                    taken, kept_tie = latest_of(ties, kept_tie)
-                    chosen = arm if taken else chosen
-                elif score > best or (score == best and (deviation, odds, -a) > (wide, high, -low)):
-                    best, wide, high, low, ties, chosen = score, deviation, odds, a, 1.0, arm
-            if i % 52 == 51:
-                # A draw has 53 fair bits.
-                coins = rng.random()
-        a, b = posterior(own, priors, lane, h, leader)
-        deviation = deviation_of(a, b)
-        score = np.log(a / b) + z * deviation
-        if score > best or (score == best and deviation >= wide):
-            return int(leader)
-        return int(chosen)
+        h = drawn(state.own, lane, rng.random(), params.idle)
+        return play_under(params, state, lane, h, impression, rng)
 
     @staticmethod
     def propensity(params: ShiftMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
-        own, found = state.own, 0.0
-        for h in range(HYPOTHESES):
-            if own.weight[lane, h] >= IDLE:
-                found += own.weight[lane, h] * chance_under(state, lane, h, impression, arm)
-        found *= (1.0 - params.exploration) / deciding(own, lane)
+        found = chance_over(params, state, lane, impression, arm, 1.0 - params.exploration)
         return float(found + params.exploration / len(impression.arms))
 
     @staticmethod
     def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:
         arm, reward = outcome.shown, outcome.reward
         own, shared = state.own, state.shared
-        h = own.leading[lane]
-        a, b = posterior(own, shared.priors, lane, h, arm)
-        scale = steadiness(shared.spread, a / (a + b), reward)
-        if own.found[lane] == 0:
-            successes, failures = own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]
-            note_play(
-                shared.priors, arm, float(successes), float(failures), scale * reward, scale * (1.0 - reward)
-            )
+        scale = note_reward(params, state, lane, arm, reward)
         weigh(own, shared.priors, lane, arm, reward, scale)
-        believe(own, shared.priors, shared.found, lane)
-        pass_round(own, shared.found, lane, params.hazard, params.spawn)
-        count_round(shared.priors, params.prior_betas)
+        believe(params, state, lane)
+        pass_round(params, state, lane)
+        count_round(shared.priors, params.prior_betas, params.floor)
 
     @staticmethod
     def refit(params: ShiftMixture, state: State) -> None:
-        fit_all(state.shared.priors, params.prior_betas)
+        fit_all(state.shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms under the hypothesis of most weight."""
