@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 51_899,
-    "files": 364,
+    "code": 52_090,
+    "files": 365,
     "classes_twice": 54,
     "told": 278,
     "know_pin": 26,

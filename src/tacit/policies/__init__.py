@@ -54,6 +54,7 @@ from tacit.policies.shifting.bwc import BWC as BWC
 from tacit.policies.shifting.bwc import Restart as Restart
 from tacit.policies.shifting.detector import CUSUMUCB as CUSUMUCB
 from tacit.policies.shifting.detector import MUCB as MUCB
+from tacit.policies.shifting.drift_mixture import DriftMixture as DriftMixture
 from tacit.policies.shifting.exp3s import EXP3S as EXP3S
 from tacit.policies.shifting.forgetting_ucb import DiscountedUCB as DiscountedUCB
 from tacit.policies.shifting.forgetting_ucb import SlidingWindowUCB as SlidingWindowUCB

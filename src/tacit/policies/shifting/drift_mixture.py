@@ -1,0 +1,285 @@
+"""A mixture over when intent last shifted, beside a memory that fades: for shifts that hide.
+
+It is ``ShiftMixture`` but for three things, each said once below: lines that know how unlike a Beta's two
+sides are (``odds``), newcomers that are never refused and do not forget everything (``enter``), and the
+memory, drawn beside the hypotheses by what it foretold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.classifiers.unusual import is_unusual
+from tacit.core.arrays import Floats, Generator
+from tacit.core.dispatch import kernel
+from tacit.core.part import param
+from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.shifting.common_priors import Priors, count_round, fit_all
+from tacit.policies.shifting.hypotheses import (
+    HYPOTHESES,
+    Hypotheses,
+    believe,
+    drawn,
+    forget_lane,
+    heaviest_of,
+    lightest_of,
+    likelihood_of,
+    pass_round,
+    place_hypothesis,
+    posterior,
+    rate_of,
+    remembered_of,
+    warn,
+    weigh,
+)
+from tacit.policies.shifting.shift_mixture import (
+    Shared,
+    ShiftMixture,
+    chance_over,
+    chance_under,
+    note_reward,
+    play_under,
+)
+
+# Where eight hypotheses are counted, the memory is the ninth.
+MEMORY = HYPOTHESES
+# What the memory weighs at first, and is dealt of all weight that is dealt anew.
+MEMORY_WEIGHT = 0.2
+# The share of all weight that is dealt anew each round, by the root of how often rates change; the most.
+SHARE, MOST_SHARE = 0.1, 0.05
+# How much of its counts the memory keeps a round, and how many plays of an arm it knows at most.
+KEPT, MOST_PLAYS = 0.998, 30.0
+# Below this scale, counts are brought back to a scale of 1.
+LEAST_SCALE = 1e-6
+# How many plays a new hypothesis takes over, in turns of all arms between two changes.
+TURNS = 20.0
+
+
+class Memory(NamedTuple):
+    """What each lane has seen of late, whatever has changed.
+
+    Attributes
+    ----------
+    counts : array of float32, shape (lanes, arms, 2)
+        Successes and failures of each arm, of which ``scale`` is left by now.
+    scale : array of float64, shape (lanes,)
+    weight : array of float64, shape (lanes,)
+        Probability that the memory foretells better than the hypotheses.
+    """
+
+    counts: npt.NDArray[np.float32]
+    scale: Floats
+    weight: Floats
+
+
+@kernel
+def remembered(state: Any, lane: int, arm: int) -> tuple[float, float]:
+    """Return the parameters of the Beta posterior of an arm by the memory."""
+    memory, beta = state.memory, state.shared.priors.beta
+    a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
+    b = beta[0, 1 + arm, 1] + memory.scale[lane] * float(memory.counts[lane, arm, 1])
+    return a, b
+
+
+@kernel
+def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
+    """Let a round pass in which an arm had so many successes and failures."""
+    memory.scale[lane] *= KEPT
+    scale, counts = memory.scale[lane], memory.counts[lane, arm]
+    counts[0] = float(counts[0]) + hits / scale
+    counts[1] = float(counts[1]) + misses / scale
+    plays = scale * (float(counts[0]) + float(counts[1]))
+    if plays > MOST_PLAYS:
+        counts[0] = float(counts[0]) * (MOST_PLAYS / plays)
+        counts[1] = float(counts[1]) * (MOST_PLAYS / plays)
+    if scale < LEAST_SCALE:
+        for each in range(memory.counts.shape[1]):
+            for k in range(2):
+                memory.counts[lane, each, k] = scale * float(memory.counts[lane, each, k])
+        memory.scale[lane] = 1.0
+
+
+@kernel
+def weigh_memory(memory: Memory, lane: int, remembers: float, foretells: float, share: float) -> None:
+    """Weigh the memory by how likely it and the hypotheses made a reward; deal out a share anew."""
+    weight = memory.weight[lane] * remembers
+    weight /= weight + (1.0 - memory.weight[lane]) * foretells
+    memory.weight[lane] = (1.0 - share) * weight + share * MEMORY_WEIGHT
+
+
+@kernel
+def most_alike(own: Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
+    """Return the hypotheses that are merged at least loss, the first into the second."""
+    arms, heaviest, first, second = own.counts.shape[2], heaviest_of(own, lane), -1, -1
+    for h in range(HYPOTHESES):
+        for arm in range(arms):
+            a, b = posterior(own, priors, lane, h, arm)
+            means[h, arm] = a / (a + b)
+    least = np.inf
+    for i in range(HYPOTHESES):
+        free = i != heaviest and i != own.leading[lane]
+        for j in range(HYPOTHESES):
+            if not free or i == j or own.weight[lane, j] == 0.0:
+                continue
+            apart = 0.0
+            for arm in range(arms):
+                apart += (means[i, arm] - means[j, arm]) ** 2
+            loss = min(own.weight[lane, i], own.weight[lane, j]) * apart
+            if loss < least:
+                least, first, second = loss, i, j
+    return first, second
+
+
+@dataclass(frozen=True, repr=False)
+class DriftMixture(ShiftMixture):
+    """Play what is best under a drawn hypothesis about when intent last shifted, or by a fading memory.
+
+    As ``ShiftMixture``, with what that one lacks where many arms drift or a shift hides in an arm which is
+    not shown: a memory that forgets by age and by play foretells beside the hypotheses and is drawn by its
+    weight; a new hypothesis takes over as much of what was known as can't be learned anew between two
+    shifts; and the pool of hypotheses merges what foretells alike rather than refuse a newcomer.
+
+    Parameters
+    ----------
+    arms, context_dim, margin, notice_within, priors
+        As in ``ShiftMixture``.
+
+    Raises
+    ------
+    InvalidValue
+        If a value is outside its range.
+
+    See Also
+    --------
+    ShiftMixture : no memory: half the regret where nothing changes in 100,000 rounds, level in 10,000.
+
+    Examples
+    --------
+    A film is clicked less and less, and nothing announces it.
+
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.DriftMixture(["film", "show"]), seed=1)
+    >>> for t in range(600):
+    ...     decision = learner.choose("avatar")
+    ...     best = "film" if t < 300 else "show"
+    ...     assert learner.learn(decision, float(decision.arm == best))
+    >>> learner.choose("avatar").arm
+    'show'
+    """
+
+    class State(NamedTuple):
+        own: Hypotheses
+        memory: Memory
+        shared: Shared
+        means: Floats
+
+    about: ClassVar[About] = About(
+        source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys, memory by "
+        "Gupta, Granmo, Agrawala (2011)",
+        regret="none proved",
+        assumes="that what changes shows in what is played within some hundred impressions of a key",
+        fails="a shift that lifts an arm which is not shown is found late",
+        otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
+        "shall answer for all arms",
+    )
+
+    @param
+    def idle(self) -> float:
+        """The least weight of a hypothesis that decides."""
+        return 0.03
+
+    @param
+    def pace(self) -> float:
+        """How many changes are expected for each that was found."""
+        return 0.5
+
+    @param
+    def floor(self) -> float:
+        """The least that a parameter of a fitted prior may be."""
+        return 0.5
+
+    def init(self, lanes: int) -> Any:
+        begun, arms = super().init(lanes), self.arm_count
+        counts, weight = np.zeros((lanes, arms, 2), np.float32), np.full(lanes, MEMORY_WEIGHT)
+        memory = Memory(counts, np.ones(lanes), weight)
+        return self.State(begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)))
+
+    @staticmethod
+    def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
+        if h == MEMORY:
+            a, b = remembered(state, lane, arm)
+        else:
+            a, b = posterior(state.own, state.shared.priors, lane, h, arm)
+        variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
+        turns = state.own.counts.shape[2] * rate_of(state.own, lane)
+        return a, b, float(np.sqrt(variance)) / (1.0 + turns)
+
+    @staticmethod
+    def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
+        own = state.own
+        source, h = heaviest_of(own, lane), lightest_of(own, lane)
+        if own.weight[lane, h] >= weight:
+            h, kept = most_alike(own, state.shared.priors, lane, state.means[0])
+            own.weight[lane, kept] += own.weight[lane, h]
+        place_hypothesis(own, lane, h, weight, kind)
+        most = TURNS * own.counts.shape[2] * rate_of(own, lane)
+        for arm in range(own.counts.shape[2]):
+            hits, misses = float(own.counts[lane, source, arm, 0]), float(own.counts[lane, source, arm, 1])
+            part = min(1.0, most / max(hits + misses, 1.0))
+            if epoch >= 0:
+                part, hits = 1.0, remembered_of(own, lane, epoch, arm, 0)
+                misses = remembered_of(own, lane, epoch, arm, 1)
+            own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1] = part * hits, part * misses
+
+    @staticmethod
+    def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        usual = state.shared.usual
+        if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
+            state.memory.weight[lane] *= 1.0 - warn(params, state, lane)
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        if params.exploration > 0.0 and rng.random() < params.exploration:
+            return int(impression.arms[int(rng.random() * len(impression.arms))])
+        h, uniform, weight = MEMORY, rng.random(), state.memory.weight[lane]
+        if uniform >= weight:
+            h = drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
+        return play_under(params, state, lane, h, impression, rng)
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+        weight = state.memory.weight[lane]
+        found = chance_over(params, state, lane, impression, arm, 1.0 - weight)
+        found += weight * chance_under(params, state, lane, MEMORY, impression, arm)
+        return float((1.0 - params.exploration) * found + params.exploration / len(impression.arms))
+
+    @staticmethod
+    def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
+        arm, reward, own, shared = outcome.shown, outcome.reward, state.own, state.shared
+        share = min(MOST_SHARE, SHARE * float(np.sqrt(rate_of(own, lane))))
+        scale = note_reward(params, state, lane, arm, reward)
+        a, b = remembered(state, lane, arm)
+        known = 0.0
+        for h in range(HYPOTHESES):
+            known += own.weight[lane, h]
+        foretells = weigh(own, shared.priors, lane, arm, reward, scale) / known
+        weigh_memory(state.memory, lane, likelihood_of(a, b, reward, scale), foretells, share)
+        fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
+        believe(params, state, lane)
+        pass_round(params, state, lane)
+        count_round(shared.priors, params.prior_betas, params.floor)
+
+    @staticmethod
+    def refit(params: Any, state: Any) -> None:
+        fit_all(state.shared.priors, params.prior_betas, params.floor)
+
+    @staticmethod
+    def restart(params: Any, state: Any, lane: int) -> None:
+        forget_lane(state.own, lane)
+        state.memory.counts[lane] = 0.0
+        state.memory.scale[lane] = 1.0
+        state.memory.weight[lane] = MEMORY_WEIGHT

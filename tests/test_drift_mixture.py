@@ -1,0 +1,126 @@
+"""The mixture with a memory: its lines and its memory by hand, propensities, and what it is good for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from test_shift_mixture import chances, impression, learn
+
+import tacit
+from tacit.policies import DriftMixture
+
+
+def test_a_line_is_as_steep_as_its_upper_side():
+    """Beta(1 + 3, 1 + 1) under the first hypothesis; changes are expected in 0.3 of 300 rounds."""
+    policy = DriftMixture(2)
+    state = policy.init(1)
+    state.own.counts[0, 0, 1] = 3.0, 1.0
+    a, b, deviation = DriftMixture.odds(policy.params, state, 0, 0, 1)
+    assert (a, b) == (4.0, 2.0)
+    variance = 1 / (4 + 0.85 * 2 + 0.5) + (2 + 1.6 + 0.9 * math.sqrt(2)) / 4
+    assert deviation == pytest.approx(math.sqrt(variance) / (1 + 2 * 0.001))
+
+
+def test_the_memory_fades_by_round_and_by_play():
+    """A click is 1, then 0.998 after another round; at most 30 plays of an arm are known."""
+    policy = DriftMixture(2)
+    state = policy.init(1)
+    memory = state.memory
+    learn(policy, state, 0, 0, 1.0)
+    kept = memory.scale[0] * memory.counts[0]
+    np.testing.assert_allclose(kept, [[1, 0], [0, 0]], rtol=1e-6)
+    learn(policy, state, 0, 1, 0.0)
+    np.testing.assert_allclose(memory.scale[0] * memory.counts[0], [[0.998, 0], [0, 1]], rtol=1e-6)
+    for _ in range(200):
+        learn(policy, state, 0, 0, 1.0)
+    plays = memory.scale[0] * memory.counts[0].sum(axis=1)
+    assert plays[0] == pytest.approx(30, rel=1e-5)
+    assert plays[1] == pytest.approx(0.998**200, rel=1e-4)
+
+
+def test_the_memory_is_weighed_by_what_it_foretold():
+    """Under both the arm is Beta(1, 1) at first, so that the first reward moves no weight; then the memory
+    knows three failures, and gives a click 1/5 where the hypothesis that saw a click gives it 2/3."""
+    policy = DriftMixture(2)
+    state = policy.init(1)
+    learn(policy, state, 0, 0, 1.0)
+    assert state.memory.weight[0] == pytest.approx(0.2)
+    before, rate = state.memory.weight[0], 0.3 / 301
+    state.memory.counts[0, 0], state.memory.scale[0] = (0.0, 3.0), 1.0
+    learn(policy, state, 0, 0, 1.0)
+    remembers, foretells = 1 / 5, 2 / 3
+    weight = before * remembers / (before * remembers + (1 - before) * foretells)
+    share = 0.1 * math.sqrt(rate)
+    assert state.memory.weight[0] == pytest.approx((1 - share) * weight + share * 0.2)
+
+
+def test_propensities_are_the_frequencies_of_choices():
+    """20,000 choices in each of five states; a fault at 5.1 standard deviations, 1e-6 each."""
+    policy = DriftMixture(5)
+    for seed, rounds in enumerate([0, 7, 150, 400, 900]):
+        rng, state = np.random.default_rng(seed), policy.init(1)
+        arms = impression(np.arange(5))
+        for t in range(rounds):
+            if t % 300 == 0:
+                rates = rng.random(5)
+            arm = DriftMixture.choose(policy.params, state, 0, arms, rng)
+            learn(policy, state, 0, arm, float(rng.random() < rates[arm]))
+        expected, draws = chances(policy, state, 0, np.arange(5)), 20_000
+        assert expected.sum() == pytest.approx(1.0, abs=1e-12)
+        shown = [DriftMixture.choose(policy.params, state, 0, arms, rng) for _ in range(draws)]
+        sigma = np.sqrt(expected * (1 - expected) / draws)
+        observed = np.bincount(shown, minlength=5) / draws
+        assert (np.abs(observed - expected) <= 5.1 * sigma + 1e-12).all()
+
+
+def test_newcomers_are_never_refused():
+    """With eight hypotheses of more weight than the newcomer, the two most alike are merged."""
+    policy = DriftMixture(2)
+    state = policy.init(1)
+    own = state.own
+    own.weight[0] = [0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05]
+    own.counts[0, :, 0, 0] = [0, 10, 20, 30, 40, 50, 8, 9]
+    DriftMixture.enter(policy.params, state, 0, 0.01, 1, -1)
+    assert own.weight[0].sum() == pytest.approx(1.01)
+    assert (own.born[0] == 1).sum() == 1
+    assert own.weight[0, own.born[0] == 1] == pytest.approx(0.01)
+    assert own.weight[0, 0] >= 0.3
+
+
+def test_a_fall_among_many_arms_is_noticed():
+    """One of 40 arms falls from 0.3 to 0.02 after 1,200 rounds, and another rises: 500 rounds later at
+    most one of 20 runs still shows the fallen one most often. Of 300 other runs 2 did: a policy that is so
+    fails here with probability 0.01."""
+    late = 0
+    for run in range(20):
+        learner, rng = tacit.Learner(DriftMixture(40), seed=run), np.random.default_rng(run)
+        rates = np.full(40, 0.02)
+        rates[7] = 0.3
+        for t in range(1700):
+            if t == 1200:
+                rates[7], rates[23] = 0.02, 0.3
+            decision = learner.choose("query")
+            learner.learn(decision, float(rng.random() < rates[decision.arm]))
+        late += learner.probabilities("query")[7] > 0.5
+    assert late <= 1
+
+
+def test_a_shift_that_hides_costs_it_less():
+    environment = tacit.ShiftingArms(arms=5, events=3, stealthy=True)
+    policies = [DriftMixture(5), tacit.ShiftMixture(5)]
+    gap = tacit.simulate(policies, environment, 10_000, runs=60, seed=3).compare(0, 1)
+    assert gap.difference + 2 * gap.standard_error < 0
+
+
+def test_a_restarted_lane_is_as_new():
+    policy = DriftMixture(3)
+    state, fresh = policy.init(1), policy.init(1)
+    state.shared.priors.due[0] = np.inf
+    for t in range(50):
+        learn(policy, state, 0, t % 3, float(t % 2))
+    DriftMixture.restart(policy.params, state, 0)
+    for now, new in zip(state.memory, fresh.memory, strict=True):
+        np.testing.assert_array_equal(now, new)
+    np.testing.assert_array_equal(state.own.weight, fresh.own.weight)
