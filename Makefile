@@ -24,7 +24,7 @@ help:
 	@echo "make bench-service  measure the decision service: speed, memory, recovery"
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make bench-duels  measure how often the verdict on interleaving errs; QUICK=1: fewer runs"
-	@echo "make bench-context  measure regret and time of a user's context over named arms"
+	@echo "make bench-context  measure regret and time of a user's context over named arms, beside other packages"
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
@@ -114,6 +114,7 @@ bench-duels: $(VENV)/.dev
 bench-context: $(VENV)/.dev
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/context.py --times
+	$(BIN)/python benchmarks/bench_context.py $(if $(DATA),--data "$(DATA)")
 
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)

@@ -149,6 +149,9 @@ class Bench:
         A table of real search interest.
     """
 
+    files: tuple[str, ...] = ("streams.py", "features.py", "c/loops.c", "c/features.c")
+    """What the results depend on, besides the packages."""
+
     def __init__(self, part: str, effort: Effort, so_far: bool = False, data: Path | None = None) -> None:
         self.effort, self.so_far, self.data = effort, so_far, data
         self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
@@ -158,7 +161,7 @@ class Bench:
 
     def _digest(self) -> str:
         """Return what the results depend on, as a name."""
-        files = [HERE / name for name in ("streams.py", "features.py", "c/loops.c", "c/features.c")]
+        files = [HERE / name for name in self.files]
         files += sorted([*HERE.glob("peers/*.py"), *HERE.glob("peers/requirements/*.txt")])
         files += [self.data] if self.data else []
         text = repr(self.effort).encode() + b"".join(file.read_bytes() for file in files)
@@ -188,13 +191,17 @@ class Bench:
         else:
             self.pythons[peer] = Path(found["result"])
 
+    def write(self, path: Path, role: str, seed: int) -> None:
+        """Write a stream of a role."""
+        streams.write(path.parent, role, seed, self.data)
+
     def play(self, peer: str, role: str, seeds: range, played_as: str, only: str = "") -> Any:
         """Let a package play streams of a role; return what it measured."""
         folder = self.folder / "streams"
         paths = [folder / f"{role}-{seed}.npz" for seed in seeds]
         for path, seed in zip(paths, seeds, strict=True):
             if not path.exists():
-                streams.write(folder, role, seed, self.data)
+                self.write(path, role, seed)
         # -P keeps the scripts' folder, where files are named after packages, off the import path.
         command = [str(self.pythons[peer]), "-P", "-W", "ignore", str(HERE / "peers" / "play.py")]
         arguments = [peer, played_as, *map(str, paths), *([f"--only={only}"] if only else [])]

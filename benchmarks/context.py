@@ -14,6 +14,7 @@ from typing import Any
 import context_rivals
 import numpy as np
 from context_streams import STREAMS, Stream, regret, stream
+from peers.ten_lines import TenLines
 
 import tacit
 from tacit.core.compiled import compiled
@@ -132,7 +133,7 @@ def show_times() -> None:
         state = policy.init(1)
         played(warm, state, policy, 0)
         own = microseconds(rounds, lambda seed, r=rest, s=state, p=policy: played(r, s, p, seed))
-        lines = context_rivals.TenLines(arms, dim + 1)
+        lines = TenLines(arms, dim + 1)
         contexts = context_rivals.with_constant(rest.contexts, "raw")
 
         def numpy(seed: int, r: Any = rest, x: Any = contexts, lines: Any = lines) -> None:
@@ -190,7 +191,7 @@ def show_endurance(rounds: int, arms: int = 10, dim: int = 20) -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("streams", nargs="*", metavar="STREAM", help="; ".join(STREAMS))
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="; ".join(STREAMS).replace("%", "%%"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=7_001)
     parser.add_argument("--times", action="store_true")

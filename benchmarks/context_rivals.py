@@ -177,22 +177,3 @@ def played(stream: Any, family: str, seed: int) -> Iterator[tuple[str, Any]]:
             rng = np.random.default_rng([seed, 2])
             shown = play(x, stream.chances, stream.coins, first, second, rng)
             yield f"{first:g}, {second:g}, {how}", shown
-
-
-class TenLines:
-    """LinUCB as one writes it with NumPy: choose and learn, a matrix for each arm."""
-
-    def __init__(self, arms: int, dim: int, alpha: float = 0.1) -> None:
-        self.alpha, self.b = alpha, np.zeros((arms, dim))
-        self.inverse = np.tile(np.eye(dim), (arms, 1, 1))
-
-    def choose(self, x: Any) -> int:
-        """Return the arm of the highest bound."""
-        y = self.inverse @ x
-        return int(np.argmax((self.b * y).sum(axis=1) + self.alpha * np.sqrt(y @ x)))
-
-    def learn(self, x: Any, arm: int, reward: float) -> None:
-        """Take in a reward."""
-        y = self.inverse[arm] @ x
-        self.inverse[arm] -= np.outer(y, y) / (1.0 + x @ y)
-        self.b[arm] += reward * x

@@ -6,11 +6,13 @@ about them: contexts that say nothing, truths that are redrawn, few numbers that
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import venvs
 
 
 class Stream(NamedTuple):
@@ -38,11 +40,21 @@ def _bundled(name: str) -> tuple[Any, Any]:
     return found[0].astype(float), found[1]
 
 
+@cache
+def _segments() -> tuple[Any, Any]:
+    (path,) = (venvs.VENVS / "river").glob("lib/*/*/river/datasets/segment.csv.zip")
+    with zipfile.ZipFile(path) as archive:
+        head, *lines = archive.read(archive.namelist()[0]).decode().split()
+    table = np.array([line.split(",") for line in lines])
+    place = head.split(",").index("category")
+    return np.delete(table, place, axis=1).astype(float), np.unique(table[:, place], return_inverse=True)[1]
+
+
 def classes(name: str, rounds: int) -> Callable[[Any], Stream]:
     """Return a stream of rows drawn from a data set; the arm of a row's class is clicked, no other."""
 
     def stream(rng: Any) -> Stream:
-        features, labels = _bundled(name)
+        features, labels = _segments() if name == "segments" else _bundled(name)
         rows = rng.integers(len(features), size=rounds)
         chances = np.eye(labels.max() + 1)[labels[rows]]
         return Stream(features[rows], chances, rng.random(rounds))
@@ -124,11 +136,14 @@ STREAMS: dict[str, Callable[[Any], Stream]] = {
     "clicks 2 %": truths(30_000, 10, 10, base=-4.0),
 }
 """By name; sizes as (rounds, arms, numbers) in each."""
+LENT = {"image segments": classes("segments", 3_000)}
+"""Those whose data another package brings along, river: 7 surfaces seen outdoors, 18 numbers each."""
 
 
 def stream(name: str, seed: int) -> Stream:
     """Return a stream of a seed."""
-    return STREAMS[name](np.random.default_rng([seed, list(STREAMS).index(name)]))
+    known = STREAMS | LENT
+    return known[name](np.random.default_rng([seed, list(known).index(name)]))
 
 
 def regret(stream: Stream, shown: Any) -> float:

@@ -1,7 +1,15 @@
 """bayesianbandits: its agents over arms, and its regressions over arms' features."""
 
 import numpy as np
-from bayesianbandits import Agent, Arm, BayesianGLM, DirichletClassifier, NormalRegressor, ThompsonSampling
+from bayesianbandits import (
+    Agent,
+    Arm,
+    BayesianGLM,
+    ContextualAgent,
+    DirichletClassifier,
+    NormalRegressor,
+    ThompsonSampling,
+)
 
 
 def agent(stream, forgetting=None):
@@ -90,3 +98,44 @@ def examination(stream):
         for alpha, beta in ((1.0, 4.0), (1.0, 16.0), (1.0, 64.0), (1.0, 256.0))
     }
     return found | {f"BayesianGLM({alpha:g})": logistic(stream, alpha) for alpha in (0.5, 1.0, 5.0, 20.0)}
+
+
+def played_for_users(stream, make):
+    """Return a function of a seed: Thompson sampling, over scaled contexts and a constant.
+
+    The regression that ``make`` returns, given how many numbers there are, is one for each arm.
+    """
+    rows = np.column_stack([stream["scaled"], np.ones(len(stream["scaled"]))])
+
+    def seeded(seed):
+        arms = [Arm(arm, learner=make(rows.shape[1])) for arm in range(stream["chances"].shape[1])]
+        agent, last = ContextualAgent(arms, ThompsonSampling(), seed), {}
+
+        def choose(t):
+            last.update(row=rows[t : t + 1])
+            return agent.pull(last["row"])[0]
+
+        def learn(arm, reward):
+            agent.select_for_update(arm).update(last["row"], np.array([reward]))
+
+        return choose, learn
+
+    return seeded
+
+
+def users_normal(stream):
+    """Linear regressions; the precision of a weight, and that of the noise."""
+    return {
+        f"{alpha:g}, {beta:g}": played_for_users(
+            stream, lambda dim, alpha=alpha, beta=beta: NormalRegressor(alpha, beta)
+        )
+        for alpha, beta in ((100.0, 100.0), (400.0, 400.0), (1600.0, 1600.0), (1000.0, 100.0))
+    }
+
+
+def users_glm(stream):
+    """Logistic regressions; the precision of a weight, for each number of a context."""
+    return {
+        f"{scale:g}": played_for_users(stream, lambda dim, scale=scale: BayesianGLM(scale * dim))
+        for scale in (0.1, 0.5, 2.0, 8.0)
+    }

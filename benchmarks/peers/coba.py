@@ -1,5 +1,6 @@
 """coba: its learners, asked and taught as its evaluators do."""
 
+import numpy as np
 from coba.learners import BanditEpsilonLearner, BanditUCBLearner, LinTSLearner, LinUCBLearner
 
 
@@ -73,4 +74,43 @@ def examination(stream):
             stream, lambda seed, alpha=alpha: LinUCBLearner(alpha=alpha, features=features, seed=seed)
         )
         for alpha in (0.1, 0.25, 0.5, 1.0)
+    }
+
+
+def played_for_users(stream, make):
+    """Return a function of a seed: scaled contexts and a constant, crossed with the arms."""
+    actions = [tuple(row) for row in np.eye(stream["chances"].shape[1], dtype=int).tolist()]
+    rows = [tuple(row) for row in stream["scaled"].tolist()]
+
+    def seeded(seed):
+        learner, last = make(["a", "ax"], seed), {}
+
+        def choose(t):
+            action, chance = learner.predict(rows[t], actions)[:2]
+            last.update(row=rows[t], chance=chance)
+            return tuple(action).index(1)
+
+        def learn(arm, reward):
+            learner.learn(last["row"], actions[arm], reward, last["chance"])
+
+        return choose, learn
+
+    return seeded
+
+
+def users_linucb(stream):
+    """LinUCB."""
+    return {
+        f"alpha {alpha}": played_for_users(
+            stream, lambda features, seed, alpha=alpha: LinUCBLearner(alpha, features, seed)
+        )
+        for alpha in (0.05, 0.1, 0.3, 1.0)
+    }
+
+
+def users_lints(stream):
+    """Linear Thompson sampling."""
+    return {
+        f"v {v}": played_for_users(stream, lambda features, seed, v=v: LinTSLearner(v, features, seed))
+        for v in (0.001, 0.01, 0.1)
     }

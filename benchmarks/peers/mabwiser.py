@@ -1,5 +1,6 @@
 """mabwiser, as its documentation says: predict, then partial_fit."""
 
+import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
 
 
@@ -97,3 +98,42 @@ def examination(stream):
         return seeded
 
     return {name: player_of_offers(policy) for name, policy in candidates().items()}
+
+
+def played_for_users(stream, policy):
+    """Return a function of a seed: a model for each arm, over scaled contexts and a constant."""
+    arms = list(range(stream["chances"].shape[1]))
+    rows = np.column_stack([stream["scaled"], np.ones(len(stream["scaled"]))])
+
+    def seeded(seed):
+        mab = MAB(arms, policy, seed=seed)
+        last, untried = {}, list(reversed(arms))
+
+        def choose(t):
+            last.update(row=rows[t : t + 1])
+            return untried[-1] if untried else mab.predict(last["row"])
+
+        def learn(arm, reward):
+            (mab.fit if len(untried) == len(arms) else mab.partial_fit)([arm], [reward], last["row"])
+            if untried:
+                untried.pop()
+
+        return choose, learn
+
+    return seeded
+
+
+def users_linucb(stream):
+    """LinUCB."""
+    return {
+        f"alpha {alpha}": played_for_users(stream, LearningPolicy.LinUCB(alpha=alpha))
+        for alpha in (0.05, 0.1, 0.3, 1.0)
+    }
+
+
+def users_lints(stream):
+    """Linear Thompson sampling."""
+    return {
+        f"alpha {alpha}": played_for_users(stream, LearningPolicy.LinTS(alpha=alpha))
+        for alpha in (0.02, 0.05, 0.1, 0.3)
+    }

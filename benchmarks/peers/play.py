@@ -3,9 +3,9 @@
     play.py PACKAGE ROLE STREAM.npz... [--only NAME]
 
 The file ``PACKAGE.py`` beside this one has a function per role. It takes a stream's arrays and
-returns, by the names of the algorithms, functions of a seed. For arms (``arms``) and arms with
-features (``features``) these return a function that chooses an arm and one that learns its
-reward; for all else they play by themselves, and return the rounds and a list of scores.
+returns, by the names of the algorithms, functions of a seed. For arms (``arms``), arms with
+features (``features``) and users with numbers (``users``) these return a function that chooses an arm and
+one that learns its reward; for all else they play by themselves, and return the rounds and a list of scores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main():
 def play(make, stream):
     """Play a stream; return seconds of the processor, rounds and the scores."""
     if isinstance(make(int(stream["seed"])), tuple):
-        return (play_features if str(stream["kind"]) == "features" else play_arms)(make, stream)
+        return KINDS[str(stream["kind"])](make, stream)
     return play_by_itself(make, stream)
 
 
@@ -80,6 +80,25 @@ def play_features(make, stream):
     seconds = time.process_time() - start
     regret = chances[stream["offers"]].max(axis=1) - chances[pulled]
     return seconds, len(offers), [float(regret.sum())]
+
+
+def play_users(make, stream):
+    """Play a stream of users; the score is the regret."""
+    chances, uniforms = stream["chances"], stream["uniforms"].tolist()
+    known = chances.tolist()
+    choose, learn = make(int(stream["seed"]))
+    pulled = []
+    start = time.process_time()
+    for t, uniform in enumerate(uniforms):
+        arm = choose(t)
+        learn(arm, 1.0 if uniform < known[t][arm] else 0.0)
+        pulled.append(arm)
+    seconds = time.process_time() - start
+    regret = chances.max(axis=1) - chances[np.arange(len(pulled)), pulled]
+    return seconds, len(pulled), [float(regret.sum())]
+
+
+KINDS = {"arms": play_arms, "features": play_features, "users": play_users}
 
 
 def play_by_itself(make, stream):

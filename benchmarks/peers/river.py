@@ -1,6 +1,9 @@
 """river, as its documentation of ``river.bandit`` says: pull, then update."""
 
-from river import bandit, proba, stats
+import random
+
+import numpy as np
+from river import bandit, linear_model, optim, proba, stats
 
 
 def player(make):
@@ -67,3 +70,58 @@ def replay(stream):
         return play
 
     return {"UCB1": seeded}
+
+
+def with_constant(stream):
+    """Return a dict for each user: scaled contexts and a constant."""
+    rows = np.column_stack([stream["scaled"], np.ones(len(stream["scaled"]))])
+    return [dict(enumerate(row)) for row in rows.tolist()]
+
+
+def users_linucb(stream):
+    """LinUCB; the precision of a weight, and that of the noise."""
+    arms, rows = list(range(stream["chances"].shape[1])), with_constant(stream)
+
+    def player(alpha, beta):
+        def seeded(seed):
+            policy, last = bandit.LinUCBDisjoint(alpha=alpha, beta=beta, seed=seed), {}
+
+            def choose(t):
+                last.update(row=rows[t])
+                return policy.pull(arms, context=rows[t])
+
+            return choose, lambda arm, reward: policy.update(arm, last["row"], reward)
+
+        return seeded
+
+    found = ((25.0, 25.0), (100.0, 100.0), (400.0, 400.0), (1000.0, 100.0))
+    return {f"{alpha:g}, {beta:g}": player(alpha, beta) for alpha, beta in found}
+
+
+def users_epsilon(stream):
+    """An arm at random every so often, else the best by a logistic regression for each arm."""
+    arms, rows = list(range(stream["chances"].shape[1])), with_constant(stream)
+
+    def player(epsilon, optimizer):
+        def seeded(seed):
+            models = [linear_model.LogisticRegression(optimizer.clone()) for _ in arms]
+            rng, last = random.Random(seed), {}
+
+            def choose(t):
+                last.update(row=rows[t])
+                if rng.random() < epsilon:
+                    return rng.choice(arms)
+                scores = [model.predict_proba_one(rows[t])[True] for model in models]
+                best = max(scores)
+                return rng.choice([arm for arm in arms if scores[arm] == best])
+
+            return choose, lambda arm, reward: models[arm].learn_one(last["row"], reward > 0.0)
+
+        return seeded
+
+    optimizers = optim.SGD(0.01), optim.SGD(0.05), optim.AdaGrad(0.1), optim.AdaGrad(0.3)
+    return {
+        f"{epsilon}, {type(optimizer).__name__}({optimizer.learning_rate:g})": player(epsilon, optimizer)
+        for epsilon in (0.005, 0.02)
+        for optimizer in optimizers
+    }

@@ -92,3 +92,71 @@ def weighing(stream):
         return player
 
     return {"IPS": seeded(ips), "SNIPS": seeded(snips)}
+
+
+def asked(stream, options, worst):
+    """Return a function of a seed; a line for the user and one for each arm, crossed.
+
+    What is not clicked costs ``worst``, what is clicked 1 less.
+    """
+    contexts, arms = stream["scaled"].tolist(), stream["chances"].shape[1]
+
+    def seeded(seed):
+        workspace = vowpalwabbit.Workspace(f"--cb_explore_adf {options} -q ua --quiet --random_seed {seed}")
+        rng, names = np.random.default_rng(seed), [f"|a {arm}" for arm in range(arms)]
+        last = {}
+
+        def choose(t):
+            user = "shared |u " + " ".join(f"{i}:{x:.6g}" for i, x in enumerate(contexts[t]))
+            chances = np.array(workspace.predict([user, *names]))
+            arm = int(rng.choice(arms, p=chances / chances.sum()))
+            last.update(user=user, chance=chances[arm])
+            return arm
+
+        def learn(arm, reward):
+            lines = list(names)
+            lines[arm] = f"0:{worst - reward}:{last['chance']} {lines[arm]}"
+            workspace.learn([last["user"], *lines])
+
+        return choose, learn
+
+    return seeded
+
+
+def with_costs(stream, head, options):
+    """Return a candidate for each of some options, with each cost of what is not clicked."""
+    return {
+        f"{text}, {worst - 1} or {worst}": asked(stream, f"{head} {text}", worst)
+        for text in options
+        for worst in (0, 1)
+    }
+
+
+def users_squarecb(stream):
+    """SquareCB."""
+    return with_costs(stream, "--squarecb", [f"--gamma_scale {scale}" for scale in (100, 1000, 10000)])
+
+
+def users_cover(stream):
+    """Online cover."""
+    options = ("--cb_type dr", "--cb_type mtr", "--cb_type dr -l 0.1")
+    return with_costs(stream, "--cover 3 --epsilon 0 --nounif", options)
+
+
+def users_bag(stream):
+    """Bags of models."""
+    return with_costs(stream, "--bag", ("5", "5 -l 2", "10 --cb_type dr -l 0.1"))
+
+
+def users_regcb(stream):
+    """RegCB, given the range of costs."""
+    found = {}
+    for worst in (0, 1):
+        range_of_costs = f"--cb_min_cost {worst - 1} --cb_max_cost {worst}"
+        for text in (
+            "--regcb --mellowness 0.001",
+            "--regcb --mellowness 0.01",
+            "--regcbopt --mellowness 0.001",
+        ):
+            found[f"{text}, {worst - 1} or {worst}"] = asked(stream, f"{text} {range_of_costs}", worst)
+    return found
