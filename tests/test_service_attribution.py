@@ -67,7 +67,7 @@ def rewarded(rule, *story):
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
         row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        became, parts = attribution.told(Block.of(FeedbackRow, [row]))
+        became, parts = attribution.take_in(Block.of(FeedbackRow, [row]))
         outcomes += became
         taught.extend((time, reward) for rewards in parts for reward in rewards.values)
     for time in (29, 30, 31, 60, 90):
@@ -130,7 +130,7 @@ def test_windows_close_in_the_order_in_which_they_opened():
         attribution.decided(Block.of(DecisionRow, [row]))
         attribution.advance(seq)
     row = FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None)
-    attribution.told(Block.of(FeedbackRow, [row]))
+    attribution.take_in(Block.of(FeedbackRow, [row]))
     assert [seq for seq, _ in attribution.earned(attribution.advance(33))] == [2, 3, 1]
 
 

@@ -117,7 +117,7 @@ def test_the_first_late_reward_corrects_the_default(story, outcomes):
     for seq, (time, what, reward) in enumerate(story, 2):
         attribution.advance(time)
         row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        (outcome,), parts = attribution.told(Block.of(FeedbackRow, [row]))
+        (outcome,), parts = attribution.take_in(Block.of(FeedbackRow, [row]))
         told.append(outcome)
         if outcome == CORRECTED:
             corrections += [(one.before, *one.values) for one in parts]

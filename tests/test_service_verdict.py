@@ -366,7 +366,7 @@ def test_a_verdict_over_http(client, address):
         shown = clients.duel("market", LISTS, user="u1", segments={"market": "se"})
         told = clients.clicks("market", shown.decision_id, [1], action="add_to_cart")
         assert told.outcome == "pending"
-        with pytest.raises(InvalidRequest, match=r"segments.shop.*told of market"):
+        with pytest.raises(InvalidRequest, match=r"segments.shop.*takes market"):
             clients.duel("market", LISTS, segments={"shop": "x"})
 
 

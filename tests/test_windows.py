@@ -158,7 +158,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
             for back, kind, reward in told
         ]
         if feedback:
-            outcomes, parts = attribution.told(block_of(FeedbackRow, feedback))
+            outcomes, parts = attribution.take_in(block_of(FeedbackRow, feedback))
             expected = [plain.told(row.decision, row.kind, row.reward, time) for row in feedback]
             assert outcomes == [outcome for outcome, _ in expected]
             at_once = {
@@ -229,7 +229,7 @@ def test_what_was_saved_stays_as_it_was(rows):
     attribution.decided(block_of(DecisionRow, made))
     saved = attribution.saved(lambda slots: ())
     told = [FeedbackRow(0, 1, row.seq, "x", 1, REWARD, 1.0) for row in made]
-    attribution.told(block_of(FeedbackRow, told))
+    attribution.take_in(block_of(FeedbackRow, told))
     attribution.advance(10)
     attribution.decided(block_of(DecisionRow, [made[0]._replace(seq=rows + 1, id="new")]))
     assert [row for row, *_ in saved] == made

@@ -277,7 +277,7 @@ class Attribution(OpenSlots):
 
     # Feedback --------------------------------------------------------------------------------
 
-    def told(
+    def take_in(
         self, feedback: Block[FeedbackRow], slots: Ints | None = None
     ) -> tuple[list[str], list[Rewards]]:
         """Take in feedback of one moment; return what became of each, and what is to be learned.
@@ -446,8 +446,8 @@ class ClickAttribution(Attribution):
             else:
                 positions = json.loads(clicks)
                 if self.rule.aggregation == "union":
-                    told = (*self._clicked.get(slot, ()), *positions)
-                    positions = [one for _, one in sorted({action_of(o): o for o in told}.items())]
+                    together = (*self._clicked.get(slot, ()), *positions)
+                    positions = [one for _, one in sorted({action_of(o): o for o in together}.items())]
                 self._take_so_far(slot, positions)
             settled = clicks is None or self.rule.aggregation == "first"
             self._windows.settled[slot] = came.teaches[i] = settled

@@ -211,13 +211,13 @@ class OpenSlots:
         answers: list[bool] = (np.nan_to_num(self._windows.reward[slots]) != 0.0).tolist()
         return answers
 
-    def times_told(self, slot: int) -> int:
+    def times_answered(self, slot: int) -> int:
         """Return how much feedback came for a decision."""
-        return int(self._windows.told[slot])
+        return int(self._windows.answers[slot])
 
-    def told_less(self, slots: Ints, most: int) -> bool:
+    def answered_less(self, slots: Ints, most: int) -> bool:
         """Whether each of some decisions had feedback less than ``most`` times."""
-        times: list[int] = self._windows.told[slots].tolist()
+        times: list[int] = self._windows.answers[slots].tolist()
         return max(times) < most
 
     def contents(self, slot: int) -> dict[str, Content]:
@@ -272,7 +272,7 @@ class OpenSlots:
             self._so_far(slots),
             windows.examined[slots].tolist(),
             windows.settled[slots].tolist(),
-            windows.told[slots].tolist(),
+            windows.answers[slots].tolist(),
             contents,
             *beside(slots),
             strict=False,
@@ -292,13 +292,13 @@ class OpenSlots:
         parts = [one[:8] for one in saved]
         if not parts:
             return np.empty(0, np.int64)
-        rows, deadlines, active, rewards, examined, settled, told, ids = zip(*parts, strict=True)
+        rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
         # Rows of earlier versions are shorter.
         block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow(*row) for row in rows])
         slots, windows = self._given(block, 0, in_order=False), self._windows
         windows.deadline[slots], windows.active[slots] = deadlines, active
         windows.examined[slots], windows.settled[slots] = examined, settled
-        windows.told[slots] = told
+        windows.answers[slots] = answers
         for slot, reward, contents in zip(slots.tolist(), rewards, ids, strict=True):
             if reward is not None:
                 self._take_so_far(slot, reward)

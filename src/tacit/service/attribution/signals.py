@@ -70,8 +70,8 @@ class PlacementSignals:
             [not deferred for deferred in impressions.column("deferred")],
         )
         return [
-            told._replace(context=[*signals, *(told.context or ())])
-            for told, signals in zip(impressions, values.tolist(), strict=True)
+            impression._replace(context=[*signals, *(impression.context or ())])
+            for impression, signals in zip(impressions, values.tolist(), strict=True)
         ]
 
     def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:

@@ -56,7 +56,7 @@ class Windows(NamedTuple):
 
     Attributes
     ----------
-    seq, deadline, told : array of int64, shape (slots,)
+    seq, deadline, answers : array of int64, shape (slots,)
         Its number, when its window closes, how much feedback came.
     reward : array of float64, shape (slots,)
         What came so far; NaN for nothing.
@@ -71,7 +71,7 @@ class Windows(NamedTuple):
 
     seq: Ints
     deadline: Ints
-    told: Ints
+    answers: Ints
     reward: Floats
     open: Booleans
     active: Booleans
@@ -84,11 +84,11 @@ class Windows(NamedTuple):
     @classmethod
     def zeros(cls, slots: int) -> Windows:
         """Return slots that are free."""
-        seq, deadline, told, block, place = np.zeros((5, slots), np.int64)
+        seq, deadline, answers, block, place = np.zeros((5, slots), np.int64)
         open, active, examined, settled, defaulted = np.zeros((5, slots), np.bool_)
         reward = np.full(slots, np.nan)
         flags = open, active, examined, settled, defaulted
-        return cls(seq, deadline, told, reward, *flags, block, place)
+        return cls(seq, deadline, answers, reward, *flags, block, place)
 
 
 class FeedbackColumns(NamedTuple):
@@ -157,7 +157,7 @@ def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, deadline: i
     """Open the windows of the decisions of a block, of which nothing came back yet."""
     for i in range(len(slots)):
         slot = slots[i]
-        windows.seq[slot], windows.deadline[slot], windows.told[slot] = seqs[i], deadline, 0
+        windows.seq[slot], windows.deadline[slot], windows.answers[slot] = seqs[i], deadline, 0
         windows.reward[slot] = np.nan
         windows.open[slot], windows.active[slot] = True, True
         windows.examined[slot], windows.settled[slot] = False, False
@@ -178,7 +178,7 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
                 windows.defaulted[slot] = False
                 outcomes[i], teaches[i] = CORRECTED, True
             continue
-        windows.told[slot] += 1
+        windows.answers[slot] += 1
         if kind == ACTIVATE:
             outcomes[i] = REPEATED if windows.active[slot] else NOTED
             if not windows.active[slot]:

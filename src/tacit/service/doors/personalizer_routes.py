@@ -201,7 +201,7 @@ class Run:
                         self._open[row.seq] = self._weighed(row)
             elif rows.kind is FeedbackRow:
                 for part in distinct(rows, "decision"):
-                    for rewards in self._windows.told(part)[1]:
+                    for rewards in self._windows.take_in(part)[1]:
                         self._learn(rewards)
             else:
                 for mark in rows:

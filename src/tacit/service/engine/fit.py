@@ -27,7 +27,7 @@ def as_stored(
 
     The policy may differ in defaults that an earlier version had; the recommended one gives way to
     the one that the store has. Where arms come and go, both policies get the arms that the
-    placement began with; which arms are configured is told apart. Where the log was folded into
+    placement began with; which arms are configured is compared apart. Where the log was folded into
     other policies since, the last one holds, whichever of them is configured.
 
     Parameters
@@ -78,7 +78,7 @@ def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
 
 def _for_same(config: PlacementConfig, before: Policy) -> bool:
     """Whether a policy decides over the same arms and features as the recommended one."""
-    told = config.policy
-    return (getattr(told, "arms", None), told.feature_dims, told.action_width) == (
+    policy = config.policy
+    return (getattr(policy, "arms", None), policy.feature_dims, policy.action_width) == (
         getattr(before, "arms", None), before.feature_dims, before.action_width
     )  # fmt: skip

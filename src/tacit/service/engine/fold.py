@@ -85,13 +85,13 @@ def opened(
         origin = store.state(stored.id, regime.origin)
     kind = kind_of(config.kind)
     made: Placement = kind.placement(name, config, stored, latest, base, regime, origin)
-    told = marked_start(marks)
-    if told is not None and base is None:
+    began = marked_start(marks)
+    if began is not None and base is None:
         raise StoreError(
-            f"store: placement {name}: it started from {told.file}, and what that had learned is "
+            f"store: placement {name}: it started from {began.file}, and what that had learned is "
             "missing; restore a backup"
         )
-    made.start_told = told is not None
+    made.start_marked = began is not None
     return made
 
 
@@ -114,22 +114,22 @@ def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> No
         return
     stored = store.placements().get(name)
     marks = [] if stored is None else store.changes(stored.id)
-    told, file = marked_start(marks), Path(config.start).name
-    if told is not None and told.file == file:
+    began, file = marked_start(marks), Path(config.start).name
+    if began is not None and began.file == file:
         return
-    if told is not None or (stored is not None and _has_begun(stored, marks, store)):
-        before = "nothing" if told is None else told.file
+    if began is not None or (stored is not None and _has_begun(stored, marks, store)):
+        before = "nothing" if began is None else began.file
         raise ConfigError(
             f"placements.{name}.start: it has started from {before}, not from {file}; set that "
             "back, or give the placement a new name"
         )
     if stored is not None:
         config = as_stored(name, config, stored)
-    told, learner = start_learner(name, config)
+    mark, learner = start_learner(name, config)
     spec = json.dumps(policy_to_spec(learner.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
     made: Placement = kind_of(config.kind).placement(name, as_stored(name, config, stored), stored)
-    for _ in store.saving(made.started(told, learner), BASES):
+    for _ in store.saving(made.started(mark, learner), BASES):
         pass
 
 
@@ -211,7 +211,7 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
     if rows.kind is DecisionRow:
         placement.recall(rows)
     elif rows.kind is FeedbackRow:
-        placement.told(rows)
+        placement.take_in(rows)
     else:
         for mark in rows:
             placement.marked(mark)

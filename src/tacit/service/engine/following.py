@@ -91,7 +91,7 @@ class Following:
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
-            if placement.start is not None and not placement.start_told:
+            if placement.start is not None and not placement.start_marked:
                 changes.append(Mark(name, placement.start.text, START, CONFIGURATION))
             if self._leads and (change := placement.configured_change) is not None:
                 changes.append(Ask(name, change, CONFIGURATION))

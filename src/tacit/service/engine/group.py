@@ -77,7 +77,7 @@ class _Recorder:
         if slots is not None:
             seqs = placement.windows.seqs(slots)
             rows = self._logged(feedback, seqs, [None] * len(feedback))
-            return list(placement.told(rows, slots))
+            return list(placement.take_in(rows, slots))
         judged = [self._judged(one) for one in feedback]
         places = [i for i, one in enumerate(judged) if isinstance(one, tuple)]
         accepted = [one for one in judged if isinstance(one, tuple)]
@@ -88,7 +88,7 @@ class _Recorder:
             before = self._closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
-        became = iter(placement.told(rows) if accepted else ())
+        became = iter(placement.take_in(rows) if accepted else ())
         return [next(became) if isinstance(one, tuple) else one for one in judged]
 
     def _open_slots(self, feedback: Block[Feedback]) -> Ints | None:
@@ -101,7 +101,7 @@ class _Recorder:
         if None in found:
             return None
         slots = np.array(found, np.int64)
-        return slots if windows.told_less(slots, MOST_FEEDBACK) else None
+        return slots if windows.answered_less(slots, MOST_FEEDBACK) else None
 
     def _logged(
         self, feedback: Block[Feedback], seqs: list[int], clicks: list[str | None]
@@ -137,7 +137,7 @@ class _Recorder:
         slot = windows.find(id)
         if slot is not None:
             decision, known = windows.row(slot), windows.contents(slot)
-            times = windows.times_told(slot)
+            times = windows.times_answered(slot)
         else:
             before = self._closed(id)
             if before is None:
@@ -364,7 +364,7 @@ def _keep_closing(
             slot = windows.find(id)
             if slot is not None and windows.deadline(slot) <= now:
                 row, contents = windows.row(slot), windows.contents(slot)
-                times = windows.times_told(slot)
+                times = windows.times_answered(slot)
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)
@@ -400,4 +400,4 @@ STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {Mark: _mark, Ask: _a
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:
     if placement.shared is None:
         return {}
-    return placement.shared.told(placement.learner, everything)
+    return placement.shared.learned(placement.learner, everything)

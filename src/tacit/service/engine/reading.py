@@ -121,7 +121,7 @@ class ShardHealth(NamedTuple):
     waiting : int
         Requests on their way to it.
     health : Health or None
-        As it told last.
+        As it said last.
     """
 
     number: int
@@ -202,21 +202,21 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     learner = placement.learner
     lane, epoch = learner.lane(key), learner.epoch(key)
     counts, rounds = counts_of(learner.state), 0.0
-    told: Any = None
+    arms: Any = None
     placed: Any = None
     if isinstance(counts, PositionCounts):
         placed = (counts.shows[lane].copy(), counts.clicks[lane].copy(), counts.effects[lane].copy())
     if isinstance(counts, (Counts, Thompson.State)):
-        told = tuple(array.copy() for array in plays_and_rewards(counts, lane))
+        arms = tuple(array.copy() for array in plays_and_rewards(counts, lane))
     if counts is not None:
         rounds = float(rounds_of(counts)[lane])
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
     plays = learner.plays_of(lane)
-    if told is not None and not learner.policy.forgets:
-        plays = told[0]
-    return KeyFacts(key, rounds, epoch, told, placed, restarts, plays)
+    if arms is not None and not learner.policy.forgets:
+        plays = arms[0]
+    return KeyFacts(key, rounds, epoch, arms, placed, restarts, plays)
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:

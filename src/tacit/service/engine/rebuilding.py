@@ -318,7 +318,7 @@ class _Fold:
         return row.placement == self.placement.id and row.mode not in UNLEARNED
 
     def check_learned(self) -> None:
-        """Check that the policy could learn from all that it was told.
+        """Check that the policy could learn from all that it was given.
 
         Raises
         ------

@@ -25,7 +25,7 @@ from tacit.service.placements.duels import DuelOptions, duel_of
 
 MOST_UNITS = 100_000
 MOST_VALUES = 200
-"""So many values of a segment are told apart, those that came first."""
+"""So many values of a segment are kept apart, those that came first."""
 
 
 class DuelLog:
@@ -47,7 +47,7 @@ class DuelLog:
     since : int or None
         When the first decision was made.
     beyond : dict of str to int
-        Per segment, searches whose value is not told apart, since so many came before.
+        Per segment, searches whose value is not kept apart, since so many came before.
     """
 
     def __init__(self, placement: Any) -> None:
@@ -85,7 +85,7 @@ class DuelLog:
                 self._wait(rows)
             elif rows.kind is FeedbackRow:
                 for part in distinct(rows, "decision"):
-                    for rewards in self._windows.told(part)[1]:
+                    for rewards in self._windows.take_in(part)[1]:
                         self._close(rewards)
         if events:
             self.seq, self.time = events[-1].seq, events[-1].time
@@ -122,13 +122,13 @@ class DuelLog:
         """Return a search; None of what a control showed, or what no log of searches can hold."""
         if row.control:
             return None
-        told = duel_of(row, came)
+        duel = duel_of(row, came)
         try:
-            search = own_search(told, row.id)
+            search = own_search(duel, row.id)
         except InvalidValue:
             return None
-        segments = {name: told[name] for name in self._values if name in told}
-        return search._replace(unit=told["user"] or search.unit, segments=segments)
+        segments = {name: duel[name] for name in self._values if name in duel}
+        return search._replace(unit=duel["user"] or search.unit, segments=segments)
 
     def _count(self) -> None:
         """Count all that are closed, up to the first that may still be."""
@@ -143,7 +143,7 @@ class DuelLog:
                 self._fold.add(search._replace(segments=self._apart(search)))
 
     def _apart(self, search: Search) -> dict[str, str]:
-        """Return the segments of a search that are told apart."""
+        """Return the segments of a search that are kept apart."""
         kept = {}
         for name, value in search.segments.items():
             known = self._values[name]
@@ -159,7 +159,7 @@ class DuelLog:
 # ---- Verdicts on duels, read from the log when somebody asks, and not before
 #
 # A log is read on from where it was read to before, in the background, a part at a time, one log at
-# a time: whoever asks waits a moment, is told what is known by then, and whether that is all. What
+# a time: whoever asks waits a moment, gets what is known by then, and whether that is all. What
 # is known of a part of the log is an earlier look at the same test, and as safe as any.
 
 ROWS = 500
@@ -193,7 +193,7 @@ class Verdict(NamedTuple):
     whole : bool
         Whether the log was read to its end; else ask again.
     beyond : dict of str to int
-        Per segment, searches whose value is not told apart.
+        Per segment, searches whose value is not kept apart.
     """
 
     verdict: str
@@ -267,7 +267,7 @@ class Verdicts:
             # What went wrong is for whoever asked.
             known.task.result()
         async with known.busy:
-            return await asyncio.to_thread(known.told, confidence, false_share)
+            return await asyncio.to_thread(known.verdict, confidence, false_share)
 
     def begin_anew(self) -> None:
         """Read every log from its beginning again, as rows of it have changed."""
@@ -302,7 +302,7 @@ class _Reading:
         self.log.take(rows)
         self._said.clear()
 
-    def told(self, confidence: float, false_share: float) -> Verdict:
+    def verdict(self, confidence: float, false_share: float) -> Verdict:
         """Return the verdict on what was read; the same question is answered once."""
         asked = confidence, false_share
         if asked not in self._said:
@@ -317,12 +317,12 @@ class _Reading:
     def _worked_out(self, confidence: float, false_share: float) -> Verdict:
         log = self.log
         report = log.report(confidence, false_share)
-        told = None if report is None else report.as_dict()
+        table = None if report is None else report.as_dict()
         verdict = NO_DUEL if report is None else report.verdict
         if log.closes is not None and (report is None or report.early):
             some = open_sentence(log.open, moment(log.time), moment(log.closes))
             verdict = f"{TOO_EARLY} {some}" if report is None else f"{verdict} {some}"
-        return Verdict(verdict, told, log.since, log.time, log.open, False, dict(log.beyond))
+        return Verdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
 
 
 def _means(placement: Any) -> Any:

@@ -189,7 +189,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
             attribution.decided(rows)
         elif rows.kind is FeedbackRow:
             for part in distinct(rows, "decision"):
-                for earned in attribution.told(part)[1]:
+                for earned in attribution.take_in(part)[1]:
                     rewards.update(attribution.earned(earned))
     end = store.end().time
     for attribution in rules.values():

@@ -197,7 +197,7 @@ class Source:
 
     def _learned(self, time: int) -> Iterator[tuple[str, Learned]]:
         for id, placement in self._followed.items():
-            parts = self._joined[id].told(placement.learner, False)
+            parts = self._joined[id].learned(placement.learner, False)
             if parts:
                 yield placement.name, Learned(self.number, time, parts)
 

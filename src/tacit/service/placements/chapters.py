@@ -158,18 +158,18 @@ def terms_of(
     """
     if holdout is None and configured is UNSET:
         return NO_HOLDOUT
-    terms = {"holdout": _told(holdout), **rules}
+    terms = {"holdout": _plain(holdout), **rules}
     if configured is not UNSET:
-        terms["configured"] = _told(configured)
+        terms["configured"] = _plain(configured)
     return msgspec.json.encode(terms, order="sorted").decode()
 
 
-def _told(holdout: HoldoutConfig | UnsetType | None) -> Any:
+def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
     """Return a holdout as marks have it: without a look where none is planned, as ever."""
-    told = msgspec.to_builtins(holdout)
-    if told is not None and told["look"] is None:
-        del told["look"]
-    return told
+    plain = msgspec.to_builtins(holdout)
+    if plain is not None and plain["look"] is None:
+        del plain["look"]
+    return plain
 
 
 def holdout_in(terms: str) -> HoldoutConfig | None:
@@ -219,20 +219,20 @@ def change_between(terms: str, after: str) -> str:
     old, new = holdout_in(terms), holdout_in(after)
     if old is None or new is None:
         return "the holdout ended" if new is None else "a holdout was set up"
-    told = []
+    changes = []
     if old.share != new.share:
-        told.append(f"the share became {percent(new.share)}")
+        changes.append(f"the share became {percent(new.share)}")
     if old.control != new.control:
-        told.append(f"the control became {new.named}")
+        changes.append(f"the control became {new.named}")
     if old.unit != new.unit:
-        told.append(f"the unit became the {new.unit}")
+        changes.append(f"the unit became the {new.unit}")
     if rule_in(terms) != rule_in(after):
-        told.append("the rule of rewards changed")
+        changes.append("the rule of rewards changed")
     if metrics_in(terms) != metrics_in(after):
-        told.append("the metrics changed")
+        changes.append("the metrics changed")
     if old.look != new.look:
-        told.append("a look was planned" if new.look else "the planned look was dropped")
-    return ", ".join(told) or "what the control shows changed"
+        changes.append("a look was planned" if new.look else "the planned look was dropped")
+    return ", ".join(changes) or "what the control shows changed"
 
 
 @cache

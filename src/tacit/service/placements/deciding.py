@@ -50,8 +50,8 @@ class Deciding(Pinned, Opening):
         arms = request.arms
         if arms is not None:
             arms = self._named_arms(arms)
-        told = self._impression(request, arms, self._session(request.session))
-        return self._of_unit(told, request.session, request.user)
+        impression = self._impression(request, arms, self._session(request.session))
+        return self._of_unit(impression, request.session, request.user)
 
     def _named_arms(self, arms: Sequence[Arm]) -> list[Arm]:
         """Return arms that are on offer, or were: whoever asks again is answered as before."""
@@ -89,17 +89,17 @@ class Deciding(Pinned, Opening):
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
         return None
 
-    def _of_unit(self, told: Impression, session: str | None, user: str | None) -> Impression:
+    def _of_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
         """Return an impression with who stays in their group of a holdout, checked."""
         if user is not None:
             checked_id("user", user)
         holdout = self.holdout
         if holdout is None:
-            return told
+            return impression
         arm = holdout.arm
-        if arm is not None and told.arms is not None and arm not in told.arms:
-            raise InvalidValue("arms", told.arms, f"offer {arm!r}, which the control shows")
-        return told._replace(unit={SESSION: session, USER: user}.get(holdout.unit))
+        if arm is not None and impression.arms is not None and arm not in impression.arms:
+            raise InvalidValue("arms", impression.arms, f"offer {arm!r}, which the control shows")
+        return impression._replace(unit={SESSION: session, USER: user}.get(holdout.unit))
 
     def _impression(
         self,
@@ -169,11 +169,11 @@ class Deciding(Pinned, Opening):
                     yield self._chosen(asked[i], seq + i, time)
             start = stop
 
-    def asked_before(self, told: Impression, row: DecisionRow) -> bool:
+    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
         """Whether a decision answers this very impression."""
-        if told.arms is None and self._was_whole(row.offered):
+        if impression.arms is None and self._was_whole(row.offered):
             row = row._replace(offered=None)
-        return told.asks_for(row, row.context if self.signals is None else self.signals.given(row))
+        return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def _was_whole(self, offered: str | None) -> bool:
         """Whether these are arms that a request got which named none."""
@@ -204,29 +204,29 @@ class Deciding(Pinned, Opening):
         chances = self.coin.control.chances(made.actions, offers)
         return replace(made, propensities=self.coin.mixed(made.propensities, chances))
 
-    def _by_two(self, told: Impression, seq: int, id: str, time: int) -> Block[DecisionRow]:
+    def _by_two(self, impression: Impression, seq: int, id: str, time: int) -> Block[DecisionRow]:
         """Decide where the control has a policy of its own: one of both does, and learns from it.
 
         The other one is asked what it would have shown, and remembers nothing of it.
         """
         assert self.coin is not None
         assert self.shadow is not None
-        asked: Block[Impression] = Block.of(Impression, [told])
-        tossed = self.coin.toss([id], [told.unit], [self._offer_of(told)])
+        asked: Block[Impression] = Block.of(Impression, [impression])
+        tossed = self.coin.toss([id], [impression.unit], [self._offer_of(impression)])
         policy, control = (self.learner, self._draws), (self.shadow, self._shadow_draws)
         held = bool(tossed.control[0])
         (one, draws), (other, others) = (control, policy) if held else (policy, control)
         draws.begin(one.rng, id)
-        with self._standing(one, told.key):
+        with self._standing(one, impression.key):
             made = self.choose_many(one, asked, np.full_like(tossed.imposed, -1))
         others.begin(other.rng, id)
-        with untouched(other, told.key):
+        with untouched(other, impression.key):
             beside = self.choose_many(other, asked, made.actions)
         other.decisions -= 1
         alone = [made.propensities, beside.propensities]
         mixed = self.coin.mixed(*(reversed(alone) if held else alone))
         own = float(np.nan_to_num(made.propensities[0]))
-        epoch = self.learner.epoch(told.key)
+        epoch = self.learner.epoch(impression.key)
         chosen = made[0]._replace(propensity=own or None)
         logged = chosen._replace(propensity=none_for_nan(mixed)[0], epoch=epoch)
         row = self._rows(asked, seq, [id], time, [logged], tossed)
@@ -236,32 +236,32 @@ class Deciding(Pinned, Opening):
         self._decided(row, [kept], chosen if held else None)
         return row
 
-    def _chosen(self, told: Impression, seq: int, time: int) -> Block[DecisionRow]:
-        id = self.new_ids(time, [told.key], seq)[0] if told.id is None else told.id
-        always = self._pinned(told, time)
+    def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
+        id = self.new_ids(time, [impression.key], seq)[0] if impression.id is None else impression.id
+        always = self._pinned(impression, time)
         decides = always is None and self.mode != APPRENTICE
         if self.two and decides:
-            return self._by_two(told, seq, id, time)
-        one: Block[Impression] = Block.of(Impression, [told])
+            return self._by_two(impression, seq, id, time)
+        one: Block[Impression] = Block.of(Impression, [impression])
         tossed = None
         if self.coin is not None and decides:
             self._draws.begin(self.learner.rng, id)
-            with self._standing(self.learner, told.key):
+            with self._standing(self.learner, impression.key):
                 (decision,), tossed = self._held_out(one, [id])
         else:
-            decision = self._drawn(self.learner, self._draws, told, id)
+            decision = self._drawn(self.learner, self._draws, impression, id)
         shown, counterfactual = decision, None
         if not decides:
             # What is always shown has the propensity 1.
-            fixed = always or self._baseline(told, decision)
-            slots = self._slots_shown(fixed, told.arms)
+            fixed = always or self._baseline(impression, decision)
+            slots = self._slots_shown(fixed, impression.arms)
             sure = np.ones(len(decision.prefix_propensities))
             shown = decision._replace(
                 shown=fixed, slots=slots, propensity=1.0, prefix_propensities=sure, position_propensities=sure
             )
             counterfactual = decision
         elif self.mode == SHADOW and self.shadow is not None:
-            counterfactual = self._drawn(self.shadow, self._shadow_draws, told, id)
+            counterfactual = self._drawn(self.shadow, self._shadow_draws, impression, id)
         row = self._rows(one, seq, [id], time, [shown], tossed, counterfactual)
         if always is not None:
             row = row.with_column("mode", [self._mode_pinned])
@@ -282,7 +282,7 @@ class Deciding(Pinned, Opening):
         tossed: Tossed | None = None,
         counterfactual: Decision | None = None,
     ) -> Block[DecisionRow]:
-        keys, arms, contexts, _, deferred, told, *_ = asked.columns
+        keys, arms, contexts, _, deferred, requests, *_ = asked.columns
         count = len(keys)
         if isinstance(decisions, Decisions):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
@@ -308,7 +308,7 @@ class Deciding(Pinned, Opening):
             [counterfactual and self._counterfactual(counterfactual)] * count,
             [counterfactual and counterfactual.propensity] * count,
             list(map(int, deferred)),
-            told,
+            requests,
             self._all_shown(asked, decisions, ids, control),
             control,
             [None] * count if tossed is None else tossed.bucket,
@@ -322,10 +322,10 @@ class Deciding(Pinned, Opening):
             return offers
         return [self._wholes[-1] if offer is None else offer for offer in offers]
 
-    def _drawn(self, learner: Learner, draws: Draws, told: Impression, id: str) -> Decision:
+    def _drawn(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
         draws.begin(learner.rng, id)
-        with self._standing(learner, told.key):
-            decision = self._choose(learner, told)
+        with self._standing(learner, impression.key):
+            decision = self._choose(learner, impression)
         # The learner uses its array of contexts again.
         return decision._replace(context=decision.context.copy())
 
@@ -405,28 +405,28 @@ class Elsewhere(Deciding, Recalling):
             As :meth:`checked`; or if the arm was not on offer, or the propensity is none, or none
             that the policy can have given, if this weighs by it.
         """
-        told = self.checked(request)
+        impression = self.checked(request)
         if made.arm not in self._slots:
             raise InvalidValue("arm", made.arm, f"the placement has {', '.join(map(str, self.arms))}")
-        if told.arms is not None and made.arm not in told.arms:
-            raise InvalidValue("arm", made.arm, f"on offer were {list(told.arms)}")
+        if impression.arms is not None and made.arm not in impression.arms:
+            raise InvalidValue("arm", made.arm, f"on offer were {list(impression.arms)}")
         if made.propensity is not None:
             checks.number("propensity", made.propensity, 0.0, 1.0, open_low=True)
-        self.learner.check_propensities([made.propensity], [len(self._offer_of(told))])
-        return told._replace(given=made)
+        self.learner.check_propensities([made.propensity], [len(self._offer_of(impression))])
+        return impression._replace(given=made)
 
-    def asked_before(self, told: Impression, row: DecisionRow) -> bool:
+    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
         """Whether a decision answers this very impression, or is the one that was made for it."""
-        made = told.given
+        made = impression.given
         if isinstance(made, Made) and made.arm != row.arm:
             return False
-        return super().asked_before(told, row)
+        return super().asked_before(impression, row)
 
     def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
         if Made not in map(type, asked.column("given")):
             yield from super()._in_parts(asked, seq, time)
             return
-        for kind, run in groupby(asked, lambda told: type(told.given)):
+        for kind, run in groupby(asked, lambda impression: type(impression.given)):
             part: Block[Impression] = Block.of(Impression, run)
             if kind is Made:
                 yield self._taken_over(part, seq, time)
@@ -436,11 +436,9 @@ class Elsewhere(Deciding, Recalling):
 
     def _taken_over(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Take over decisions that were made elsewhere."""
-        known = self.learner.__contains__
-        made: list[Any] = [
-            told.given._replace(epoch=self.learner.epoch(told.key) if known(told.key) else 0)
-            for told in asked
-        ]
+        known, epoch = self.learner.__contains__, self.learner.epoch
+        pairs = zip(asked.column("given"), asked.column("key"), strict=True)
+        made: list[Any] = [given._replace(epoch=epoch(key) if known(key) else 0) for given, key in pairs]
         rows = self._rows(asked, seq, asked.column("id"), time, made)
         # The policy decided, whatever else happens to decisions here by now.
         mode = FROZEN if self.mode == FROZEN else ONLINE

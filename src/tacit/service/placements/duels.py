@@ -54,7 +54,7 @@ class DuelOptions(msgspec.Struct, frozen=True):
     unclicked : str
         What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
     worth : dict of str to float
-        What an action counts in the verdict; these may be told, besides clicks.
+        What an action counts in the verdict; these may come, besides clicks.
     segments : tuple of str
         What is known of a search, so that the verdict tells it apart.
     """
@@ -66,7 +66,7 @@ class DuelOptions(msgspec.Struct, frozen=True):
     segments: tuple[str, ...] = ()
 
     @property
-    def told(self) -> list[str]:
+    def given(self) -> list[str]:
         """The segments that requests tell."""
         return [name for name in self.segments if name != KEY]
 
@@ -187,8 +187,8 @@ class DuelPlacement(Placement):
         given = [name for name in self._named if name in rankings]
         lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in given}
         said = replace(said, rankings=digest_of(lists))
-        told = self._impression(request, None, said.text, lists)
-        return self._of_unit(told, request.session, request.user)
+        impression = self._impression(request, None, said.text, lists)
+        return self._of_unit(impression, request.session, request.user)
 
     def _said(self, request: DecisionRequest) -> AskedSearch:
         """Return what a request says of its search, checked."""
@@ -197,9 +197,9 @@ class DuelPlacement(Placement):
                 checked_id(field, id)
         segments = dict(request.segments or {})
         for name, value in segments.items():
-            if name not in self._duels.told:
-                known = ", ".join(self._duels.told) or "none"
-                remedy = f"the placement is told of {known}; name others in its segments"
+            if name not in self._duels.given:
+                known = ", ".join(self._duels.given) or "none"
+                remedy = f"the placement takes {known}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
             checked_id(f"segments.{name}", value)
         return AskedSearch(None, unit_of(self._salt, self.id, request.user, request.session), segments)
@@ -214,10 +214,10 @@ class DuelPlacement(Placement):
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""
-        for told in impressions if self._wholes else ():
-            if told.given is not None and not self._listed(told):
+        for impression in impressions if self._wholes else ():
+            if impression.given is not None and not self._listed(impression):
                 raise InvalidValue(
-                    "rankings", list(told.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
+                    "rankings", list(impression.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
                 )
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
@@ -226,22 +226,22 @@ class DuelPlacement(Placement):
             count = len(self.offer.slots)
             listed = list(map(self._listed, impressions))
             impressions = [
-                told if len(arms) == count else told._replace(arms=arms)
-                for told, arms in zip(impressions, listed, strict=True)
+                impression if len(arms) == count else impression._replace(arms=arms)
+                for impression, arms in zip(impressions, listed, strict=True)
             ]
         return super().choose(impressions, seq, time)
 
-    def _can_show(self, told: Impression) -> Sequence[Arm]:
-        return self._listed(told)
+    def _can_show(self, impression: Impression) -> Sequence[Arm]:
+        return self._listed(impression)
 
-    def _pinned(self, told: Impression, time: int) -> tuple[Arm, ...] | None:
+    def _pinned(self, impression: Impression, time: int) -> tuple[Arm, ...] | None:
         # Its list alone is what it makes with itself.
-        always = super()._pinned(told, time)
+        always = super()._pinned(impression, time)
         return None if always is None else (*always, *always)
 
-    def _listed(self, told: Impression) -> list[Arm]:
+    def _listed(self, impression: Impression) -> list[Arm]:
         """Return the rankers on offer whose lists came."""
-        given = told.given
+        given = impression.given
         return [arm for arm in self.offer.arms if given is None or str(arm) in given]
 
     def _was_whole(self, offered: str | None) -> bool:
@@ -265,10 +265,10 @@ class DuelPlacement(Placement):
     ) -> list[str | None]:
         return list(map(self._shown_as, asked, decisions, ids, control))
 
-    def _shown_as(self, told: Impression, shown: Decision, id: str, control: int | None) -> str:
+    def _shown_as(self, impression: Impression, shown: Decision, id: str, control: int | None) -> str:
         content: dict[str, Any] = {"pair": shown.pair}
-        if told.given is not None:
-            rankings = [told.given[str(ranker)] for ranker in shown.pair]
+        if impression.given is not None:
+            rankings = [impression.given[str(ranker)] for ranker in shown.pair]
             if control:
                 # One ranker's list as it is: some methods would mix even that with itself.
                 items = tuple(rankings[0][: self._duels.method.length])
@@ -431,12 +431,12 @@ def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
 
     Its segments stand in it by their names.
     """
-    shown, told = json.loads(row.shown or ""), AskedSearch.read(row.asked)
+    shown, asked = json.loads(row.shown or ""), AskedSearch.read(row.asked)
     (left, right), interleaved = shown["pair"], shown.get("interleaved")
     # The log has no rankings; where both were the same as far as was shown, it is known from that.
     alike = [interleaved["items"]] * 2 if "alike" in shown else None
     return {
-        **told.segments,
+        **asked.segments,
         "decision_id": row.id,
         "key": row.key,
         "left": left,
@@ -444,6 +444,6 @@ def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
         "outcome": credit_of(row, came).chance,
         "interleaved": interleaved,
         "clicks": came if isinstance(came, list) else None,
-        "user": told.unit,
+        "user": asked.unit,
         "rankings": alike,
     }

@@ -139,7 +139,7 @@ class Learning(Opening):
         return np.where(held, self.coin.unmixed(logged, own), own)
 
     def _after_coin(self, slots: Ints, control: list[int | None]) -> Floats:
-        """Return with what probability decisions were shown by the one that the coin told to."""
+        """Return with what probability decisions were shown by the one that the coin chose."""
         logged = self._logged(slots)
         if self.coin is None:
             return logged
@@ -164,7 +164,7 @@ class Learning(Opening):
             return self._scaled(earned.tolist())
         return list(map(float, self.windows.clicked(slots)))
 
-    def told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
+    def take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
 
         Parameters
@@ -177,15 +177,15 @@ class Learning(Opening):
         self.feedback += feedback.column("kind").count(REWARD)
         outcomes: list[str] = []
         if slots is not None:
-            outcomes += self._told(feedback, slots)
+            outcomes += self._take_in(feedback, slots)
         else:
             for part in distinct(feedback, "decision"):
-                outcomes += self._told(part)
+                outcomes += self._take_in(part)
         self.outcomes.update(outcomes)
         return outcomes
 
-    def _told(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
-        outcomes, parts = self.windows.told(feedback, slots)
+    def _take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
+        outcomes, parts = self.windows.take_in(feedback, slots)
         if any(contents := feedback.column("metrics")):
             self._lift.note(feedback.column("decision"), contents, outcomes)
         if NOTED in outcomes:
@@ -238,11 +238,12 @@ class Learning(Opening):
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)
-        told = [i for i, value in enumerate(values) if value is not None]
+        rewarded = [i for i, value in enumerate(values) if value is not None]
         fresh = np.ones(len(values), np.bool_)
         slots, those = rewards.slots, np.arange(len(values))
-        if len(told) < len(values):
-            slots, values, those = slots[told], [values[i] for i in told], np.array(told, np.int64)
+        if len(rewarded) < len(values):
+            those = np.array(rewarded, np.int64)
+            slots, values = slots[those], [values[i] for i in rewarded]
         before = None if rewards.before is None else self._scaled([rewards.before] * len(values))
         of = slots.tolist()
         own: Sequence[int] = range(len(of))

@@ -1,4 +1,4 @@
-"""What learning earned, as it is told over HTTP, on the page and on the command line."""
+"""What learning earned, as it is given over HTTP, on the page and on the command line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CHANGES = {
 }
 EXPLICIT = 0.8
 """From this share of explicit feedback on, the control must have its own share of it: where only
-clicks are told, more of them is what learning is for."""
+clicks come back, more of them is what learning is for."""
 
 Claim = Literal["early", "undecided", "better", "worse"]
 

@@ -127,8 +127,8 @@ class LiftSums(Chapter):
         """Go on with a chapter."""
         vars(self).update(vars(chapter))
         # A chapter has the metrics of its time, whatever is configured by now.
-        told = metric_configs_in(self.terms)
-        self._configs = self._given if told is None else told
+        logged = metric_configs_in(self.terms)
+        self._configs = self._given if logged is None else logged
         known, none = self.metrics, HoldoutSums.empty
         self.metrics = {name: known.get(name) or none(clustered=self.clustered) for name in self._configs}
         self._score(self.seq)

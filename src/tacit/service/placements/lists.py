@@ -89,7 +89,7 @@ class SlatePlacement(Placement):
     def _counterfactual(self, decision: Decision) -> Arm:
         return json.dumps(self._listed(decision))
 
-    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
         first = decision.offered[: self._positions]
         return tuple(self.arms[slot] for slot in first.tolist())
 
@@ -214,8 +214,8 @@ class FeaturePlacement(Placement):
         if arms is not None:
             arms = self._offer(arms, size)
         asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
-        told = self._impression(request, arms, asked.decode(), given)
-        return self._of_unit(told, request.session, request.user)
+        impression = self._impression(request, arms, asked.decode(), given)
+        return self._of_unit(impression, request.session, request.user)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self._slots:
@@ -226,10 +226,11 @@ class FeaturePlacement(Placement):
             raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
         return offer
 
-    def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if learner.policy.context_dim else None
-        relevance, examination = told.given
-        return learner.choose(told.key, context, told.arms, relevance=relevance, examination=examination)
+    def _choose(self, learner: Learner, impression: Impression) -> Decision:
+        context = impression.context if learner.policy.context_dim else None
+        relevance, examination = impression.given
+        key, arms = impression.key, impression.arms
+        return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
@@ -241,24 +242,24 @@ class FeaturePlacement(Placement):
             contexts = [context or () for context in asked.column("context")]
         return contexts, asked.column("arms"), relevance, examination
 
-    def _offer_of(self, told: Impression) -> Ints:
-        if self._slots or told.arms is not None:
-            return self._offered_slots(told.arms)
-        return np.arange(max(len(rows) for rows in told.given if rows is not None))
+    def _offer_of(self, impression: Impression) -> Ints:
+        if self._slots or impression.arms is not None:
+            return self._offered_slots(impression.arms)
+        return np.arange(max(len(rows) for rows in impression.given if rows is not None))
 
     def _named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
         # What is on offer comes with each request, unless it has slots of its own.
         return super()._named_pins(arms) if self._slots else list(arms)
 
-    def _can_show(self, told: Impression) -> Sequence[Arm]:
-        if told.arms is not None or self._slots:
-            return super()._can_show(told)
-        return range(max(len(rows) for rows in told.given if rows is not None))
+    def _can_show(self, impression: Impression) -> Sequence[Arm]:
+        if impression.arms is not None or self._slots:
+            return super()._can_show(impression)
+        return range(max(len(rows) for rows in impression.given if rows is not None))
 
-    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
-        if told.arms is None and not self._slots:
+    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
+        if impression.arms is None and not self._slots:
             return (0,)
-        return super()._baseline(told, decision) if told.arms is None else (told.arms[0],)
+        return super()._baseline(impression, decision) if impression.arms is None else (impression.arms[0],)
 
     # The log ---------------------------------------------------------------------------------
 

@@ -129,20 +129,20 @@ class Living(State):
         What others did to the arms that it has always named, or never, stays, unless no arm would
         be on offer.
         """
-        told, before = self.config.configured_arms, self.arms_now.configured
+        configured, before = self.config.configured_arms, self.arms_now.configured
         if before is None:
             before = _listed(self.config.policy.arms)
-        named, known = set(_each(told)), set(_each(before))
+        named, known = set(_each(configured)), set(_each(before))
         if named == known:
             return None
-        add: Any = [arm for arm in _each(told) if arm not in self._slots]
+        add: Any = [arm for arm in _each(configured) if arm not in self._slots]
         gone = [arm for arm in self.offer.arms if arm in known - named]
         # Where nothing would be on offer, all that it names comes back.
         empty = not add and len(gone) == len(self.offer.arms)
         back = [arm for arm in self.offer.retired if arm in (named if empty else named - known)]
-        if isinstance(told, int):
+        if isinstance(configured, int):
             add = len(add)
-        return ConfiguredArms(add, gone, back, told)
+        return ConfiguredArms(add, gone, back, configured)
 
     def check_configured(self) -> None:
         """Check that the arms can be those that are configured.
@@ -234,9 +234,9 @@ class Living(State):
             If one was retired since it was asked for.
         """
         if self._wholes:
-            for told in impressions:
-                if told.arms is not None and not isinstance(told.given, Made):
-                    self.offer.slots_of(told.arms)
+            for impression in impressions:
+                if impression.arms is not None and not isinstance(impression.given, Made):
+                    self.offer.slots_of(impression.arms)
 
 
 def encoded(now: ArmsNow) -> str:
@@ -324,16 +324,16 @@ class Pinned(Living):
         """Return what is pinned at a time."""
         return self.pin if self.pin is not None and time < self.pin.until else None
 
-    def _pinned(self, told: Impression, time: int) -> tuple[Arm, ...] | None:
+    def _pinned(self, impression: Impression, time: int) -> tuple[Arm, ...] | None:
         """Return what is pinned for an impression; None where the policy decides."""
         pin = self.pin_at(time)
-        if pin is None or not set(pin.arms) <= set(self._can_show(told)):
+        if pin is None or not set(pin.arms) <= set(self._can_show(impression)):
             return None
         return pin.shown
 
-    def _can_show(self, told: Impression) -> Sequence[Arm]:
+    def _can_show(self, impression: Impression) -> Sequence[Arm]:
         """Return the arms that an impression offers."""
-        return self.offer.arms if told.arms is None else told.arms
+        return self.offer.arms if impression.arms is None else impression.arms
 
     @property
     def _mode_pinned(self) -> str:

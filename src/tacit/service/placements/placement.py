@@ -112,7 +112,7 @@ class Placement(Learning, Saving):
             HOLDOUT: self._lift.terms,
             ARMS: encoded(self.arms_now),
             PIN: pin_text(self.pin),
-            START: self.start.text if self.start is not None and self.start_told else None,
+            START: self.start.text if self.start is not None and self.start_marked else None,
         }.get(kind)
 
     def is_news(self, kind: str, value: str) -> bool:
@@ -158,7 +158,7 @@ class Placement(Learning, Saving):
             self.since_snapshot += 1
             self._arms_changed(mark.value, mark.seq, mark.time)
         elif mark.kind == START:
-            self.start_told = True
+            self.start_marked = True
         elif mark.kind == PIN:
             self.pin = pin_of(mark.value)
         elif mark.kind == POLICY:

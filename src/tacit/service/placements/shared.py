@@ -37,7 +37,7 @@ Value = dict[str, str]
 
 
 class NotYet(Unavailable):
-    """What is told is of arms that are not known here yet."""
+    """What was learned is of arms that are not known here yet."""
 
 
 class Learned(msgspec.Struct):
@@ -60,14 +60,14 @@ class Learned(msgspec.Struct):
 class Shared(Protocol):
     """What a placement's learner shares with those in other shards."""
 
-    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return what was learned here since the last time, or altogether."""
 
-    def news(self, learner: Learner, told: Learned) -> Learned:
+    def news(self, learner: Learner, learned: Learned) -> Learned:
         """Return what of it is not known here."""
 
-    def take(self, learner: Learner, told: Learned) -> None:
-        """Take in what another shard has told."""
+    def take(self, learner: Learner, learned: Learned) -> None:
+        """Take in what another shard has sent."""
 
     def reach(self, policy: Policy) -> None:
         """Go on with a policy of more arms."""
@@ -126,7 +126,7 @@ def value_of(arrays: Any) -> Value:
 
 
 def arrays_of(value: Value, like: Any) -> Any:
-    """Return a named tuple like another one; what was not told is as it is there."""
+    """Return a named tuple like another one; what is not named stays as it is there."""
     return rebuilt(
         like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
     )
@@ -153,10 +153,10 @@ class Summed:
 
     def __init__(self, policy: Policy) -> None:
         self._known: dict[int, dict[str, Any]] = {}
-        # Of the lanes as they were when something was told or taken.
+        # Of the lanes as they were when something was sent or taken.
         self._before: dict[str, bytes] = {}
         self._learned: set[str] = set()
-        self._told: dict[str, Value] = {}
+        self._sent: dict[str, Value] = {}
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
@@ -165,21 +165,21 @@ class Summed:
         self._nothing = delta(self._prior, self._prior)
         for known in self._known.values():
             known |= {key: self._reached(value_of(sums)) for key, sums in known.items()}
-        self._told |= {key: value_of(self._reached(value)) for key, value in self._told.items()}
+        self._sent |= {key: value_of(self._reached(value)) for key, value in self._sent.items()}
 
     def _reached(self, value: Value) -> Any:
-        """Return the sums that are told, of all arms."""
+        """Return the sums that are sent, of all arms."""
         return arrays_of(value, self._nothing)
 
-    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of the keys that were learned here since the last time."""
         self._look(learner, learner.keys)
         for key in sorted(self._learned):
             own = self._own(learner, key)
             if own is not None:
-                self._told[key] = value_of(own)
+                self._sent[key] = value_of(own)
         learned, self._learned = self._learned, set()
-        return {key: value for key, value in self._told.items() if everything or key in learned}
+        return {key: value for key, value in self._sent.items() if everything or key in learned}
 
     def _own(self, learner: Learner, key: str) -> Any:
         """Return the sums over the impressions of this shard; None for nothing."""
@@ -198,35 +198,35 @@ class Summed:
                 self._learned.add(key)
             self._before[key] = now
 
-    def news(self, learner: Learner, told: Learned) -> Learned:
-        """Return the keys of which another shard has told something else before."""
-        known = self._known.get(told.shard, {})
+    def news(self, learner: Learner, learned: Learned) -> Learned:
+        """Return the keys of which another shard has sent something else before."""
+        known = self._known.get(learned.shard, {})
         fresh = {
             key: value
-            for key, value in told.parts.items()
+            for key, value in learned.parts.items()
             if key not in known or _content(arrays_of(value, self._nothing)) != _content(known[key])
         }
-        return Learned(told.shard, told.time, fresh)
+        return Learned(learned.shard, learned.time, fresh)
 
-    def take(self, learner: Learner, told: Learned) -> None:
-        """Put what a shard tells in the place of what it told before."""
-        known = self._known.setdefault(told.shard, {})
-        learner.lanes.admit(list(told.parts))
-        self._look(learner, told.parts)
-        for key, value in told.parts.items():
+    def take(self, learner: Learner, learned: Learned) -> None:
+        """Put what a shard sends in the place of what it sent before."""
+        known = self._known.setdefault(learned.shard, {})
+        learner.lanes.admit(list(learned.parts))
+        self._look(learner, learned.parts)
+        for key, value in learned.parts.items():
             sums = arrays_of(value, self._nothing)
             lane = _lane(learner, key)
             try:
                 whole = plus(lane, [_minus(sums, known.get(key, self._nothing))])
             except InvalidValue as error:
-                logger.error("what shard %d learned of key %r: %s", told.shard, key, error)
+                logger.error("what shard %d learned of key %r: %s", learned.shard, key, error)
                 continue
             put(lane, whole)
             known[key] = sums
             self._before[key] = _content(lane)
 
     def saved(self) -> Any:
-        """Return what every other shard has told."""
+        """Return what every other shard has sent."""
         return [
             [shard, {key: value_of(sums) for key, sums in known.items()}]
             for shard, known in self._known.items()
@@ -261,7 +261,7 @@ def _size(arrays: Any) -> float:
 # ---- Sums over the rewards of all keys: each shard adds those of its own keys
 
 GROWTH = 0.02
-"""By which share of what a shard has told its sums change before it tells them again."""
+"""By which share of what a shard has sent its sums change before it sends them again."""
 
 Sums = dict[str, Floats]
 """Arrays by their names."""
@@ -277,14 +277,14 @@ class Added:
 
     def __init__(self, policy: Policy) -> None:
         self._known: dict[int, Sums] = {}
-        self._told: Sums = {}
+        self._sent: Sums = {}
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
         """Go on with a policy of more arms."""
         self._begun = shared_sums(policy, policy.init(0))
         self._nothing = {name: np.zeros_like(array) for name, array in self._begun.items()}
-        self._told = self._reached(self._told)
+        self._sent = self._reached(self._sent)
         self._known = {shard: self._reached(sums) for shard, sums in self._known.items()}
 
     def _reached(self, sums: Sums) -> Sums:
@@ -293,43 +293,43 @@ class Added:
             for name, like in self._nothing.items()
         }
 
-    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of this shard if they have changed enough, or altogether."""
         own = whole = shared_sums(learner.policy, learner.state)
         for other in (self._begun, *self._known.values()):
             own = {name: own[name] - other[name] for name in own}
         least = 0.0 if everything else GROWTH
-        if not _differ(own, self._nothing if everything else self._told, whole, least):
+        if not _differ(own, self._nothing if everything else self._sent, whole, least):
             return {}
-        self._told = own
+        self._sent = own
         return {SUMS: {name: text_of(array) for name, array in own.items()}}
 
-    def news(self, learner: Learner, told: Learned) -> Learned:
-        """Return nothing if the same was told before."""
-        sums, known = self._read(told), self._known.get(told.shard, self._nothing)
+    def news(self, learner: Learner, learned: Learned) -> Learned:
+        """Return nothing if the same was sent before."""
+        sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
         fresh = sums is not None and _differ(sums, known, sums, 0.0)
-        return Learned(told.shard, told.time, {SUMS: told.parts[SUMS]} if fresh else {})
+        return Learned(learned.shard, learned.time, {SUMS: learned.parts[SUMS]} if fresh else {})
 
-    def take(self, learner: Learner, told: Learned) -> None:
-        """Put what a shard tells in the place of what it told before."""
-        sums, known = self._read(told), self._known.get(told.shard, self._nothing)
+    def take(self, learner: Learner, learned: Learned) -> None:
+        """Put what a shard sends in the place of what it sent before."""
+        sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
         if sums is not None:
             add_shared(learner, {name: array - known[name] for name, array in sums.items()})
-            self._known[told.shard] = sums
+            self._known[learned.shard] = sums
 
-    def _read(self, told: Learned) -> Sums | None:
-        """Return the sums that a shard has told; None for none, or such as do not fit."""
-        value = told.parts.get(SUMS)
+    def _read(self, learned: Learned) -> Sums | None:
+        """Return the sums that a shard has sent; None for none, or such as do not fit."""
+        value = learned.parts.get(SUMS)
         if value is None:
             return None
         try:
             return {name: array_of(value[name], like) for name, like in self._nothing.items()}
         except (KeyError, ValueError) as error:
-            logger.error("the sums of shard %d do not fit: %s", told.shard, error)
+            logger.error("the sums of shard %d do not fit: %s", learned.shard, error)
             return None
 
     def saved(self) -> Any:
-        """Return what every other shard has told."""
+        """Return what every other shard has sent."""
         return [
             [shard, {name: text_of(array) for name, array in known.items()}]
             for shard, known in self._known.items()
@@ -386,27 +386,27 @@ class Joined:
         self._classifier = classifier
         self._before: Value = value_of(classifier.init(1))
 
-    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the classifier if it has changed since the last time."""
         now = value_of(learner.state.classifier)
         before, self._before = self._before, now
         return {CLASSIFIER: now} if everything or now != before else {}
 
-    def news(self, learner: Learner, told: Learned) -> Learned:
+    def news(self, learner: Learner, learned: Learned) -> Learned:
         """Return nothing if the join would change nothing."""
         own = learner.state.classifier
-        part = {name: value for name, value in told.parts.items() if name == CLASSIFIER}
-        known = not part or value_of(self._join(own, told)) == value_of(own)
-        return Learned(told.shard, told.time, {} if known else part)
+        part = {name: value for name, value in learned.parts.items() if name == CLASSIFIER}
+        known = not part or value_of(self._join(own, learned)) == value_of(own)
+        return Learned(learned.shard, learned.time, {} if known else part)
 
-    def take(self, learner: Learner, told: Learned) -> None:
+    def take(self, learner: Learner, learned: Learned) -> None:
         """Join what another shard knows."""
-        if CLASSIFIER in told.parts:
+        if CLASSIFIER in learned.parts:
             own = learner.state.classifier
-            put(own, self._join(own, told))
+            put(own, self._join(own, learned))
 
-    def _join(self, own: Any, told: Learned) -> Any:
-        other = arrays_of(told.parts[CLASSIFIER], self._classifier.init(1))
+    def _join(self, own: Any, learned: Learned) -> Any:
+        other = arrays_of(learned.parts[CLASSIFIER], self._classifier.init(1))
         return self._classifier.merged(own, other)
 
     def reach(self, policy: Policy) -> None:
@@ -422,9 +422,9 @@ class Joined:
 
 # ---- What the shards of a placement learn together, and how each takes in what the others learned
 #
-# Each shard tells what it has learned itself, and since when; what it is told by another one takes
-# the place of what that one told before. So it does no harm if something is told twice, or is lost
-# and told later. What is told becomes a mark in the log before it counts: the state of a shard stays
+# Each shard sends what it has learned itself, and since when; what comes from another one takes
+# the place of what that one sent before. So it does no harm if something is sent twice, or is lost
+# and sent later. What was sent becomes a mark in the log before it counts: the state of a shard stays
 # a fold over its log.
 #
 # Safe classifiers are joined. Other arrays that all keys share are added up, where the policy says
@@ -454,19 +454,19 @@ class Several:
     def __init__(self, parts: Sequence[Shared]) -> None:
         self.parts = parts
 
-    def told(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the parts of all."""
-        return reduce(or_, (part.told(learner, everything) for part in self.parts))
+        return reduce(or_, (part.learned(learner, everything) for part in self.parts))
 
-    def news(self, learner: Learner, told: Learned) -> Learned:
+    def news(self, learner: Learner, learned: Learned) -> Learned:
         """Return what of each part is not known here."""
-        news = (part.news(learner, told).parts for part in self.parts)
-        return Learned(told.shard, told.time, reduce(or_, news))
+        news = (part.news(learner, learned).parts for part in self.parts)
+        return Learned(learned.shard, learned.time, reduce(or_, news))
 
-    def take(self, learner: Learner, told: Learned) -> None:
-        """Take in what another shard has told, each its part."""
+    def take(self, learner: Learner, learned: Learned) -> None:
+        """Take in what another shard has sent, each its part."""
         for part in self.parts:
-            part.take(learner, told)
+            part.take(learner, learned)
 
     def reach(self, policy: Policy) -> None:
         """Go on with a policy of more arms."""

@@ -66,12 +66,12 @@ class Saving(Elsewhere):
     ----------
     start : Start or None
         What it started from.
-    start_told : bool
+    start_marked : bool
         Whether a mark of the log says so.
     """
 
     start: Start | None = None
-    start_told = False
+    start_marked = False
 
     @property
     def fold_spec(self) -> str:
@@ -210,7 +210,7 @@ class Saving(Elsewhere):
         if self.signals is not None:
             raise InvalidValue(
                 "placement", self.name, "its signals rest on rows that were dropped, and cannot be "
-                "told for another policy; begin a placement of another name",
+                "worked out for another policy; begin a placement of another name",
             )  # fmt: skip
         if origin is not None:
             return from_bytes(origin.learner, f"state of placement {self.name}", restored)

@@ -199,9 +199,9 @@ class State:
         slot = None if holdout.arm is None else self._slots.get(holdout.arm, -1)
         return Control(holdout.named, slot)
 
-    def _choose(self, learner: Learner, told: Impression) -> Decision:
-        context = told.context if learner.policy.context_dim else None
-        return learner.choose(told.key, context, told.arms)
+    def _choose(self, learner: Learner, impression: Impression) -> Decision:
+        context = impression.context if learner.policy.context_dim else None
+        return learner.choose(impression.key, context, impression.arms)
 
     def choose_many(
         self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
@@ -215,13 +215,13 @@ class State:
         contexts = asked.column("context") if learner.policy.context_dim else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
-    def _offer_of(self, told: Impression) -> Ints:
+    def _offer_of(self, impression: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
-        if told.arms is None:
+        if impression.arms is None:
             return self.learner.offer.slots
-        return self._offered_slots(told.arms)
+        return self._offered_slots(impression.arms)
 
-    def _baseline(self, told: Impression, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
         """Return what the mode ``apprentice`` shows."""
         return (self.arms[int(decision.offered[0])],)
 
@@ -260,7 +260,7 @@ class State:
         return len(self._all) if row.offered is None else len(json.loads(row.offered))
 
     def _policy_rewards(self, rewards: Rewards) -> list[Any]:
-        """Return what the learner is told for what came back; None for nothing."""
+        """Return what the learner learns from what came back; None for nothing."""
         return self._scaled(rewards.values)
 
     def _scaled(self, rewards: list[float]) -> list[float]:
