@@ -28,11 +28,11 @@ def tacit_main(arguments):
 
 
 RECOMMENDED = [
-    ({"arms": 5}, tacit.ShiftMixture(5)),
-    ({"arms": ["a", "b"], "signals_dim": 2}, tacit.ShiftMixture(["a", "b"], context_dim=2)),
+    ({"arms": 5}, tacit.DriftMixture(5)),
+    ({"arms": ["a", "b"], "signals_dim": 2}, tacit.DriftMixture(["a", "b"], context_dim=2)),
     ({"arms": ["a", "b"], "context_dim": 2}, tacit.ContextMixture(["a", "b"], 2)),
     ({"arms": 3, "context": {"age": "number"}}, tacit.ContextMixture(3, context={"age": "number"})),
-    ({"arms": 5, "notice_within": 5000}, tacit.ShiftMixture(5, notice_within=5000)),
+    ({"arms": 5, "notice_within": 5000}, tacit.DriftMixture(5, notice_within=5000)),
     ({"arms": 5, "sums": True}, tacit.Thompson(5)),
     ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
     ({"arms": 20, "shows": "slate", "own_order": True}, tacit.SafeListMix(20, positions=3)),
@@ -80,7 +80,7 @@ def test_what_the_policy_would_not_read_is_refused(known, field):
 
 def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
     wrapped = policy_from_spec("exploration-floor(auto, epsilon=0.1)", 3)
-    assert wrapped == tacit.ExplorationFloor(tacit.ShiftMixture(3), epsilon=0.1)
+    assert wrapped == tacit.ExplorationFloor(tacit.DriftMixture(3), epsilon=0.1)
     with pytest.raises(InvalidValue, match="it takes, by name, arms, shows, positions"):
         policy_from_spec("auto(epsilon=0.1)", 3)
 
@@ -88,7 +88,7 @@ def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
 @pytest.mark.parametrize(
     ("environment", "policy"),
     [
-        (tacit.BernoulliArms([0.1, 0.2]), tacit.ShiftMixture(2)),
+        (tacit.BernoulliArms([0.1, 0.2]), tacit.DriftMixture(2)),
         (tacit.CascadeArms([0.4, 0.3, 0.2], positions=2), tacit.ListMix(3, positions=2)),
         (tacit.PreferenceMatrix("arxiv"), tacit.RMED1(6)),
     ],
@@ -101,14 +101,14 @@ def test_an_environment_says_what_it_takes(environment, policy):
 def test_the_command_line_knows_it(capsys):
     tacit_main(["policies", "auto"])
     named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
-    assert set(named) == {"ClickMixture", "ContextMixture", "ListMix", "RMED1", "SafeListMix", "ShiftMixture"}
+    assert set(named) == {"ClickMixture", "ContextMixture", "ListMix", "RMED1", "SafeListMix", "DriftMixture"}
 
 
 @pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])
 def test_a_log_says_what_it_would_have_earned(policy, capsys):
     log = Path(__file__).parent / "data" / "open_bandit" / "random" / "men"
     tacit_main(["evaluate", str(log), "--policy", policy, "--passes", "1"])
-    assert "ShiftMixture" in capsys.readouterr().out
+    assert "DriftMixture" in capsys.readouterr().out
 
 
 # In the service ------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def test_every_kind_of_placement_begins_with_it(tmp_path):
         },
     )
     assert {name: each.policy for name, each in config.placements.items()} == {
-        "arms": tacit.ShiftMixture(3),
-        "signals": tacit.ShiftMixture(3, context_dim=2),
+        "arms": tacit.DriftMixture(3),
+        "signals": tacit.DriftMixture(3, context_dim=2),
         "corrected": tacit.Thompson(3),
         "lists": tacit.ListMix(4, positions=2),
         "duels": tacit.RMED1(["a", "b"]),
@@ -164,16 +164,20 @@ def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
 
 def test_the_store_has_it_by_its_own_name(tmp_path):
     policy, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
-    assert policy == tacit.ShiftMixture(3)
-    assert spec["name"] == "ShiftMixture"
+    assert policy == tacit.DriftMixture(3)
+    assert spec["name"] == "DriftMixture"
 
 
-def test_a_placement_that_has_learned_keeps_its_policy(tmp_path):
-    """So it does when a later version recommends another one."""
-    asyncio.run(session(with_home(tmp_path / "s.db", arms=3, policy="ucb1(alpha=0.3)")))
-    policy, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
-    assert policy == tacit.UCB1(3, alpha=0.3)
-    assert spec["name"] == "UCB1"
+@pytest.mark.parametrize(
+    ("began", "policy"),
+    [("ucb1(alpha=0.3)", tacit.UCB1(3, alpha=0.3)), ("shift-mixture", tacit.ShiftMixture(3))],
+)
+def test_a_placement_that_has_learned_keeps_its_policy(began, policy, tmp_path):
+    """So it does when a later version recommends another one, as this one does in place of ShiftMixture."""
+    asyncio.run(session(with_home(tmp_path / "s.db", arms=3, policy=began)))
+    kept, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
+    assert kept == policy
+    assert spec["name"] == type(policy).__name__
 
 
 def test_other_features_are_refused_as_ever(tmp_path):
@@ -187,7 +191,7 @@ def test_other_features_are_refused_as_ever(tmp_path):
 
 
 def test_the_page_counts_what_it_counts():
-    learner = tacit.Learner(tacit.ShiftMixture(3), seed=1)
+    learner = tacit.Learner(tacit.DriftMixture(3), seed=1)
     plays, rewards = np.zeros((2, 3)), np.zeros((2, 3))
     for i in range(12):
         decision = learner.choose(f"key {i % 2}")

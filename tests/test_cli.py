@@ -106,7 +106,7 @@ def test_the_demo_serves_learns_and_ends(tmp_path):
     folder = tmp_path / "demo"
     told = process("demo", "--impressions", 200, "--holdout", 0.2, "--out", folder)
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "policy ShiftMixture; page http://127.0.0.1:" in told.stdout
+    assert "policy DriftMixture; page http://127.0.0.1:" in told.stdout
     assert "clairvoyant optimum" in told.stdout
     assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -125,7 +125,7 @@ def test_simulate_prints_a_table_and_writes_files(tmp_path):
 def test_json_is_for_machines():
     result = tacit("simulate", *SHORT, "--json", "--seed", "3")
     rows = json.loads(result.stdout)
-    assert [row["policy"] for row in rows] == ["ShiftMixture", "Thompson"]
+    assert [row["policy"] for row in rows] == ["DriftMixture", "Thompson"]
     assert rows[0]["runs"] == 2
     assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "3").stdout) == rows
     assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "4").stdout) != rows

@@ -44,7 +44,7 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     paths = write("defaults", result, tmp_path)
     assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
     first, second = json.loads(paths[0].read_text())["cells"]
-    assert (first["policy"], first["candidates"], first["tuning_runs"]) == ("ShiftMixture", 2, 5)
+    assert (first["policy"], first["candidates"], first["tuning_runs"]) == ("DriftMixture", 2, 5)
     assert first["best"] in ("KLUCB", "Thompson")
     assert first["ratio"] == pytest.approx(first["regret_mean"] / first["best_mean"])
     assert (first["stealthy"], second["stealthy"]) == (False, True)

@@ -192,7 +192,7 @@ def test_lanes_that_an_earlier_version_left_without_numbers_begin_anew(tmp_path)
 
 def test_counts_of_many_millions_keep_their_rates():
     """Single precision adds nothing above 2²⁴: the rarer outcome alone would go on."""
-    told = Told(tacit.ShiftMixture(3))
+    told = Told(tacit.DriftMixture(3))
     counts = told.state.own.counts[0, 0, 0]
     counts[:] = 1_864_135, 16_777_216
     rates = []
@@ -237,7 +237,7 @@ def test_an_interval_holds_the_mean_and_nothing_said_is_nan(policy, confidence):
 
 @pytest.mark.parametrize(
     "policy",
-    [tacit.SlidingWindowUCB(2, window=10), tacit.Thompson(2, discount=0.5), tacit.ShiftMixture(2)],
+    [tacit.SlidingWindowUCB(2, window=10), tacit.Thompson(2, discount=0.5), tacit.DriftMixture(2)],
     ids=lambda policy: policy.label,
 )
 def test_plays_are_told_ever_and_as_they_count_now(policy, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_090,
+    "code": 52_143,
     "files": 365,
     "classes_twice": 54,
     "told": 0,

@@ -35,7 +35,7 @@ OTHERS = [
     tacit.EXP3S(THREE),
     tacit.GLRKLUCB(THREE),
     tacit.TestableUCB1(THREE, horizon=20),
-    tacit.ShiftMixture(THREE),
+    tacit.DriftMixture(THREE),
     tacit.RUCB(THREE),
     tacit.RMED1(THREE),
     tacit.DoubleThompsonSampling(THREE),
@@ -143,7 +143,7 @@ def test_arms_known_by_features_come_with_each_decision():
 
 
 def test_a_new_arm_begins_with_what_all_keys_know_of_arms():
-    learner = tacit.Learner(tacit.ShiftMixture(["a", "b"]), seed=1)
+    learner = tacit.Learner(tacit.DriftMixture(["a", "b"]), seed=1)
     for _ in range(10):
         decisions = learner.choose_many([f"key {i}" for i in range(10)])
         learner.learn_many(decisions, np.arange(10) % 10 > 0)

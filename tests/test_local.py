@@ -26,7 +26,7 @@ from tacit.wire.control import ArmsOf, ModeOf
 NAMES = ("a", "b", "c")
 POLICIES = {
     "thompson": tacit.Thompson(NAMES),
-    "shared": tacit.ShiftMixture(NAMES),
+    "shared": tacit.DriftMixture(NAMES),
     "restarts": tacit.GLRKLUCB(NAMES),
 }
 
@@ -177,7 +177,7 @@ def test_what_is_too_old_is_not_decided_with(tmp_path):
         {"placements.home.holdout": {"share": 0.1, "control": "uniform"}},
         {
             "placements.home.signals": ["volume", "abandonment"],
-            "placements.home.policy": {"name": "ShiftMixture", "context_dim": 2},
+            "placements.home.policy": {"name": "DriftMixture", "context_dim": 2},
         },
         {"placements.home.mode": "apprentice"},
     ],

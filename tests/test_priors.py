@@ -17,7 +17,16 @@ from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.spec import goes_on
 
 NAMES = ("film", "holiday")
-KINDS = (tacit.Thompson, tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.ShiftMixture)
+KINDS = (tacit.Thompson, tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.ShiftMixture, tacit.DriftMixture)
+# Beta(4, 4) and Beta(1, 2): odds of 1 and ½, so the second is played where z is beyond what divides them by
+# how much steeper its line is; one draw in two leaves it out. Two arms with 0.3 changes in 300 rounds flatten
+# lines by 1 + 2·0.001.
+TOLD = {"film": (3, 3), "holiday": (0, 1)}
+STEEP = [
+    math.sqrt(1 / (a + 0.85 * math.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * math.sqrt(b)) / b**2)
+    for a, b in ((4, 4), (1, 2))
+]
+LESSER = 0.5 * math.erfc(math.log(2) * (1 + 2 * 0.001) / (STEEP[1] - STEEP[0]) / math.sqrt(2))
 
 
 def test_thompson_begins_each_key_at_the_posterior():
@@ -63,13 +72,9 @@ def test_counts_that_are_told_equal_those_that_were_learned(kind):
 
 
 def test_the_default_begins_at_what_is_told_and_stays_there_until_keys_teach_otherwise():
-    policy = tacit.auto(NAMES, priors={"film": (1, 1), "holiday": (0, 1)})
-    learner = tacit.Learner(policy, 1)
-    # Odds 1 and 1/2, deviations 1 and sqrt(3/2); one in two leaves the lesser out.
-    beyond = math.log(2) / (math.sqrt(1.5) - 1.0)
-    lesser = 0.5 * math.erfc(beyond / math.sqrt(2))
-    assert learner.probabilities("tomato").tolist() == pytest.approx([1 - lesser, lesser], 1e-9)
-    told = [[2.0, 2.0], [1.0, 2.0]]
+    learner = tacit.Learner(tacit.auto(NAMES, priors=TOLD), 1)
+    assert learner.probabilities("tomato").tolist() == pytest.approx([1 - LESSER, LESSER], 1e-9)
+    told = [[4.0, 4.0], [1.0, 2.0]]
     betas = learner.state.shared.priors.beta[0]
     assert betas[1:].tolist() == told
     # Imaginary keys that are as told say nothing else than what was told.
@@ -93,7 +98,7 @@ def test_what_is_told_is_as_sure_as_500_impressions_at_most():
     assert beta.tolist() == [[1.0, 1.0], pytest.approx([125.0, 375.0]), [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("kind", [tacit.ShiftMixture, tacit.EpsilonGreedy])
+@pytest.mark.parametrize("kind", [tacit.ShiftMixture, tacit.DriftMixture, tacit.EpsilonGreedy])
 def test_propensities_are_the_frequencies(kind):
     priors = {0: (3, 7), 1: (2, 3), 2: (0, 1)}
     learner = tacit.Learner(kind(3, priors=priors), 3)
@@ -172,14 +177,13 @@ def test_simulations_and_floors_take_it():
 
 
 def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
-    policy = {"name": "auto", "priors": {"film": [1, 1], "holiday": [0, 1]}}
+    policy = {"name": "auto", "priors": TOLD}
     config = harness.with_home(arms=list(NAMES), policy=policy, snapshot_every=3)
 
     async def session():
         async with harness.served(tmp_path / "s.db", config) as engine:
             (row,) = await engine.decide_many("home", [living.asked(engine, "tomato")])
-            lesser = 0.5 * math.erfc(math.log(2) / (math.sqrt(1.5) - 1.0) / math.sqrt(2))
-            chances = {"film": 1 - lesser, "holiday": lesser}
+            chances = {"film": 1 - LESSER, "holiday": LESSER}
             assert row.propensity == pytest.approx(chances[row.arm], rel=1e-9)
             for i in range(30):
                 (row,) = await engine.decide_many("home", [living.asked(engine, f"key {i % 4}")])

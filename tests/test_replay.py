@@ -191,7 +191,7 @@ def test_rows_without_feedback_count_as_asked():
         tacit.ExplorationFloor(tacit.UCB1(ARMS), epsilon=0.2),
         tacit.ExplorationFloor(tacit.EXP3(ARMS), epsilon=0.2),
         Pooled(ARMS),
-        tacit.ShiftMixture(ARMS),
+        tacit.DriftMixture(ARMS),
     ],
     ids=lambda policy: policy.label,
 )

@@ -263,7 +263,7 @@ def test_the_list_of_placements_counts(client):
     client.post("plain/decide", {"key": "counted"})
     after = listed()
     assert set(after) == {"default", "who", "plain"}
-    assert after["default"]["policy"]["name"] == "ShiftMixture"
+    assert after["default"]["policy"]["name"] == "DriftMixture"
     assert (after["default"]["arms"], after["plain"]["arms"]) == (ARMS, [0, 1, 2])
     assert after["plain"]["decisions"] == before["plain"]["decisions"] + 1
     assert after["plain"]["keys"] == before["plain"]["keys"] + 1

@@ -37,7 +37,7 @@ ROUND_TIME = 7_000_000
 WINDOW = 30_000_000
 POLICIES = {
     "arms": tacit.Thompson(NAMES),
-    "shared": tacit.ShiftMixture(NAMES),
+    "shared": tacit.DriftMixture(NAMES),
     "slates": tacit.CascadeKLUCB(NAMES, positions=2),
     "duels": tacit.RMED1(NAMES),
 }

@@ -336,7 +336,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await engine.feedback("home", row.id, float(i % 10 < clicked))
 
     async def session():
-        async with two_shards(tmp_path, tacit.ShiftMixture(ARMS)) as (config, (here, there)):
+        async with two_shards(tmp_path, tacit.DriftMixture(ARMS)) as (config, (here, there)):
             await learn(here, 9)
             await learn(there, 5)
             await exchange(here, there)

@@ -42,7 +42,7 @@ DRIVEN = [
     tacit.Thompson(3),
     tacit.EXP3(3),
     tacit.EXP3S(3),
-    tacit.ShiftMixture(3),
+    tacit.DriftMixture(3),
 ]
 DRIVEN += [Pooled(3)]
 

@@ -45,7 +45,7 @@ def same(one, other):
     [
         (tacit.Thompson(ARMS), False),
         (tacit.UCB1(ARMS), False),
-        (tacit.ShiftMixture(ARMS), False),
+        (tacit.DriftMixture(ARMS), False),
         (tacit.ListMix(ARMS, positions=2, epsilon=0.1), True),
     ],
 )
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(InvalidValue, match="it shows duels, of which a click log holds none"):
         tacit.Learner(tacit.RMED1(ARMS)).fit_log(log)
     with pytest.raises(UnfitLog, match="context: it has 0 numbers; the policy needs 2"):
-        tacit.Learner(tacit.ShiftMixture(ARMS, context_dim=2)).fit_log(log)
+        tacit.Learner(tacit.DriftMixture(ARMS, context_dim=2)).fit_log(log)
     index = log.schema.get_field_index("placement")
     two = pa.concat_tables(
         [log, log.set_column(index, "placement", pa.array(["other"] * 10))], promote_options="permissive"
@@ -204,7 +204,7 @@ def test_features_that_do_not_fit_are_refused():
         tacit.KLUCB(ARMS),
         tacit.EpsilonGreedy(ARMS),
         tacit.SlidingWindowUCB(ARMS, window=50),
-        tacit.ShiftMixture(ARMS),
+        tacit.DriftMixture(ARMS),
         tacit.ExplorationFloor(tacit.UCB1(ARMS), epsilon=0.1),
     ],
     ids=lambda policy: type(policy).__name__,
@@ -262,10 +262,10 @@ def test_a_policy_that_believes_nothing_of_arms_says_so():
 
 
 def test_a_log_is_learned_from_the_command_line(tmp_path):
-    learner, log = taught(tacit.ShiftMixture(ARMS))
+    learner, log = taught(tacit.DriftMixture(ARMS))
     write_log(log, tmp_path / "a.parquet")
     command = ["fit", str(tmp_path / "a.parquet"), "-o", str(tmp_path / "learner.tacit")]
-    command += ["--policy", "shift-mixture"]
+    command += ["--policy", "drift-mixture"]
     run = CliRunner().invoke(cli, command)
     assert run.exit_code == 0, run.output
     assert "learned 300 decisions of 2 keys" in run.output

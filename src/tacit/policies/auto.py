@@ -11,7 +11,7 @@ from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.lists.list_mix import ListMix
 from tacit.policies.lists.safe_list_mix import SafeListMix
-from tacit.policies.shifting.shift_mixture import ShiftMixture
+from tacit.policies.shifting.drift_mixture import DriftMixture
 from tacit.policies.stationary.thompson import Thompson
 
 SHOWS = ("arm", "duel", "slate")
@@ -60,7 +60,7 @@ def auto(
         Features that describe how relevant an arm is, and how likely it is to be seen.
     notice_within : int, optional
         After how many impressions of a key at most a change shall be noticed in what is *not*
-        shown, at the price that :class:`ShiftMixture` states; by default it may not be for long.
+        shown, at the price that :class:`DriftMixture` states; by default it may not be for long.
     sums : bool, default False
         Whether what is learned must be sums, from which a reward can be taken out again and which
         shards can add up.
@@ -77,7 +77,7 @@ def auto(
     --------
     >>> import tacit
     >>> tacit.auto(arms=5).label
-    'ShiftMixture'
+    'DriftMixture'
     >>> tacit.auto(arms=5, context_dim=3).label
     'ContextMixture(context_dim=3)'
     >>> tacit.auto(arms=20, shows="slate", positions=5).label
@@ -118,7 +118,7 @@ def auto(
         return ContextMixture(_given_arms(arms), context_dim, context=context or (), priors=priors or ())
     _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors"))
     given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": notice_within}
-    return ShiftMixture(_given_arms(arms), **given, priors=priors or ())
+    return DriftMixture(_given_arms(arms), **given, priors=priors or ())
 
 
 def _given_arms(arms: Any) -> Any:

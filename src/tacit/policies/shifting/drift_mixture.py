@@ -1,8 +1,9 @@
 """A mixture over when intent last shifted, beside a memory that fades: for shifts that hide.
 
-It is ``ShiftMixture`` but for three things, each said once below: lines that know how unlike a Beta's two
-sides are (``odds``), newcomers that are never refused and do not forget everything (``enter``), and the
-memory, drawn beside the hypotheses by what it foretold.
+It is ``ShiftMixture`` but for four things, each said once below: lines that know how unlike a Beta's two
+sides are (``odds``), newcomers that are never refused and do not forget everything (``enter``), the
+memory, drawn beside the hypotheses by what it foretold, and warnings, which are believed as far as what
+was clicked after earlier ones bears them out (``take_warning``).
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.classifiers.unusual import is_unusual
-from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import kernel
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import enter, kernel
 from tacit.core.part import param
-from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all
 from tacit.policies.shifting.hypotheses import (
+    FRESH,
     HYPOTHESES,
+    WARNED_ROUNDS,
+    WORTHLESS,
     Hypotheses,
+    add_hypotheses,
     believe,
     drawn,
     forget_lane,
     heaviest_of,
+    leader_of,
     lightest_of,
     likelihood_of,
     pass_round,
@@ -33,7 +39,6 @@ from tacit.policies.shifting.hypotheses import (
     posterior,
     rate_of,
     remembered_of,
-    warn,
     weigh,
 )
 from tacit.policies.shifting.shift_mixture import (
@@ -55,6 +60,10 @@ SHARE, MOST_SHARE = 0.1, 0.05
 KEPT, MOST_PLAYS = 0.998, 30.0
 # Below this scale, counts are brought back to a scale of 1.
 LEAST_SCALE = 1e-6
+# After so many rounds it is known how far a warning was right; none is believed more than this.
+SETTLED, SUREST = 300, 0.98
+# How often an announced change leaves the best arm as it was; in place of an earlier epoch, that it does.
+UNSEEN, BUT_LEADER = 0.5, -2
 # How many plays a new hypothesis takes over, in turns of all arms between two changes.
 TURNS = 20.0
 
@@ -109,6 +118,44 @@ def weigh_memory(memory: Memory, lane: int, remembers: float, foretells: float, 
     weight = memory.weight[lane] * remembers
     weight /= weight + (1.0 - memory.weight[lane]) * foretells
     memory.weight[lane] = (1.0 - share) * weight + share * MEMORY_WEIGHT
+
+
+@kernel
+def settle(state: Any, lane: int) -> None:
+    """Count the warning that waits as far as it was right: by the weight of a change since."""
+    own, found, right = state.own, state.shared.found, 0.0
+    for h in range(HYPOTHESES):
+        if own.born[lane, h] >= state.warned[lane]:
+            right += own.weight[lane, h]
+    own.warnings[lane] += 1
+    own.announced[lane] += 1 if right > 0.5 else 0
+    found.warnings[0] += 1.0
+    found.announced[0] += right
+    state.warned[lane] = 0
+
+
+@kernel
+def take_warning(params: Any, state: Any, lane: int) -> float:
+    """Take in a context that announces a change, as far as earlier ones were right: return how far.
+
+    What it announces may leave the best arm as it was, so that only what is not shown can bear it out.
+    """
+    own, found = state.own, state.shared.found
+    if state.warned[lane] > 0:
+        if own.rounds[lane] < state.warned[lane] - 1 + WARNED_ROUNDS:
+            return 0.0
+        settle(state, lane)
+    general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
+    change = min((general + own.announced[lane]) / (1.0 + own.warnings[lane]), SUREST)
+    if change < WORTHLESS:
+        return 0.0
+    state.warned[lane] = 1 + own.rounds[lane]
+    add_hypotheses(params, state, lane, change, 0)
+    for h in range(HYPOTHESES):
+        if own.born[lane, h] == state.warned[lane]:
+            own.weight[lane, h] *= 1.0 - UNSEEN
+    enter(params, state, lane, UNSEEN * change, FRESH, BUT_LEADER)
+    return float(change)
 
 
 @kernel
@@ -176,6 +223,7 @@ class DriftMixture(ShiftMixture):
         memory: Memory
         shared: Shared
         means: Floats
+        warned: Ints
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys, memory by "
@@ -185,6 +233,7 @@ class DriftMixture(ShiftMixture):
         fails="a shift that lifts an arm which is not shown is found late",
         otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
         "shall answer for all arms",
+        suits="arms known by their names, whether intent shifts or not: no knobs, exact propensities",
     )
 
     @param
@@ -206,7 +255,9 @@ class DriftMixture(ShiftMixture):
         begun, arms = super().init(lanes), self.arm_count
         counts, weight = np.zeros((lanes, arms, 2), np.float32), np.full(lanes, MEMORY_WEIGHT)
         memory = Memory(counts, np.ones(lanes), weight)
-        return self.State(begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)))
+        return self.State(
+            begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)), np.zeros(lanes, np.int64)
+        )
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
@@ -227,9 +278,12 @@ class DriftMixture(ShiftMixture):
             own.weight[lane, kept] += own.weight[lane, h]
         place_hypothesis(own, lane, h, weight, kind)
         most = TURNS * own.counts.shape[2] * rate_of(own, lane)
+        leader = leader_of(own, state.shared.priors, lane, own.counts[lane, source], 1.0)
         for arm in range(own.counts.shape[2]):
             hits, misses = float(own.counts[lane, source, arm, 0]), float(own.counts[lane, source, arm, 1])
             part = min(1.0, most / max(hits + misses, 1.0))
+            if epoch == BUT_LEADER and arm == leader:
+                part = 1.0
             if epoch >= 0:
                 part, hits = 1.0, remembered_of(own, lane, epoch, arm, 0)
                 misses = remembered_of(own, lane, epoch, arm, 1)
@@ -239,7 +293,7 @@ class DriftMixture(ShiftMixture):
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
         usual = state.shared.usual
         if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
-            state.memory.weight[lane] *= 1.0 - warn(params, state, lane)
+            state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
@@ -271,11 +325,22 @@ class DriftMixture(ShiftMixture):
         fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
         believe(params, state, lane)
         pass_round(params, state, lane)
+        if state.warned[lane] > 0 and own.rounds[lane] >= state.warned[lane] - 1 + SETTLED:
+            settle(state, lane)
         count_round(shared.priors, params.prior_betas, params.floor)
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
         fit_all(state.shared.priors, params.prior_betas, params.floor)
+
+    def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
+        """Return the posteriors of the arms by what decides most: the memory or a hypothesis."""
+        memory = state.memory
+        if memory.weight[lane] <= 0.5:
+            return super().beliefs(state, lane)
+        pairs = [remembered(state, lane, arm) for arm in range(self.arm_count)]
+        plays = memory.scale[lane] * memory.counts[lane].sum(axis=1, dtype=np.float64)
+        return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
@@ -283,3 +348,4 @@ class DriftMixture(ShiftMixture):
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0
         state.memory.weight[lane] = MEMORY_WEIGHT
+        state.warned[lane] = 0

@@ -297,7 +297,6 @@ class ShiftMixture(TellsArms):
         fails="a shift that lifts an arm which is not shown is found late",
         otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
         "shall answer for all arms",
-        suits="arms known by their names, whether intent shifts or not: no knobs, exact propensities",
     )
 
     sums: ClassVar[tuple[str, ...]] = (

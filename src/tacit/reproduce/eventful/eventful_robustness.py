@@ -35,6 +35,7 @@ from tacit.policies import (
     ProbationBandit,
     SlidingWindowUCB,
     Thompson,
+    auto,
 )
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
@@ -213,6 +214,7 @@ def entrants(scale: Scale) -> list[Entrant]:
     for name, base in (("thompson", "Thompson"), ("kl-ucb", "KL-UCB")):
         weighing = ProbationBandit(ARMS, classifier=rectangle, base=name)
         rows.append(Entrant(PROBATION, base, weighing, True))
+    rows.append(Entrant("auto", "Thompson", auto(ARMS, signals_dim=FEATURES), True))
     rows += [
         Entrant("GLR", "UCB1", RatioRestart(bases["UCB1"]), False),
         Entrant("GLR", "KL-UCB", GLRKLUCB(ARMS), False),
