@@ -31,18 +31,6 @@ STAYS = np.float32(1e-3)
 LARGEST = 1e30
 
 
-@kernel
-def leading_of(dim: int) -> int:
-    """Return of how many features all covariances are known."""
-    return min(dim, LEADING)
-
-
-@kernel
-def rest_of(dim: int) -> int:
-    """Return of how many features only variances are known."""
-    return dim if dim > LEADING else 0
-
-
 # ---- Sums of single precision, in a fixed order
 
 
@@ -144,8 +132,8 @@ class Measure(NamedTuple):
     mean, factor : array of float64, shape (models, d)
         What is subtracted, and then multiplied by: 0 before the first measurement, and as long as
         a number is always the same.
-    directions : array of float32, shape (models, 22, d)
-        Orthonormal rows; none where d is at most 22.
+    directions : array of float32, shape (models, leading, d)
+        Orthonormal rows; none where d is no more than so many.
     """
 
     mean: Floats
@@ -153,9 +141,9 @@ class Measure(NamedTuple):
     directions: Singles
 
     @classmethod
-    def nothing(cls, models: int, dim: int) -> Measure:
+    def nothing(cls, models: int, dim: int, leading: int = LEADING) -> Measure:
         """Return what models that have seen nothing go by."""
-        turned = LEADING if rest_of(dim) else 0
+        turned = leading if dim > leading else 0
         mean, factor = np.zeros((2, models, dim))
         return cls(mean, factor, np.zeros((models, turned, dim), np.float32))
 

@@ -23,7 +23,6 @@ from tacit.policies.features.context_inputs import (
     find_directions,
     is_due,
     keep,
-    leading_of,
     measure_kept,
     notice_changes,
     recall,
@@ -33,11 +32,13 @@ from tacit.policies.features.context_models import (
     HYPOTHESES,
     RECENT,
     Base,
+    Layout,
     Models,
     Room,
     adopt,
     belief_in,
     clear_room,
+    context_layout,
     fill_products,
     forget_arm,
     learn_arm,
@@ -119,12 +120,25 @@ def base_of(tally: Tally, model: int) -> Base:
 
 
 @kernel
+def weight_in_use(weights: Floats) -> tuple[float, float]:
+    """Return the least weight of a hypothesis that takes part in a choice, and the sum of all that do."""
+    top, total = 0.0, 0.0
+    for h in range(HYPOTHESES):
+        top = max(top, weights[h])
+    for h in range(HYPOTHESES):
+        if weights[h] >= DROPPED * top:
+            total += weights[h]
+    return DROPPED * top, total
+
+
+@kernel
 def read_context(state: ContextState, model: int, context: Floats) -> None:
     """Fill the room with what follows from a context."""
     room, measure = state.room, state.measure
     scale_context(measure, model, context, room.scaled[0])
     fill_features(measure, model, room.scaled[0], room.features[0])
-    fill_products(room, 1 + leading_of(len(room.scaled[0])))
+    known = context_layout(len(room.scaled[0])).known
+    fill_products(room.features[0], known, room.squares[0], room.products[0])
 
 
 @kernel
@@ -132,16 +146,12 @@ def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
     """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
     read_context(state, model, impression.context)
     models, room, weights = state.models, state.room, state.tally.weights[model]
-    base, top, total = base_of(state.tally, model), 0.0, 0.0
-    for h in range(HYPOTHESES):
-        top = max(top, weights[h])
-    for h in range(HYPOTHESES):
-        if weights[h] >= DROPPED * top:
-            total += weights[h]
+    base = base_of(state.tally, model)
+    least, total = weight_in_use(weights)
     for i in range(len(impression.arms)):
         mean, square = 0.0, 0.0
         for h in range(HYPOTHESES):
-            if weights[h] >= DROPPED * top:
+            if weights[h] >= least:
                 logit, variance = belief_in(models, room, model, impression.arms[i], h, base)
                 mean += weights[h] / total * logit
                 square += weights[h] / total * (variance + logit * logit)
@@ -188,7 +198,7 @@ def envelope_share(lines: Floats, count: int, place: int) -> float:
 
 
 @kernel
-def forget_all(state: ContextState, model: int, dim: int, prior: Any) -> None:
+def forget_all(state: ContextState, model: int, layout: Layout, prior: Any) -> None:
     """Know nothing of arms again; how contexts are measured stays."""
     tally = state.tally
     tally.rounds[model] = 0.0
@@ -200,7 +210,7 @@ def forget_all(state: ContextState, model: int, dim: int, prior: Any) -> None:
     for h in range(HYPOTHESES):
         tally.weights[model, h] = 1.0 / HYPOTHESES
         for arm in range(state.models.met.shape[1]):
-            forget_arm(state.models, model, arm, h, dim, prior)
+            forget_arm(state.models, model, arm, h, layout, prior)
 
 
 @kernel
@@ -214,7 +224,7 @@ def share_weights(weights: Floats, share: float) -> None:
 
 
 @kernel
-def begin_recent(state: ContextState, model: int, dim: int) -> None:
+def begin_recent(state: ContextState, model: int, layout: Layout) -> None:
     """Let the recent hypothesis begin anew; adopt it before, if it is far ahead of all others."""
     tally, weights = state.tally, state.tally.weights[model]
     others = 0.0
@@ -225,8 +235,8 @@ def begin_recent(state: ContextState, model: int, dim: int) -> None:
         return
     for arm in range(state.models.met.shape[1]):
         if ahead:
-            adopt(state.models, model, arm, 1 + leading_of(dim))
-        forget_arm(state.models, model, arm, RECENT, dim, None)
+            adopt(state.models, model, arm, layout)
+        forget_arm(state.models, model, arm, RECENT, layout, None)
     for h in range(HYPOTHESES):
         weights[h] = 1.0 if ahead else weights[h]
     weights[RECENT] = BEHIND * (1.0 if ahead else max(others, weights[RECENT]))
@@ -235,35 +245,51 @@ def begin_recent(state: ContextState, model: int, dim: int) -> None:
 
 
 @kernel
-def clicks_worth(state: ContextState, model: int, arm: int, reward: float) -> float:
+def tells_as_clicks(tally: Tally, model: int, reward: float) -> bool:
+    """Return whether a reward, and all before, was 0 or 1."""
+    return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
+
+
+@kernel
+def clicks_worth(tally: Tally, model: int, mean: float, reward: float) -> float:
     """Return how many clicks a reward tells as much as: more than one where rewards vary less."""
-    spread, weights = state.tally.spread, state.tally.weights[model]
-    if spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0:
-        return 1.0
-    base, mean = base_of(state.tally, model), 0.0
-    for h in range(HYPOTHESES):
-        logit, variance = belief_in(state.models, state.room, model, arm, h, base)
-        mean += weights[h] * sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
-    own = slice(model, model + 1)
+    spread, own = tally.spread, slice(model, model + 1)
     return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
 
 
 @kernel
-def take_in(state: ContextState, model: int, arm: int, reward: float) -> None:
-    """Learn from an event whose context is in the room."""
-    tally, weights, dim = state.tally, state.tally.weights[model], len(state.room.raw[0])
-    base, known = base_of(tally, model), 1 + leading_of(dim)
-    times = clicks_worth(state, model, arm, reward)
+def click_chance(logit: float, variance: float) -> float:
+    """Return the mean chance of a click whose logit is normal."""
+    return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
+
+
+@kernel
+def expected_of(state: ContextState, model: int, arm: int) -> float:
+    """Return the mean chance of a click on an arm, over all hypotheses."""
+    base, mean = base_of(state.tally, model), 0.0
+    for h in range(HYPOTHESES):
+        logit, variance = belief_in(state.models, state.room, model, arm, h, base)
+        mean += state.tally.weights[model, h] * click_chance(logit, variance)
+    return mean
+
+
+@kernel
+def take_in(
+    state: ContextState, model: int, arm: int, reward: float, times: float, layout: Layout
+) -> None:
+    """Learn from an event whose context is in the room, as from so many clicks."""
+    tally, weights = state.tally, state.tally.weights[model]
+    base = base_of(tally, model)
     for h in range(HYPOTHESES):
         if not state.models.met[model, arm, h]:
             meet(state.models, model, arm, h, base)
-        log = learn_arm(state.models, state.room, model, arm, h, known, reward, times)
+        log = learn_arm(state.models, state.room, model, arm, h, layout.known, reward, times)
         weights[h] *= np.exp(max(log, UNLIKELIEST))
     tally.rounds[model] += 1.0
     tally.clicks[model] += reward
     tally.age[model] += 1.0
     share_weights(weights, 1.0 / (tally.rounds[model] + 1.0))
-    begin_recent(state, model, dim)
+    begin_recent(state, model, layout)
 
 
 @kernel
@@ -273,7 +299,7 @@ def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> No
     measure_kept(measure, kept, model, events)
     if measure.directions.shape[1] > 0:
         find_directions(measure, kept, model, events, room.raw[0], room.scaled[0], room.turned[0])
-    forget_all(state, model, len(room.raw[0]), prior)
+    forget_all(state, model, context_layout(len(room.raw[0])), prior)
 
 
 @dataclass(frozen=True, repr=False)
@@ -392,12 +418,13 @@ class ContextMixture(TellsArms):
 
     def init(self, lanes: int) -> ContextState:
         models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.context_dim
+        layout = context_layout(dim)
         return ContextState(
-            Models.prior(models, arms, dim, self.prior),
+            Models.prior(models, arms, layout, self.prior),
             Tally.nothing(models),
             Measure.nothing(models, dim),
             Kept.nothing(models, dim),
-            Room.empty(arms, dim),
+            Room.empty(arms, layout),
         )
 
     def slopes(self, state: ContextState, lane: int) -> Floats:
@@ -408,7 +435,7 @@ class ContextMixture(TellsArms):
         array of float64, shape (arms, d + 1)
             Means over all hypotheses; the constant comes first.
         """
-        model, turned = lane if self.per_key else 0, leading_of(self.context_dim) + 1
+        model, turned = lane if self.per_key else 0, context_layout(self.context_dim).known
         means = np.tensordot(state.tally.weights[model], state.models.mean[model].astype(float), (0, 1))
         directions = state.measure.directions[model].astype(float)
         if not len(directions):
@@ -490,5 +517,8 @@ class ContextMixture(TellsArms):
                 for j in range(room.raw.shape[1]):
                     room.raw[0, j] = context[j]
             read_context(state, model, room.raw[0])
-            take_in(state, model, arm, reward)
+            times = 1.0
+            if not tells_as_clicks(state.tally, model, reward):
+                times = clicks_worth(state.tally, model, expected_of(state, model, arm), reward)
+            take_in(state, model, arm, reward, times, context_layout(room.raw.shape[1]))
         clear_room(room)

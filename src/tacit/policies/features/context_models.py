@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import kernel
-from tacit.policies.features.context_inputs import Singles, add_times, dot_single, leading_of, rest_of
+from tacit.policies.features.context_inputs import LEADING, Singles, add_times, dot_single
 from tacit.policies.features.gaussian import logistic_step
 from tacit.policies.features.mixture import foretold
 
@@ -24,8 +24,70 @@ RECENT, NOTHING = 2, 3
 """The hypothesis that is ever begun anew, and the one that contexts say hardly anything."""
 FULL = 3
 """So many hypotheses have covariances; the last has variances only."""
+LONG = 1 + LEADING
+"""Features with covariances, above which sums are of single precision side by side."""
 SUREST = 500.0
 """Clicks and misses that what is known of an arm beforehand is worth, at most."""
+
+
+# ---- What models read
+
+
+class Layout(NamedTuple):
+    """The features that a model reads, in their order.
+
+    First those whose covariances are known: what there is of an item (a constant, its leading
+    directions, perhaps what it has in common with the user), once alone and once times each leading
+    direction of the user. Then, if these are not all, the numbers of the item less its leading directions,
+    of which variances are known. A model of one arm has the context in the item's place, and no user.
+
+    Attributes
+    ----------
+    dim, leading : int
+        Numbers of an item, and its leading directions.
+    wide : int
+        Features of an item with covariances.
+    known : int
+        All features with covariances.
+    rest : int
+        Features with variances.
+    user : int
+        Numbers of a user.
+    scales, across : tuple of float
+        Under each hypothesis, before anything is known: the deviation of logits by what an item is, and
+        by what it is to a user.
+    """
+
+    dim: int
+    leading: int
+    wide: int
+    known: int
+    rest: int
+    user: int
+    scales: tuple[float, float, float, float]
+    across: tuple[float, float, float, float]
+
+
+@kernel
+def context_layout(dim: int) -> Layout:
+    """Return how a context of so many numbers is laid out, for arms that have models of their own."""
+    leading = min(dim, LEADING)
+    return Layout(dim, leading, 1 + leading, 1 + leading, dim if dim > LEADING else 0, 0, SCALES, SCALES)
+
+
+@kernel
+def prior_variance(layout: Layout, h: int, i: int) -> np.float32:
+    """Return the variance of a parameter under a hypothesis before anything is known."""
+    row, at = (i // layout.wide, i % layout.wide) if i < layout.known else (0, 1)
+    scale, spread_over = layout.scales[h], 1
+    if row > 0:
+        scale, spread_over = layout.across[h], layout.user
+    if row > 0 and at == 0:
+        # What users are by themselves: it moves all items alike.
+        scale = 1.0 if layout.scales[h] > 0.0 else 0.0
+    elif at <= layout.leading:
+        spread_over *= layout.dim
+    return np.float32(scale * scale / spread_over)
 
 
 # ---- Room
@@ -59,9 +121,9 @@ class Room(NamedTuple):
     lines: Floats
 
     @classmethod
-    def empty(cls, arms: int, dim: int) -> Room:
-        """Return room for so many arms and numbers in a context."""
-        known, rest = 1 + leading_of(dim), rest_of(dim)
+    def empty(cls, arms: int, layout: Layout) -> Room:
+        """Return room for so many arms and what is read."""
+        dim, known, rest = layout.dim, layout.known, layout.rest
         features, squares, along = np.zeros((3, 1, known + rest), np.float32)
         return cls(
             raw=np.zeros((1, dim)),
@@ -70,7 +132,7 @@ class Room(NamedTuple):
             squares=squares,
             along=along,
             products=np.zeros((1, known * (known + 1) // 2 + rest), np.float32),
-            turned=np.zeros((1, leading_of(dim) if rest else 0, dim), np.float32),
+            turned=np.zeros((1, known - 1 if rest else 0, dim), np.float32),
             lines=np.zeros((1, arms, 2)),
         )
 
@@ -97,9 +159,8 @@ def clear_room(room: Room) -> None:
 
 
 @kernel
-def fill_products(room: Room, known: int) -> None:
-    """Fill in what follows from the features: a variance is a covariance's inner product with that."""
-    x, squares, products = room.features[0], room.squares[0], room.products[0]
+def fill_products(x: Singles, known: int, squares: Singles, products: Singles) -> None:
+    """Fill in what follows from features: a variance is a covariance's inner product with that."""
     for i in range(len(x)):
         squares[i] = x[i] * x[i]
     k = 0
@@ -139,16 +200,16 @@ class Models(NamedTuple):
     met: Booleans
 
     @classmethod
-    def prior(cls, models: int, arms: int, dim: int, prior: Floats | None) -> Models:
+    def prior(cls, models: int, arms: int, layout: Layout, prior: Floats | None) -> Models:
         """Return the models before the first event."""
-        known, rest = 1 + leading_of(dim), rest_of(dim)
+        known, rest = layout.known, layout.rest
         mean = np.zeros((models, arms, HYPOTHESES, known + rest), np.float32)
         spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + rest), np.float32)
         narrow = np.zeros((models, arms, known + rest), np.float32)
         found = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
         if models and arms:
             for h in range(HYPOTHESES):
-                forget_arm(found, 0, 0, h, dim, None)
+                forget_arm(found, 0, 0, h, layout, None)
             spread[:], narrow[:] = spread[0, 0], narrow[0, 0]
         if prior is not None:
             precisions, pulls = prior.T
@@ -176,12 +237,11 @@ def surmised(known: Floats) -> Floats:
 
 
 @kernel
-def forget_arm(models: Models, model: int, arm: int, h: int, dim: int, prior: Floats | None) -> None:
+def forget_arm(models: Models, model: int, arm: int, h: int, layout: Layout, prior: Floats | None) -> None:
     """Return an arm to its prior under a hypothesis."""
     precision, pull = 0.0, 0.0
     if prior is not None:
         precision, pull = prior[arm, 0], prior[arm, 1]
-    variance = np.float32(SCALES[h] * SCALES[h] / dim)
     mean = models.mean[model, arm, h]
     clear_row(mean)
     mean[0] = np.float32(pull)
@@ -189,32 +249,36 @@ def forget_arm(models: Models, model: int, arm: int, h: int, dim: int, prior: Fl
     if h == NOTHING:
         narrow = models.narrow[model, arm]
         for i in range(len(narrow)):
-            narrow[i] = variance
+            narrow[i] = prior_variance(layout, h, i)
         narrow[0] = np.float32(precision)
         return
-    spread, known = models.spread[model, arm, h], 1 + leading_of(dim)
+    spread = models.spread[model, arm, h]
     clear_row(spread)
     k = 0
-    for j in range(known):
-        spread[k] = variance
-        k += known - j
-    for i in range(k, len(spread)):
-        spread[i] = variance
+    for j in range(layout.known):
+        spread[k] = prior_variance(layout, h, j)
+        k += layout.known - j
+    for i in range(layout.rest):
+        spread[k + i] = prior_variance(layout, h, layout.known + i)
     spread[0] = np.float32(precision)
 
 
 @kernel
-def adopt(models: Models, model: int, arm: int, known: int) -> None:
-    """Let all hypotheses believe of an arm what the recent one does."""
+def adopt(models: Models, model: int, arm: int, layout: Layout) -> None:
+    """Let all hypotheses believe of an arm what the recent one does, as far as they may."""
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
+    narrow, k, known = models.narrow[model, arm], 0, layout.known
     for h in range(HYPOTHESES):
-        for i in range(len(source)):
+        read = len(source) if layout.scales[h] > 0.0 else 1
+        for i in range(read):
             models.mean[model, arm, h, i] = source[i]
         models.met[model, arm, h] = models.met[model, arm, RECENT]
     for h in range(FULL):
         for i in range(len(spread)):
             models.spread[model, arm, h, i] = spread[i]
-    narrow, k = models.narrow[model, arm], 0
+    if layout.scales[NOTHING] == 0.0:
+        narrow[0] = spread[0]
+        return
     for j in range(known):
         narrow[j] = spread[k]
         k += known - j
@@ -269,7 +333,7 @@ def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Ba
 
 @kernel
 def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
-    """Fill in what a covariance makes of features."""
+    """Fill in what a covariance makes of features; columns that are long are added up side by side."""
     for i in range(known):
         y[i] = np.float32(0.0)
     k = 0
@@ -278,8 +342,11 @@ def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
         across = np.float32(0.0)
         for i in range(1, known - j):
             y[j + i] += spread[k + i] * x[j]
-        for i in range(1, known - j):
-            across += spread[k + i] * x[j + i]
+        if known > LONG:
+            across = dot_single(x[j + 1 : known], spread[k + 1 :])
+        else:
+            for i in range(1, known - j):
+                across += spread[k + i] * x[j + i]
         y[j] += across
         k += known - j
     for i in range(known, len(x)):
