@@ -7,7 +7,7 @@ SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
 unexport PYTHONDONTWRITEBYTECODE
 TESTS := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
 
-.PHONY: help demo test test-long lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context reproduce \
+.PHONY: help demo test test-long lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce \
   docs figures release clean
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-ray  measure what Ray costs and gains on this machine"
 	@echo "make bench-duels  measure how often the verdict on interleaving errs; QUICK=1: fewer runs"
 	@echo "make bench-context  measure regret and time of a user's context over named arms, beside other packages"
+	@echo "make bench-items  measure regret and time of items known by embeddings, beside what is tuned in hindsight"
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
@@ -115,6 +116,10 @@ bench-context: $(VENV)/.dev
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/context.py --times
 	$(BIN)/python benchmarks/bench_context.py $(if $(DATA),--data "$(DATA)")
+
+bench-items: $(VENV)/.dev
+	$(BIN)/python benchmarks/embeddings.py --times
+	$(BIN)/python benchmarks/embeddings.py
 
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)

@@ -27,6 +27,7 @@ def tacit_main(arguments):
     assert not ended.value.code
 
 
+SCHEMA = {"age": "number"}
 RECOMMENDED = [
     ({"arms": 5}, tacit.DriftMixture(5)),
     ({"arms": ["a", "b"], "signals_dim": 2}, tacit.DriftMixture(["a", "b"], context_dim=2)),
@@ -40,6 +41,14 @@ RECOMMENDED = [
     ({"relevance_dim": 5}, tacit.ClickMixture(5)),
     ({"relevance_dim": 5, "examination_dim": 2}, tacit.ClickMixture(5, 2)),
     ({"relevance_dim": 5, "context_dim": 3}, tacit.ClickMixture(5, context_dim=3)),
+    ({"relevance_dim": 32}, tacit.ClickMixture(32)),
+    ({"relevance_dim": 33, "examination_dim": 1}, tacit.ClickMixture(33, 1)),
+    ({"relevance_dim": 33}, tacit.EmbeddingMixture(33)),
+    ({"relevance_dim": 384, "context_dim": 32}, tacit.EmbeddingMixture(384, 32)),
+    (
+        {"relevance_dim": 64, "context": {"age": "number"}},
+        tacit.EmbeddingMixture(64, context={"age": "number"}),
+    ),
 ]
 
 
@@ -71,6 +80,7 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({"arms": 3, "context_dim": 1, "signals_dim": 1}, "signals_dim"),
         ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
         ({"relevance_dim": 3, "sums": True}, "sums"),
+        ({"relevance_dim": 3, "context": {"age": "number"}}, "context"),
     ],
 )
 def test_what_the_policy_would_not_read_is_refused(known, field):
@@ -101,7 +111,8 @@ def test_an_environment_says_what_it_takes(environment, policy):
 def test_the_command_line_knows_it(capsys):
     tacit_main(["policies", "auto"])
     named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
-    assert set(named) == {"ClickMixture", "ContextMixture", "ListMix", "RMED1", "SafeListMix", "DriftMixture"}
+    features = {"ClickMixture", "ContextMixture", "EmbeddingMixture"}
+    assert set(named) == features | {"DriftMixture", "ListMix", "RMED1", "SafeListMix"}
 
 
 @pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])

@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_143,
-    "files": 365,
+    "code": 52_635,
+    "files": 367,
     "classes_twice": 54,
     "told": 0,
     "know_pin": 26,

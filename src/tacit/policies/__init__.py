@@ -31,6 +31,7 @@ from tacit.policies.features.cusum_restart import CUSUMRestart as CUSUMRestart
 from tacit.policies.features.ec_bandit import ECBandit as ECBandit
 from tacit.policies.features.ec_bandit import IdentifiabilityWarning as IdentifiabilityWarning
 from tacit.policies.features.ec_bandit import identifiability as identifiability
+from tacit.policies.features.embedding_mixture import EmbeddingMixture as EmbeddingMixture
 from tacit.policies.features.gaussian import Belief as Belief
 from tacit.policies.features.hidden import HLinUCB as HLinUCB
 from tacit.policies.features.laplace import LaplaceEC as LaplaceEC

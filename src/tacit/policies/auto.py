@@ -9,12 +9,15 @@ from tacit.policies.base import Policy
 from tacit.policies.duels.rmed import RMED1
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
+from tacit.policies.features.embedding_mixture import EmbeddingMixture
 from tacit.policies.lists.list_mix import ListMix
 from tacit.policies.lists.safe_list_mix import SafeListMix
 from tacit.policies.shifting.drift_mixture import DriftMixture
 from tacit.policies.stationary.thompson import Thompson
 
 SHOWS = ("arm", "duel", "slate")
+EMBEDDING = 32
+"""With more numbers of an arm than these, they are an embedding."""
 
 
 def auto(
@@ -57,7 +60,8 @@ def auto(
     signals_dim : int, default 0
         Numbers that may announce a shift of intent, such as a query's volume.
     relevance_dim, examination_dim : int, default 0
-        Features that describe how relevant an arm is, and how likely it is to be seen.
+        Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
+        of the first and none of the second, they are an embedding: see :class:`EmbeddingMixture`.
     notice_within : int, optional
         After how many impressions of a key at most a change shall be noticed in what is *not*
         shown, at the price that :class:`DriftMixture` states; by default it may not be for long.
@@ -86,6 +90,8 @@ def auto(
     RMED1(arms=('old', 'new'), f=None)
     >>> tacit.auto(relevance_dim=5, examination_dim=5).label
     'ClickMixture(relevance_dim=5, examination_dim=5)'
+    >>> tacit.auto(relevance_dim=384, context_dim=32).label
+    'EmbeddingMixture(relevance_dim=384, context_dim=32)'
     """
     by_features = bool(relevance_dim or examination_dim)
     said = {
@@ -108,7 +114,10 @@ def auto(
         _only(said, "a slate", ("own_order",))
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
     if by_features:
-        _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim"))
+        _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim", "context"))
+        if relevance_dim > EMBEDDING and not examination_dim:
+            return EmbeddingMixture(relevance_dim, context_dim, context=context or ())
+        _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
     if sums:
         _only(said, "an arm by what sums say", ("sums", "priors"))

@@ -259,3 +259,13 @@ def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
     """
     number = int.from_bytes(blake2b(f"{name}={value}".encode(), digest_size=8).digest(), "little")
     return (number >> 1) % width, 1.0 if number & 1 else -1.0
+
+
+def context_width(context: Any, context_dim: int) -> int:
+    """Return how many numbers a context has, by its schema where there is one."""
+    if not context:
+        return context_dim
+    width = len(columns_of(declared("context", context)))
+    if context_dim not in (0, width):
+        raise InvalidValue("context_dim", context_dim, f"leave it out: context has {width} columns")
+    return width

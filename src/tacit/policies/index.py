@@ -247,3 +247,41 @@ class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
     def estimate(params: Any, state: Counts, lane: int, arm: int) -> float:
         plays = state.plays[lane, arm]
         return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
+
+
+# ---- Lines of which the highest is played at |z|
+
+
+@kernel
+def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
+    """Return which line crosses the highest one next, and where; −1 if none does."""
+    best, high = -1, np.inf
+    for i in range(count):
+        if lines[i, 1] > lines[at, 1]:
+            crossing = (lines[at, 0] - lines[i, 0]) / (lines[i, 1] - lines[at, 1])
+            crossing = max(crossing, low)
+            if crossing < high or (crossing == high and best >= 0 and lines[i, 1] > lines[best, 1]):
+                best, high = i, crossing
+    return best, high
+
+
+@kernel
+def envelope_share(lines: Floats, count: int, place: int) -> float:
+    """Return the probability that a line is the highest of all at \\|z\\|, z being standard normal.
+
+    The upper envelope is walked from 0 on, so that shares add up to 1. Lines alike share alike.
+    """
+    at, low = 0, 0.0
+    for i in range(count):
+        if (lines[i, 0], lines[i, 1]) > (lines[at, 0], lines[at, 1]):
+            at = i
+    while at >= 0:
+        following, high = highest_after(lines, count, at, low)
+        if lines[at, 0] == lines[place, 0] and lines[at, 1] == lines[place, 1]:
+            alike = 0.0
+            for i in range(count):
+                if lines[at, 0] == lines[i, 0] and lines[at, 1] == lines[i, 1]:
+                    alike += 1.0
+            return mass(low, high) / alike
+        at, low = following, high
+    return 0.0

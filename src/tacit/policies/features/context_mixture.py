@@ -11,9 +11,8 @@ from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
-from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, columns_of, declared
+from tacit.policies.context import Declared, context_width, declared
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import (
     KEPT,
@@ -32,7 +31,7 @@ from tacit.policies.features.context_models import (
     HYPOTHESES,
     RECENT,
     Base,
-    Layout,
+    Design,
     Models,
     Room,
     adopt,
@@ -46,7 +45,7 @@ from tacit.policies.features.context_models import (
     surmised,
 )
 from tacit.policies.features.gaussian import logistic, sigmoid
-from tacit.policies.index import LATER, TellsArms, mass
+from tacit.policies.index import LATER, TellsArms, envelope_share
 from tacit.policies.shifting.shift_mixture import Spread, steadiness
 
 WIDTH = 0.7
@@ -159,46 +158,11 @@ def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
         room.lines[0, i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
 
 
-@kernel
-def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
-    """Return which line crosses the highest one next, and where; −1 if none does."""
-    best, high = -1, np.inf
-    for i in range(count):
-        if lines[i, 1] > lines[at, 1]:
-            crossing = (lines[at, 0] - lines[i, 0]) / (lines[i, 1] - lines[at, 1])
-            crossing = max(crossing, low)
-            if crossing < high or (crossing == high and best >= 0 and lines[i, 1] > lines[best, 1]):
-                best, high = i, crossing
-    return best, high
-
-
-@kernel
-def envelope_share(lines: Floats, count: int, place: int) -> float:
-    """Return the probability that a line is the highest of all at \\|z\\|, z being standard normal.
-
-    The upper envelope is walked from 0 on, so that shares add up to 1. Lines alike share alike.
-    """
-    at, low = 0, 0.0
-    for i in range(count):
-        if (lines[i, 0], lines[i, 1]) > (lines[at, 0], lines[at, 1]):
-            at = i
-    while at >= 0:
-        following, high = highest_after(lines, count, at, low)
-        if lines[at, 0] == lines[place, 0] and lines[at, 1] == lines[place, 1]:
-            alike = 0.0
-            for i in range(count):
-                if lines[at, 0] == lines[i, 0] and lines[at, 1] == lines[i, 1]:
-                    alike += 1.0
-            return mass(low, high) / alike
-        at, low = following, high
-    return 0.0
-
-
 # ---- What is learned
 
 
 @kernel
-def forget_all(state: ContextState, model: int, layout: Layout, prior: Any) -> None:
+def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> None:
     """Know nothing of arms again; how contexts are measured stays."""
     tally = state.tally
     tally.rounds[model] = 0.0
@@ -224,7 +188,7 @@ def share_weights(weights: Floats, share: float) -> None:
 
 
 @kernel
-def begin_recent(state: ContextState, model: int, layout: Layout) -> None:
+def begin_recent(state: ContextState, model: int, layout: Design) -> None:
     """Let the recent hypothesis begin anew; adopt it before, if it is far ahead of all others."""
     tally, weights = state.tally, state.tally.weights[model]
     others = 0.0
@@ -274,9 +238,7 @@ def expected_of(state: ContextState, model: int, arm: int) -> float:
 
 
 @kernel
-def take_in(
-    state: ContextState, model: int, arm: int, reward: float, times: float, layout: Layout
-) -> None:
+def take_in(state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design) -> None:
     """Learn from an event whose context is in the room, as from so many clicks."""
     tally, weights = state.tally, state.tally.weights[model]
     base = base_of(tally, model)
@@ -389,12 +351,7 @@ class ContextMixture(TellsArms):
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     def __post_init__(self) -> None:
-        if self.context:
-            width = len(columns_of(declared("context", self.context)))
-            if self.context_dim not in (0, width):
-                remedy = f"leave it out: context has {width} columns"
-                raise InvalidValue("context_dim", self.context_dim, remedy)
-            self._set("context_dim", width)
+        self._set("context_dim", context_width(self.context, self.context_dim))
         super().__post_init__()
 
     @property
@@ -422,7 +379,7 @@ class ContextMixture(TellsArms):
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
             Tally.nothing(models),
-            Measure.nothing(models, dim),
+            Measure.nothing(models, dim, layout.leading if layout.rest else 0),
             Kept.nothing(models, dim),
             Room.empty(arms, layout),
         )

@@ -33,13 +33,14 @@ SUREST = 500.0
 # ---- What models read
 
 
-class Layout(NamedTuple):
+class Design(NamedTuple):
     """The features that a model reads, in their order.
 
     First those whose covariances are known: what there is of an item (a constant, its leading
-    directions, perhaps what it has in common with the user), once alone and once times each leading
-    direction of the user. Then, if these are not all, the numbers of the item less its leading directions,
-    of which variances are known. A model of one arm has the context in the item's place, and no user.
+    directions, perhaps its inner product with the user), once alone and once times each leading direction
+    of the user. Then those of which variances are known: the numbers of the item less its leading
+    directions, if these are not all, and what there is of the item times further directions of the user.
+    A model of one arm has the context in the item's place, and no user.
 
     Attributes
     ----------
@@ -47,10 +48,10 @@ class Layout(NamedTuple):
         Numbers of an item, and its leading directions.
     wide : int
         Features of an item with covariances.
-    known : int
-        All features with covariances.
+    known, lean : int
+        All features with covariances, and all with variances only.
     rest : int
-        Features with variances.
+        Those of an item among the latter.
     user : int
         Numbers of a user.
     scales, across : tuple of float
@@ -62,6 +63,7 @@ class Layout(NamedTuple):
     leading: int
     wide: int
     known: int
+    lean: int
     rest: int
     user: int
     scales: tuple[float, float, float, float]
@@ -69,16 +71,21 @@ class Layout(NamedTuple):
 
 
 @kernel
-def context_layout(dim: int) -> Layout:
+def context_layout(dim: int) -> Design:
     """Return how a context of so many numbers is laid out, for arms that have models of their own."""
     leading = min(dim, LEADING)
-    return Layout(dim, leading, 1 + leading, 1 + leading, dim if dim > LEADING else 0, 0, SCALES, SCALES)
+    known, rest = 1 + leading, dim if dim > LEADING else 0
+    return Design(dim, leading, known, known, rest, rest, 0, SCALES, SCALES)
 
 
 @kernel
-def prior_variance(layout: Layout, h: int, i: int) -> np.float32:
+def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     """Return the variance of a parameter under a hypothesis before anything is known."""
-    row, at = (i // layout.wide, i % layout.wide) if i < layout.known else (0, 1)
+    row, at = i // layout.wide, i % layout.wide
+    if i >= layout.known:
+        row, at = 0, 1
+        if i >= layout.known + layout.rest:
+            row, at = 1, (i - layout.known - layout.rest) % layout.wide
     scale, spread_over = layout.scales[h], 1
     if row > 0:
         scale, spread_over = layout.across[h], layout.user
@@ -121,18 +128,18 @@ class Room(NamedTuple):
     lines: Floats
 
     @classmethod
-    def empty(cls, arms: int, layout: Layout) -> Room:
+    def empty(cls, arms: int, layout: Design) -> Room:
         """Return room for so many arms and what is read."""
-        dim, known, rest = layout.dim, layout.known, layout.rest
-        features, squares, along = np.zeros((3, 1, known + rest), np.float32)
+        dim, known, lean = layout.dim, layout.known, layout.lean
+        features, squares, along = np.zeros((3, 1, known + lean), np.float32)
         return cls(
             raw=np.zeros((1, dim)),
             scaled=np.zeros((1, dim), np.float32),
             features=features,
             squares=squares,
             along=along,
-            products=np.zeros((1, known * (known + 1) // 2 + rest), np.float32),
-            turned=np.zeros((1, known - 1 if rest else 0, dim), np.float32),
+            products=np.zeros((1, known * (known + 1) // 2 + lean), np.float32),
+            turned=np.zeros((1, layout.leading if layout.rest else 0, dim), np.float32),
             lines=np.zeros((1, arms, 2)),
         )
 
@@ -165,10 +172,10 @@ def fill_products(x: Singles, known: int, squares: Singles, products: Singles) -
         squares[i] = x[i] * x[i]
     k = 0
     for j in range(known):
-        products[k] = squares[j]
-        twice = x[j] + x[j]
-        for i in range(1, known - j):
-            products[k + i] = twice * x[j + i]
+        column, others, twice = products[k : k + known - j], x[j:known], x[j] + x[j]
+        column[0] = squares[j]
+        for i in range(1, len(column)):
+            column[i] = twice * others[i]
         k += known - j
     for i in range(known, len(x)):
         products[k + i - known] = squares[i]
@@ -188,7 +195,8 @@ class Models(NamedTuple):
         The covariances of constant and leading directions, the lower triangle column by column;
         then variances of the rest.
     narrow : array of float32, shape (models, arms, width)
-        The variances under the hypothesis that contexts say hardly anything.
+        The variances under the hypothesis that contexts say hardly anything; of the constant alone, where
+        that is nothing at all.
     met : array of bool, shape (models, arms, 4)
         Whether an arm has had an event since the prior. Before, what is known of the constant
         stands in its place: a precision, and that times the mean.
@@ -200,12 +208,12 @@ class Models(NamedTuple):
     met: Booleans
 
     @classmethod
-    def prior(cls, models: int, arms: int, layout: Layout, prior: Floats | None) -> Models:
+    def prior(cls, models: int, arms: int, layout: Design, prior: Floats | None) -> Models:
         """Return the models before the first event."""
-        known, rest = layout.known, layout.rest
-        mean = np.zeros((models, arms, HYPOTHESES, known + rest), np.float32)
-        spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + rest), np.float32)
-        narrow = np.zeros((models, arms, known + rest), np.float32)
+        known, lean = layout.known, layout.lean
+        mean = np.zeros((models, arms, HYPOTHESES, known + lean), np.float32)
+        spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + lean), np.float32)
+        narrow = np.zeros((models, arms, known + lean if layout.scales[NOTHING] else 1), np.float32)
         found = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
         if models and arms:
             for h in range(HYPOTHESES):
@@ -237,7 +245,7 @@ def surmised(known: Floats) -> Floats:
 
 
 @kernel
-def forget_arm(models: Models, model: int, arm: int, h: int, layout: Layout, prior: Floats | None) -> None:
+def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, prior: Floats | None) -> None:
     """Return an arm to its prior under a hypothesis."""
     precision, pull = 0.0, 0.0
     if prior is not None:
@@ -258,28 +266,24 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Layout, pri
     for j in range(layout.known):
         spread[k] = prior_variance(layout, h, j)
         k += layout.known - j
-    for i in range(layout.rest):
+    for i in range(layout.lean):
         spread[k + i] = prior_variance(layout, h, layout.known + i)
     spread[0] = np.float32(precision)
 
 
 @kernel
-def adopt(models: Models, model: int, arm: int, layout: Layout) -> None:
+def adopt(models: Models, model: int, arm: int, layout: Design) -> None:
     """Let all hypotheses believe of an arm what the recent one does, as far as they may."""
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, known = models.narrow[model, arm], 0, layout.known
     for h in range(HYPOTHESES):
-        read = len(source) if layout.scales[h] > 0.0 else 1
-        for i in range(read):
+        for i in range(len(narrow) if h == NOTHING else len(source)):
             models.mean[model, arm, h, i] = source[i]
         models.met[model, arm, h] = models.met[model, arm, RECENT]
     for h in range(FULL):
         for i in range(len(spread)):
             models.spread[model, arm, h, i] = spread[i]
-    if layout.scales[NOTHING] == 0.0:
-        narrow[0] = spread[0]
-        return
-    for j in range(known):
+    for j in range(min(known, len(narrow))):
         narrow[j] = spread[k]
         k += known - j
     for i in range(known, len(narrow)):
@@ -338,16 +342,15 @@ def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
         y[i] = np.float32(0.0)
     k = 0
     for j in range(known):
-        y[j] += spread[k] * x[j]
-        across = np.float32(0.0)
-        for i in range(1, known - j):
-            y[j + i] += spread[k + i] * x[j]
+        column, others = spread[k : k + known - j], x[j:known]
+        add_times(column, x[j], y[j:])
         if known > LONG:
-            across = dot_single(x[j + 1 : known], spread[k + 1 :])
+            y[j] += dot_single(others[1:], column[1:])
         else:
-            for i in range(1, known - j):
-                across += spread[k + i] * x[j + i]
-        y[j] += across
+            across = np.float32(0.0)
+            for i in range(1, len(column)):
+                across += column[i] * others[i]
+            y[j] += across
         k += known - j
     for i in range(known, len(x)):
         y[i] = spread[k + i - known] * x[i]
@@ -358,9 +361,9 @@ def shrink_packed(spread: Singles, known: int, y: Singles, factor: np.float32) -
     """Subtract a multiple of the outer product of ``y`` from a covariance."""
     k = 0
     for j in range(known):
-        times = factor * y[j]
-        for i in range(known - j):
-            spread[k + i] -= times * y[j + i]
+        times, column, others = factor * y[j], spread[k : k + known - j], y[j:known]
+        for i in range(len(column)):
+            column[i] -= times * others[i]
         k += known - j
     shrink_each(spread[k:], y[known:], factor)
 
@@ -397,11 +400,13 @@ def learn_arm(
     """
     x, y = room.features[0], room.along[0]
     if h == NOTHING:
+        narrow = models.narrow[model, arm]
+        x, y = x[: len(narrow)], y[: len(narrow)]
         for i in range(len(x)):
-            y[i] = models.narrow[model, arm, i] * x[i]
+            y[i] = narrow[i] * x[i]
     else:
         project_packed(models.spread[model, arm, h], known, x, y)
-    logit = np.float64(dot_single(models.mean[model, arm, h], x))
+    logit = np.float64(dot_single(x, models.mean[model, arm, h]))
     s = max(np.float64(dot_single(x, y)), 0.0)
     c, gain = logistic_step(logit, times * s, reward)
     c *= times

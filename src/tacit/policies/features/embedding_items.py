@@ -1,0 +1,420 @@
+"""What is known of items and users by their embeddings, and believed of candidates.
+
+From top to bottom: the design and the state; what is read of an event, to be learned from; what is believed
+of candidates, which share what is computed once for the user; what is measured.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.core.dispatch import kernel
+from tacit.policies.base import Impression
+from tacit.policies.features.context_inputs import (
+    FURTHEST,
+    Kept,
+    Measure,
+    Singles,
+    add_times,
+    dot_single,
+    fill_features,
+    find_directions,
+    measure_kept,
+    recall,
+    scale_context,
+    turn_all,
+)
+from tacit.policies.features.context_mixture import WIDTH, Tally, base_of, click_chance, weight_in_use
+from tacit.policies.features.context_models import (
+    FULL,
+    HYPOTHESES,
+    NOTHING,
+    Base,
+    Design,
+    Models,
+    Room,
+    begins,
+    fill_products,
+    first_variance,
+    project_packed,
+)
+from tacit.policies.features.gaussian import dot
+
+ITEM_LEADING, USER_LEADING = 24, 6
+"""Directions of items, and of users, of which all covariances are known, at most."""
+ABREAST = 8
+"""Columns for what hypotheses believe, as many as a vector instruction takes."""
+ALL_READ, MOST_READ = 32, 16
+"""Numbers of a user that are all read; if there are more, so many directions are."""
+SCALES = (1.0, 4.0, 2.0, 0.0)
+"""Deviations of logits by what items are, under each hypothesis; the last is that nothing is said."""
+ACROSS = (0.3, 2.0, 1.5, 0.0)
+"""Deviations of logits by what items are to users."""
+
+
+def read_of(users: int) -> int:
+    """Return how many directions of a user are read."""
+    return users if users <= ALL_READ else MOST_READ
+
+
+def user_directions(users: int) -> int:
+    """Return how many directions of a user are looked for: none where all numbers have covariances."""
+    return read_of(users) if users > USER_LEADING else 0
+
+
+def embedding_layout(items: int, users: int) -> Design:
+    """Return how items and users of so many numbers are laid out, for all items alike."""
+    leading, rest = min(items, ITEM_LEADING), items if items > ITEM_LEADING else 0
+    wide, along = 1 + leading + int(items == users), min(users, USER_LEADING)
+    lean = rest + wide * (read_of(users) - along)
+    return Design(items, leading, wide, wide * (1 + along), lean, rest, users, SCALES, ACROSS)
+
+
+class EmbeddingState(NamedTuple):
+    """A model of clicks on items; the leading axis is 1 where all keys share it.
+
+    Attributes
+    ----------
+    models : Models
+        As of a single arm.
+    tally : Tally
+    items, users : Measure
+        How the numbers of each are measured.
+    columns : array of float32, shape (models, d, leading)
+        The directions of items, column by column.
+    products : array of float64, shape (models, 2)
+        What is subtracted from the inner product of user and item, and then multiplied by; without
+        columns where they have none.
+    kept, kept_users : Kept
+        The first events: items with rewards, and users.
+    """
+
+    models: Models
+    tally: Tally
+    items: Measure
+    users: Measure
+    columns: Singles
+    products: Floats
+    kept: Kept
+    kept_users: Kept
+
+
+# ---- What is read of an item and a user, to be learned from
+
+
+@kernel
+def empty_room(layout: Design) -> Room:
+    """Return room to learn in."""
+    width, single = layout.known + layout.lean, np.float32
+    features, along = np.zeros((1, width), single), np.zeros((1, width), single)
+    raw, scaled, none = np.zeros((1, layout.dim)), np.zeros((1, layout.dim), single), np.zeros((1, 0), single)
+    return Room(raw, scaled, features, none, along, none, np.zeros((1, 0, 0), single), np.zeros((1, 0, 2)))
+
+
+@kernel
+def user_features(state: EmbeddingState, model: int, user: Floats) -> Singles:
+    """Return 1 and the leading directions of a user, and what follows."""
+    scaled = np.zeros(state.users.mean.shape[1], np.float32)
+    scale_context(state.users, model, user, scaled)
+    found = np.zeros(1 + state.users.directions.shape[1] + len(scaled), np.float32)
+    fill_features(state.users, model, scaled, found)
+    return found
+
+
+@kernel
+def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
+    """Return the inner product of a user and an item, at a common size."""
+    off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
+    return np.float32(min(max(off, -FURTHEST), FURTHEST))
+
+
+@kernel
+def read_event(
+    state: EmbeddingState, model: int, item: Floats, user: Floats, layout: Design, room: Room
+) -> None:
+    """Fill the room with the features of an item for a user."""
+    leading, wide, features = layout.leading, layout.wide, room.features[0]
+    own = np.zeros(1 + leading + layout.rest, np.float32)
+    scale_context(state.items, model, item, room.scaled[0])
+    fill_features(state.items, model, room.scaled[0], own)
+    product = np.float32(0.0)
+    if wide > 1 + leading:
+        product = product_of(state, model, user, item)
+    asking = user_features(state, model, user)
+    rows = layout.known // wide
+    for row in range(rows + (layout.lean - layout.rest) // wide):
+        start = row * wide + (layout.rest if row >= rows else 0)
+        for at in range(1 + leading):
+            features[start + at] = asking[row] * own[at]
+        if wide > 1 + leading:
+            features[start + 1 + leading] = asking[row] * product
+    for i in range(layout.rest):
+        features[layout.known + i] = own[1 + leading + i]
+
+
+# ---- What is believed of candidates
+
+
+class UserView(NamedTuple):
+    """What the models are to a user: of an item's features alone.
+
+    Attributes
+    ----------
+    means : array of float32, shape (3, wide)
+    spread : array of float32, shape (wide * (wide + 1) / 2,)
+        The covariance of what is weighed together, packed as those of :class:`Models` are.
+    columns : array of float32, shape (d, leading + 8)
+        The directions of items and the means of what they leave, column by column; without rows where
+        nothing is left.
+    left : float
+        The mean variance of what is left of a number.
+    nothing : Base
+        What is believed where features say nothing.
+    """
+
+    means: Singles
+    spread: Singles
+    columns: Singles
+    left: float
+    nothing: Base
+
+
+@kernel
+def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -> None:
+    """Fill in the covariance of an item's features for a user."""
+    wide, known, k = layout.wide, layout.known, 0
+    across = np.zeros((wide, wide), np.float32)
+    for column in range(known):
+        row, at = column // wide, column % wide
+        start = at * wide - at * (at - 1) // 2
+        add_times(spread[k : k + wide - at], asking[row] * asking[row], found[start:])
+        k += wide - at
+        for below in range(row + 1, known // wide):
+            add_times(spread[k : k + wide], asking[row] * asking[below], across[at])
+            k += wide
+    k = 0
+    for at in range(wide if known > wide else 0):
+        for i in range(at, wide):
+            found[k] += across[at, i] + across[i, at]
+            k += 1
+
+
+@kernel
+def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) -> None:
+    """Fill in the mean of the parameters of an item's features for a user."""
+    rows = layout.known // layout.wide
+    for row in range(rows + (layout.lean - layout.rest) // layout.wide):
+        start = row * layout.wide + (layout.rest if row >= rows else 0)
+        add_times(mean[start : start + layout.wide], asking[row], found)
+
+
+@kernel
+def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles) -> float:
+    """Fill in the covariance of an item's features for a user; return the mean variance of what is left."""
+    wide, known, left = layout.wide, layout.known, 0.0
+    packed, rows = known * (known + 1) // 2, known // wide
+    contract(spread[:packed], asking, layout, found)
+    rest, further = spread[packed : packed + layout.rest], spread[packed + layout.rest :]
+    for row in range(len(further) // wide):
+        factor = asking[rows + row] * asking[rows + row]
+        for at in range(wide):
+            found[at * wide - at * (at - 1) // 2] += factor * further[row * wide + at]
+    for i in range(len(rest)):
+        left += np.float64(rest[i]) / len(rest)
+    return left
+
+
+@kernel
+def view_of(state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats) -> UserView:
+    """Return what the models are to a user, with so much weight each."""
+    models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
+    asking, base = user_features(state, model, user), base_of(state.tally, model)
+    means, unmet = np.zeros((FULL, wide), np.float32), 0.0
+    spread, whole = np.zeros(wide * (wide + 1) // 2, np.float32), np.zeros(models.spread.shape[3], np.float32)
+    columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
+    for h in range(FULL):
+        mean = models.mean[model, 0, h]
+        fill_mean(mean, asking, layout, means[h])
+        add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
+        if layout.rest > 0:
+            # The rest of an item is what its directions leave: their part is taken out of the mean.
+            turn_all(state.columns[model], mean[known : known + layout.rest], along)
+            add_times(along, np.float32(-1.0), means[h, 1:])
+        for j in range(layout.rest):
+            columns[j, leading + h] = mean[known + j]
+        if not models.met[model, 0, h]:
+            first = begins(models, model, 0, h, base)
+            means[h, 0] += np.float32(first.logit) - mean[0]
+            unmet += weights[h] * (first.variance - first_variance(models, model, 0, h))
+    for j in range(layout.rest):
+        for at in range(leading):
+            columns[j, at] = state.columns[model, j, at]
+    left = fill_spread(whole, asking, layout, spread)
+    spread[0] += np.float32(unmet)
+    nothing = begins(models, model, 0, NOTHING, base)
+    if models.met[model, 0, NOTHING]:
+        logit, variance = models.mean[model, 0, NOTHING, 0], models.narrow[model, 0, 0]
+        nothing = Base(np.float64(logit), np.float64(variance))
+    return UserView(means, spread, columns, left, nothing)
+
+
+class Desk(NamedTuple):
+    """Where a candidate is read; arrays of float32.
+
+    Attributes
+    ----------
+    scaled : array, shape (d,)
+    turned : array, shape (leading + 8,)
+        Along the directions, and the sums of the means of what is left.
+    own, squares : array, shape (wide,)
+    products : array, shape (wide * (wide + 1) / 2,)
+    logits : array, shape (3,)
+    """
+
+    scaled: Singles
+    turned: Singles
+    own: Singles
+    squares: Singles
+    products: Singles
+    logits: Singles
+
+
+@kernel
+def empty_desk(layout: Design) -> Desk:
+    """Return room to read candidates in."""
+    wide, single = layout.wide, np.float32
+    scaled, turned = np.zeros(layout.dim, single), np.zeros(layout.leading + ABREAST, single)
+    own, squares = np.zeros(wide, single), np.zeros(wide, single)
+    products = np.zeros(wide * (wide + 1) // 2, single)
+    return Desk(scaled, turned, own, squares, products, np.zeros(FULL, single))
+
+
+@kernel
+def read_candidate(
+    state: EmbeddingState,
+    model: int,
+    asked: Impression,
+    place: int,
+    layout: Design,
+    view: UserView,
+    desk: Desk,
+) -> float:
+    """Fill the desk with a candidate and its logit by each hypothesis; return the variance of these."""
+    own, turned, leading, item = desk.own, desk.turned, layout.leading, asked.relevance[place]
+    scale_context(state.items, model, item, desk.scaled)
+    remains = 0.0
+    if layout.rest > 0:
+        turn_all(view.columns, desk.scaled, turned)
+        along = turned[:leading]
+        remains = max(np.float64(dot_single(desk.scaled, desk.scaled) - dot_single(along, along)), 0.0)
+    own[0] = np.float32(1.0)
+    for j in range(leading):
+        own[1 + j] = turned[j] if layout.rest > 0 else desk.scaled[j]
+    if layout.wide > 1 + leading:
+        own[1 + leading] = product_of(state, model, asked.context, item)
+    fill_products(own, layout.wide, desk.squares, desk.products)
+    for h in range(FULL):
+        desk.logits[h] = dot_single(own, view.means[h]) + turned[leading + h]
+    return max(np.float64(dot_single(desk.products, view.spread)) + view.left * remains, 0.0)
+
+
+@kernel
+def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
+    """Return mean and deviation of the logit of each candidate, over all hypotheses."""
+    count, weights, lines = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+    least, total = weight_in_use(state.tally.weights[model])
+    for h in range(HYPOTHESES):
+        if state.tally.weights[model, h] >= least:
+            weights[h] = state.tally.weights[model, h] / total
+    view, desk = view_of(state, model, impression.context, layout, weights), empty_desk(layout)
+    nothing, share = view.nothing, weights[NOTHING]
+    for i in range(count):
+        square = read_candidate(state, model, impression, i, layout, view, desk)
+        mean = share * nothing.logit
+        square += share * (nothing.variance + nothing.logit * nothing.logit)
+        for h in range(FULL):
+            logit = np.float64(desk.logits[h])
+            mean += weights[h] * logit
+            square += weights[h] * logit * logit
+        lines[i, 0] = mean
+        lines[i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
+    return lines
+
+
+@kernel
+def beliefs_by(state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int) -> Floats:
+    """Return mean and variance of the logit of each candidate under a hypothesis."""
+    weights, found = np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+    weights[h] = 1.0
+    view, desk = view_of(state, model, impression.context, layout, weights), empty_desk(layout)
+    for i in range(len(impression.arms)):
+        found[i, 1] = read_candidate(state, model, impression, i, layout, view, desk)
+        found[i, 0] = np.float64(desk.logits[min(h, FULL - 1)])
+        if h == NOTHING:
+            found[i, 0], found[i, 1] = view.nothing.logit, view.nothing.variance
+    return found
+
+
+# ---- What is learned
+
+
+@kernel
+def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -> float:
+    """Return the mean chance of a click on the item that is in the room, over all hypotheses."""
+    models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
+    base = base_of(state.tally, model)
+    for h in range(HYPOTHESES):
+        logit, variance = np.float64(dot_single(models.mean[model, 0, h], x)), 0.0
+        if h == NOTHING:
+            variance = np.float64(models.narrow[model, 0, 0])
+        else:
+            project_packed(models.spread[model, 0, h], layout.known, x, y)
+            variance = np.float64(dot_single(x, y))
+        if not models.met[model, 0, h]:
+            first = begins(models, model, 0, h, base)
+            logit += first.logit - np.float64(models.mean[model, 0, h, 0])
+            variance += first.variance - first_variance(models, model, 0, h)
+        mean += state.tally.weights[model, h] * click_chance(logit, max(variance, 0.0))
+    return mean
+
+
+@kernel
+def measure_products(state: EmbeddingState, model: int, events: int) -> None:
+    """Measure the inner products of the users and items that were kept."""
+    item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
+    total, squares = 0.0, 0.0
+    for event in range(events):
+        recall(state.kept, model, event, item)
+        recall(state.kept_users, model, event, user)
+        product = dot(user, item)
+        total += product
+        squares += product * product
+    mean = total / events
+    deviation = np.sqrt(max(squares / events - mean * mean, 0.0))
+    state.products[model, 0] = mean
+    state.products[model, 1] = 1.0 / deviation if deviation > 1e-6 * abs(mean) else 0.0
+
+
+@kernel
+def measure_anew(state: EmbeddingState, model: int, events: int) -> None:
+    """Measure the items and users that were kept."""
+    sides, kept, directions = (
+        (state.items, state.users),
+        (state.kept, state.kept_users),
+        state.items.directions,
+    )
+    for side in range(2):
+        measure_kept(sides[side], kept[side], model, events)
+        directions = sides[side].directions
+        turned, dim = directions.shape[1], directions.shape[2]
+        if turned > 0:
+            scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
+            find_directions(sides[side], kept[side], model, events, np.zeros(dim), scaled, room)
+    for k in range(state.columns.shape[2]):
+        for j in range(state.columns.shape[1]):
+            state.columns[model, j, k] = state.items.directions[model, k, j]
+    if state.products.shape[1] > 0:
+        measure_products(state, model, events)
