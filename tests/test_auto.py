@@ -80,7 +80,7 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({"arms": 3, "context_dim": 1, "signals_dim": 1}, "signals_dim"),
         ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
         ({"relevance_dim": 3, "sums": True}, "sums"),
-        ({"relevance_dim": 3, "context": {"age": "number"}}, "context"),
+        ({"relevance_dim": 3, "examination_dim": 1, "context": {"age": "number"}}, "context"),
     ],
 )
 def test_what_the_policy_would_not_read_is_refused(known, field):

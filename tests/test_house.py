@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_635,
+    "code": 52_647,
     "files": 367,
     "classes_twice": 54,
     "told": 0,

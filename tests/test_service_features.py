@@ -163,3 +163,59 @@ def test_a_wrong_configuration_is_refused_by_key(more, named):
     with pytest.raises(ConfigError, match="configuration: ") as caught:
         configured(**more)
     assert named in str(caught.value)
+
+
+SAID = {"context": {"age": "number", "new": "boolean"}}
+READS_NONE = r"take a policy that reads it"
+
+
+@pytest.mark.parametrize(
+    ("table", "reads"),
+    [
+        ({"relevance_dim": 40, "policy": "auto"} | SAID, "EmbeddingMixture(relevance_dim=40, context_dim=4"),
+        ({"relevance_dim": 4, "policy": "auto"} | SAID, "EmbeddingMixture(relevance_dim=4, context_dim=4"),
+        ({"policy": "embedding-mixture(40)"} | SAID, "EmbeddingMixture(relevance_dim=40, context_dim=4"),
+        (
+            {"relevance_dim": 4, "context_dim": 3, "policy": "auto"},
+            "ClickMixture(relevance_dim=4, context_dim=3",
+        ),
+    ],
+)
+def test_the_policy_reads_the_context_that_a_placement_declares(table, reads):
+    assert configured(**table).placements["home"].policy.label.startswith(reads)
+
+
+@pytest.mark.parametrize(
+    ("table", "refusal"),
+    [
+        ({"policy": "lin-ucb(relevance_dim=2)"} | SAID, f"context: .*{READS_NONE}"),
+        ({"policy": "lin-ucb(relevance_dim=2)", "context_dim": 3}, f"context_dim: 3 .*{READS_NONE}"),
+        ({"kind": "arms", "arms": 2, "policy": "thompson"} | SAID, f"context: .*{READS_NONE}"),
+        (
+            {"kind": "arms", "arms": 2, "policy": "thompson", "context_dim": 3},
+            f"context_dim: 3 .*{READS_NONE}",
+        ),
+        ({"policy": "embedding-mixture(40)", "signals": ["volume"]} | SAID, "context_dim: 1 .*leave it out"),
+    ],
+)
+def test_a_context_that_no_policy_reads_is_refused_in_the_configuration(table, refusal):
+    with pytest.raises(ConfigError, match=refusal):
+        configured(**table)
+
+
+async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_path):
+    config = configured(policy="auto", relevance_dim=40, holdout={"share": 0.2}, snapshot_every=40, **SAID)
+    async with served(tmp_path / "s.db", config) as engine:
+        rng = np.random.default_rng(1)
+        for i in range(30):
+            engine.clock.now = START + i * 60_000_000
+            names = [f"item {j}" for j in rng.permutation(9)[:5]]
+            said = {"age": float(rng.uniform(18, 80)), "new": None if i % 3 else True}
+            request = DecisionRequest("all", names, said, relevance=rng.normal(size=(5, 40)).tolist())
+            (row,) = await engine.decide_many("home", [engine.placements["home"].checked(request)])
+            assert row.arm in names
+            await engine.feedback("home", row.id, float(rng.random() < 0.5))
+        live, crashed = learned(engine), as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert again.store.snapshot(1).seq > 0
+        assert learned(again) == live

@@ -61,7 +61,7 @@ def auto(
         Numbers that may announce a shift of intent, such as a query's volume.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
-        of the first and none of the second, they are an embedding: see :class:`EmbeddingMixture`.
+        of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`.
     notice_within : int, optional
         After how many impressions of a key at most a change shall be noticed in what is *not*
         shown, at the price that :class:`DriftMixture` states; by default it may not be for long.
@@ -115,7 +115,7 @@ def auto(
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
     if by_features:
         _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim", "context"))
-        if relevance_dim > EMBEDDING and not examination_dim:
+        if (relevance_dim > EMBEDDING or context) and not examination_dim:
             return EmbeddingMixture(relevance_dim, context_dim, context=context or ())
         _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)

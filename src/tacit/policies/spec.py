@@ -154,11 +154,11 @@ def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, settin
 def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
     """Return how many features the policy reads, as far as its setting knows that."""
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
-    takes = {field.name for field in fields(kind)}
-    if "context" in takes:
+    takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]
+    if "context" in takes or "relevance_dim" in takes:
         names |= {"context": "context", "context_dim": "context_dim"}
-    found = {name: setting[ours] for name, ours in names.items() if setting.get(ours)}
-    return {} if positional else {name: found[name] for name in found if name in takes}
+    free = takes[len(positional) :]
+    return {name: setting[ours] for name, ours in names.items() if setting.get(ours) and name in free}
 
 
 def reads_features(spec: str) -> str | None:

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
+from tacit.policies import Policy
+from tacit.policies.context import declared
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import ARMS, Count, Seconds, Share
 from tacit.service.config.tables import PlacementTable
@@ -80,6 +82,16 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
             "signals_dim": self.signals_dim,
             "sums": self.spread or self.late == "correct",
         }
+
+    def parts(self) -> tuple[Policy, Policy | None, Any]:
+        policy, shadow, options = super().parts()
+        learns = [policy] if shadow is None else [policy, shadow]
+        remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
+        if self.context and not any(each.schema == declared("context", self.context) for each in learns):
+            raise InvalidValue("context", self.context, remedy)
+        if self.context_dim and not any(each.context_dim == self.context_dim for each in learns):
+            raise InvalidValue("context_dim", self.context_dim, remedy)
+        return policy, shadow, options
 
     @property
     def attribution(self) -> dict[str, Any]:

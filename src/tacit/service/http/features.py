@@ -35,7 +35,8 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
         return {
             "relevance_dim": self.relevance_dim,
             "examination_dim": self.examination_dim,
-            "context_dim": self.signals_dim,
+            "context_dim": self.context_dim or self.signals_dim,
+            "context": self.context,
         }
 
 
