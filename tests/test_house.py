@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 52_647,
-    "files": 367,
+    "code": 52_864,
+    "files": 369,
     "classes_twice": 54,
     "told": 0,
     "know_pin": 26,

@@ -7,8 +7,21 @@ from click.testing import CliRunner
 import tacit
 from tacit import cluster
 from tacit.cli import cli
-from tacit.errors import LogError
-from tacit.evaluate import Learning, off_policy, replay
+from tacit.errors import AssumptionWarning, LogError
+from tacit.evaluate import (
+    IPS,
+    ArmMeans,
+    ArmRidges,
+    DirectMethod,
+    DoublyRobust,
+    Learning,
+    Rewards,
+    SwitchDR,
+    Table,
+    Uniform,
+    off_policy,
+    replay,
+)
 from tacit.logs import read_log
 
 ARMS = ["film", "song"]
@@ -141,3 +154,119 @@ def test_the_command_line_takes_columns_with_commas(log, tmp_path):
     found = CliRunner().invoke(cli, [*told, "--policy", "context-mixture(context_dim=2)"])
     assert found.exit_code == 0, found.output
     assert "ContextMixture(context_dim=2), replayed on 3,000 logged rows" in found.output
+
+
+# ---- A model of the rewards over the context: regressions of the log's other rows
+
+LEAN = [IPS(), DirectMethod(), DoublyRobust()]
+
+
+def with_contexts(log, offset=0.0):
+    """Return the log with its ages, and visits that say nothing, as contexts."""
+    visits = np.random.default_rng(3).poisson(4, ROWS)
+    return log | {"context": np.column_stack([log["age"] + offset, visits]).tolist()}
+
+
+def fitted_by_hand(log, folds, strength, penalty):
+    """Return what the arms earn in each row by a plain ridge on the rows of other folds."""
+    given, reward = np.array(log["context"]), np.asarray(log["reward"])
+    fold, found = np.arange(ROWS) % folds, np.zeros((ROWS, len(ARMS)))
+    for number in range(folds):
+        train, held = fold != number, fold == number
+        scaled = (given - given[train].mean(axis=0)) / given[train].std(axis=0)
+        features, mean = np.column_stack([np.ones(ROWS), scaled]), reward[train].mean()
+        for place, arm in enumerate(ARMS):
+            mine = train & (log["arm"] == arm)
+            held_back = np.diag([strength, penalty, penalty])
+            products = features[mine].T @ features[mine] + held_back
+            weights = np.linalg.solve(products, features[mine].T @ (reward[mine] - mean))
+            found[held, place] = np.clip(mean + features[held] @ weights, 0, 1)
+    return found
+
+
+def test_rewards_are_regressed_on_the_context_of_other_rows(log):
+    given = with_contexts(log)
+    expected = fitted_by_hand(given, folds=3, strength=10.0, penalty=7.0)
+    model = ArmRidges(folds=3, penalty=7.0)
+    target = Table({"film": 0.3, "song": 0.7})
+    dm, dr = off_policy(target, given, [DirectMethod(model), DoublyRobust(model)], arms=ARMS).estimates
+    direct = expected @ [0.3, 0.7]
+    assert dm.value == pytest.approx(direct.mean(), abs=1e-9)
+    slot = (log["arm"] == "song").astype(int)
+    weight = np.array([0.3, 0.7])[slot] / 0.5
+    errors = log["reward"] - expected[np.arange(ROWS), slot]
+    assert dr.value == pytest.approx((direct + weight * errors).mean(), abs=1e-9)
+
+
+def test_large_numbers_that_hardly_vary_are_regressed_on_as_well(log):
+    near, far = (off_policy(Uniform(), with_contexts(log, by), LEAN, arms=ARMS) for by in (0.0, 1e9))
+    for one, other in zip(near.estimates, far.estimates, strict=True):
+        assert other.value == pytest.approx(one.value, abs=1e-6)
+
+
+def test_doubly_robust_is_the_sharper_for_the_context(log):
+    older = Learning(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context_dim=2), 0.2))
+    blind = [DoublyRobust(ArmMeans())]
+    ips, _, sharp, plain = off_policy(older, with_contexts(log), LEAN + blind, arms=ARMS).estimates
+    # A context explains a third of the rewards' variance here; the estimates are of the same rows.
+    assert sharp.standard_error < plain.standard_error < ips.standard_error
+
+
+def test_without_a_context_means_of_arms_are_what_is_regressed(log):
+    ridge, means = (
+        off_policy(Uniform(), log, [DirectMethod(model)], arms=ARMS).estimates[0].value
+        for model in (None, ArmMeans())
+    )
+    assert ridge == pytest.approx(means, abs=1e-12)
+
+
+def test_contexts_of_several_lengths_have_models_of_their_own(log):
+    import pyarrow as pa
+
+    both = with_contexts(log)
+    half = [given if row % 2 else None for row, given in enumerate(both["context"])]
+    mixed = off_policy(Uniform(), pa.table(both | {"context": half}), LEAN, arms=ARMS)
+    assert mixed.estimates[2].standard_error < mixed.estimates[0].standard_error
+    ragged = [[0.0] * (row % 30) for row in range(ROWS)]
+    with pytest.raises(LogError, match="context: of more than 20 different lengths"):
+        off_policy(Uniform(), pa.table(both | {"context": ragged}), LEAN, arms=ARMS)
+
+
+def test_the_regressions_are_the_same_however_many_work_at_them(log, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    whole = pa.table(with_contexts(log, 1e6))
+    for part in range(4):
+        pq.write_table(whole.slice(part * 800, 800), tmp_path / f"{part}.csv.parquet", row_group_size=300)
+    reader = read_log(tmp_path, arms=ARMS)
+    here = off_policy(Uniform(), reader, LEAN)
+    alone, many = (cluster.off_policy(Uniform(), reader, LEAN, workers=n) for n in (1, 4))
+    assert [each.value for each in alone.estimates] == [each.value for each in many.estimates]
+    for one, other in zip(here.estimates, many.estimates, strict=True):
+        assert other.value == pytest.approx(one.value, abs=1e-9)
+
+
+def test_the_direct_method_of_a_contextual_learner_is_worked_by_hand(log):
+    few, policy = 40, tacit.ExplorationFloor(tacit.auto(arms=ARMS, context_dim=1), 0.2)
+    rows = {name: column[:few] for name, column in log.items()}
+    rows["context"] = rows["age"][:, None].tolist()
+    learner, values = tacit.Learner(policy, seed=1), []
+    for row in range(few):
+        context = rows["context"][row]
+        values.append(learner.probabilities(context=context) @ [0.2, 0.6])
+        learner.fit_log({name: [column[row]] for name, column in rows.items()}, arms=ARMS)
+    model = Rewards({"film": 0.2, "song": 0.6})
+    (found,) = off_policy(policy, rows, [DirectMethod(model)], arms=ARMS).estimates
+    assert found.value == pytest.approx(np.mean(values), abs=1e-12)
+
+
+def test_what_switch_dr_leaves_to_the_model_has_no_interval(log):
+    target = Table({"song": 1.0})
+    with pytest.warns(AssumptionWarning, match="left to the model"):
+        switched, kept = off_policy(
+            target, log, [SwitchDR(threshold=1.5), SwitchDR(threshold=2)], arms=ARMS
+        ).estimates
+    assert switched.intervals == {}
+    assert switched.mean_weight == kept.mean_weight
+    assert "normal" in kept.intervals

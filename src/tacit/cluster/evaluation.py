@@ -21,7 +21,6 @@ from tacit.evaluate.estimators import Estimator
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
 from tacit.evaluate.results import OffPolicyResult
-from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import in_order, offered_in
 from tacit.evaluate.targets import Target
 from tacit.evaluate.weighing import Weighing, warned
@@ -93,9 +92,9 @@ def off_policy(
         _shards(reader, shards) if weighing.sequential else parts_of(reader, whole=weighing.weighs_slates)
     )
     first = [0] * len(parts)
-    if weighing.means:
+    if weighing.models:
         counts = _read("counting", partial(_counts, weighing), parts, workers, reader)
-        weighing = weighing.fitted([reduce(ArmCounts.merge, model) for model in zip(*counts, strict=True)])
+        weighing = weighing.fitted([reduce(_merged, model) for model in zip(*counts, strict=True)])
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
     found = _read("weighting", weighing.sums_of, parts, workers, reader, [(at,) for at in first])
     say_rejected(reader, reader)
@@ -224,8 +223,12 @@ def _reported(reading: Any, part: Any, *rest: Any) -> tuple[Any, LogReport]:
     return found, log.report
 
 
-def _counts(weighing: Weighing, part: Any, *, progress: Report) -> list[ArmCounts]:
-    return [model.counted(part, weighing.missing_reward) for model in weighing.means]
+def _counts(weighing: Weighing, part: Any, *, progress: Report) -> list[Any]:
+    return [model.counted(part, weighing.missing_reward) for model in weighing.models]
+
+
+def _merged(before: Any, after: Any) -> Any:
+    return before.merge(after)
 
 
 def _offered(part: Any, *, progress: Report) -> set[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from tacit.evaluate.examination import Examination, examine
     from tacit.evaluate.learners import Learning, Ranking
+    from tacit.evaluate.models.ridge import ArmRidges
     from tacit.evaluate.proposal import Proposal, Shift, propose
     from tacit.evaluate.rejection import ReplayResult, replay
     from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
@@ -60,6 +61,7 @@ _HOMES = {
     "rejection": ("ReplayResult", "replay"),
     "results": ("Estimate", "OffPolicyResult", "Segment"),
     "rewards": ("ArmMeans", "Frequencies", "Greedy", "Predicted", "RewardFunction", "RewardModel", "Rewards"),
+    "models.ridge": ("ArmRidges",),
     "rows": ("arms_of",),
     "sums": ("Sums",),
     "targets": ("ByClassifier", "Probabilities", "Table", "Target", "Uniform", "fixed_target"),
@@ -73,6 +75,7 @@ __all__ = [
     "IPS",
     "SNIPS",
     "ArmMeans",
+    "ArmRidges",
     "ByClassifier",
     "CascadeIPS",
     "DirectMethod",

@@ -34,7 +34,7 @@ from tacit.evaluate.intervals import (
 )
 from tacit.evaluate.learners import Ranking
 from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
-from tacit.evaluate.rewards import ArmMeans
+from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, check_segments, clusters, lists_of, unanswerable
 from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
 from tacit.evaluate.targets import Target
@@ -227,6 +227,10 @@ def _begun(estimator: Estimator) -> Estimator:
 
 FEW = 100
 """Effective sample size below which intervals that hold in the limit are doubted."""
+LEFT = (
+    "weights above its threshold, the largest is {:,.4g}, are left to the model, of which no row tells "
+    "how far off it is; so it has no interval, DoublyRobust has one"
+)
 
 
 def conclude(
@@ -266,6 +270,8 @@ def conclude(
     found = replace(found, value=estimate_of(sums, estimator.ratio))
     if not estimator.judged:
         return found
+    if _left_to_the_model(estimator, sums):
+        return replace(found, warnings=(f"{estimator.label}: {LEFT.format(sums.largest[0])}",))
     bounds: dict[str, Bounds | None] = {
         kind: widened(limits, sums, confidence, slots=slots, clustered=clustered)
         for kind, limits in (
@@ -292,9 +298,14 @@ def _slots(estimator: Estimator) -> float:
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
 
+def _left_to_the_model(estimator: Estimator, sums: Sums) -> bool:
+    """Whether rows weigh so much that the direct method stands for them, of which no row tells."""
+    return bool(sums.largest[0] > getattr(estimator, "threshold", math.inf))
+
+
 def _overlaps(estimator: Estimator, sums: Sums) -> bool:
     """Whether the log says anything of what the target policy would show."""
-    of_the_log = isinstance(getattr(estimator, "model", None), ArmMeans)
+    of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
     return sums.w > 0 or (sums.n > 0 and not estimator.judged and not of_the_log)
 
 

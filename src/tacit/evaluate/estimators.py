@@ -164,8 +164,8 @@ class DirectMethod(Estimator):
     Parameters
     ----------
     model : RewardModel, optional
-        The expected reward of each arm; by default means per arm from other rows of the log,
-        see :class:`~tacit.evaluate.ArmMeans`.
+        The expected reward of each arm; by default regressions on the context, or without one means,
+        from other rows of the log, see :class:`~tacit.evaluate.ArmRidges`.
 
     References
     ----------
@@ -240,6 +240,9 @@ class DoublyRobust(DirectMethod):
 class SwitchDR(DoublyRobust):
     """Doubly robust where the weight is at most a threshold, the direct method elsewhere.
 
+    Where a weight is above it, there is no interval, as for :class:`DirectMethod`: what is left to the
+    model is as far off as the model is. Elsewhere it is :class:`DoublyRobust`.
+
     Parameters
     ----------
     model : RewardModel, optional
@@ -254,6 +257,10 @@ class SwitchDR(DoublyRobust):
     """
 
     threshold: Largest = 10.0
+
+    def units(self, terms: WeightedRows) -> Units:
+        # Of all weights, so that it shows in them what was left to the model.
+        return super().units(terms)._replace(weights=clipped(terms.weights, self.clip))
 
     def _used(self, weights: Floats) -> Floats:
         used = super()._used(weights)

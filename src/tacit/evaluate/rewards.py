@@ -109,7 +109,43 @@ class ArmCounts(NamedTuple):
         return ArmCounts(self.rows + later.rows, values, arms, plays, total)
 
 
-class ArmMeans:
+class ModelOfLog:
+    """A model that is made of the log that is judged, in one pass before the others.
+
+    Attributes
+    ----------
+    columns : frozenset of str
+        The columns of the log that it looks at.
+    fitted : bool
+        Whether it has seen a log.
+    names : dict
+        The names that it was fitted to, in the order of their numbers, by column.
+    """
+
+    columns: frozenset[str]
+
+    @property
+    def fitted(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        raise NotImplementedError
+
+    def counted(self, log: Any, missing_reward: float | None = 0.0) -> Any:
+        """Return all that it needs of a log, or of a part of one; it has ``rows`` and ``merge``."""
+        raise NotImplementedError
+
+    def of(self, counts: Any) -> Self:
+        """Return the model of what was counted."""
+        raise NotImplementedError
+
+    def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
+        """Return the model of a log, read in one pass."""
+        return self.of(self.counted(log, missing_reward))
+
+
+class ArmMeans(ModelOfLog):
     """Mean rewards per arm, cross-fitted: a row is judged by means to which it did not add.
 
     Rows are dealt out to folds in turn; the model of a fold is made of the other folds. A mean
@@ -141,15 +177,9 @@ class ArmMeans:
 
     @property
     def fitted(self) -> bool:
-        """Whether it has seen a log."""
         return self._means is not None
 
-    def fit(self, log: Any, missing_reward: float | None = 0.0) -> ArmMeans:
-        """Return the model of a log, read in one pass: counts and sums per fold, value and arm."""
-        return self.of(self.counted(log, missing_reward))
-
     def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
-        """Return all that the model needs of a log, or of a part of one."""
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
@@ -165,8 +195,7 @@ class ArmMeans:
             total += np.bincount(places, rows.reward, size).reshape(shape)
         return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
 
-    def of(self, counts: ArmCounts) -> ArmMeans:
-        """Return the model of what was counted."""
+    def of(self, counts: ArmCounts) -> Self:
         fresh = copy.copy(self)
         count, total = counts.plays, counts.total
         others, sums = count.sum(axis=0) - count, total.sum(axis=0) - total
@@ -177,7 +206,6 @@ class ArmMeans:
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """The names that it was fitted to, in the order of their numbers, by column."""
         values = {self.per: self._names[0]} if self.per in NAMES else {}
         return {**values, "arm": self._names[1]}
 
@@ -350,7 +378,7 @@ ASSUMES = (
 )
 
 
-class Frequencies:
+class Frequencies(ModelOfLog):
     """How often a log shows each arm for a key at a position, cross-fitted.
 
     Rows are dealt out to folds in turn, and a row is weighed by the rows of other folds. A key of
@@ -373,16 +401,13 @@ class Frequencies:
 
     @property
     def fitted(self) -> bool:
-        """Whether it has seen a log."""
         return self._shares is not None
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """The names that it was fitted to, in the order of their numbers."""
         return {"arm": self._arms}
 
     def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
-        """Return all that it needs of a log, or of a part of one."""
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         cells: dict[str, int] = {}
         seen: list[tuple[Ints, Ints, Ints]] = []
@@ -398,7 +423,6 @@ class Frequencies:
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
     def of(self, counts: ArmCounts) -> Self:
-        """Return the frequencies of what was counted."""
         fresh = copy.copy(self)
         others = counts.plays.sum(axis=0) - counts.plays
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])

@@ -30,9 +30,10 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import CONFIDENCE
 from tacit.evaluate.learners import Learning, Ranking
+from tacit.evaluate.models.ridge import ArmRidges
 from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
-from tacit.evaluate.rewards import ASSUMES, ArmCounts, ArmMeans, Frequencies
+from tacit.evaluate.rewards import ASSUMES, Frequencies, ModelOfLog
 from tacit.evaluate.rows import RowReader
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Target
@@ -78,7 +79,7 @@ class Weighing(Options):
         many = isinstance(given, list | tuple)
         if not many or not given or not all(isinstance(each, Estimator) for each in given):
             raise InvalidValue("estimators", given, f"give {_calls(given)}")
-        self._set("estimators", tuple(map(_with_model, given)))
+        self._set("estimators", _with_models(given))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
             raise InvalidValue(
                 "estimators", given, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
@@ -94,16 +95,17 @@ class Weighing(Options):
             raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
 
     @property
-    def means(self) -> list[ArmMeans | Frequencies]:
-        """The models that are means of the log itself, in the order of their estimators; then the
+    def models(self) -> list[ModelOfLog]:
+        """The models of the log itself, each once, in the order of their estimators; then the
         frequencies that stand in for propensities."""
-        models: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
-        return [x for x in [*models, self.propensities] if isinstance(x, (ArmMeans, Frequencies))]
+        given: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
+        of_log = {id(x): x for x in [*given, self.propensities] if isinstance(x, ModelOfLog)}
+        return list(of_log.values())
 
     @property
     def unfitted(self) -> bool:
         """Whether one of these has yet to see the log."""
-        return any(not model.fitted for model in self.means)
+        return any(not model.fitted for model in self.models)
 
     @property
     def sequential(self) -> bool:
@@ -122,25 +124,27 @@ class Weighing(Options):
         """Whether all estimators do."""
         return all(isinstance(given, SlateEstimator) for given in self.estimators)
 
-    def fitted(self, counts: Sequence[ArmCounts]) -> Weighing:
-        """Return the same question with its means of the log, given what each counted there."""
-        counted = iter(counts)
+    def fitted(self, counts: Sequence[Any]) -> Weighing:
+        """Return the same question with its models of the log, given what each counted there."""
+        made: dict[int, Any] = {
+            id(model): model if model.fitted else model.of(counted)
+            for model, counted in zip(self.models, counts, strict=True)
+        }
 
         def fit(given: Estimator) -> Estimator:
-            if not isinstance(given, DirectMethod) or not isinstance(given.model, ArmMeans):
+            if not isinstance(given, DirectMethod) or id(given.model) not in made:
                 return given
-            found = next(counted)
-            return given if given.model.fitted else replace(given, model=given.model.of(found))
+            return replace(given, model=made[id(given.model)])
 
-        estimators = tuple(map(fit, self.estimators))
-        known = self.propensities
-        if isinstance(known, Frequencies) and not known.fitted:
-            known = known.of(next(counted))
-        return replace(self, estimators=estimators, propensities=known)
+        return replace(
+            self,
+            estimators=tuple(map(fit, self.estimators)),
+            propensities=made.get(id(self.propensities), self.propensities),
+        )
 
     def sums_of(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
         """Return the sums over a log, or over a part of it that ``first`` rows come before."""
-        names = {key: known for model in self.means for key, known in model.names.items()}
+        names = {key: known for model in self.models for key, known in model.names.items()}
         reader = RowReader(
             self.columns,
             self.missing_reward,
@@ -313,10 +317,12 @@ def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
     return IndependentIPS(slots), CascadeIPS(slots), SlateIPS(slots)
 
 
-def _with_model(estimator: Estimator) -> Estimator:
-    if isinstance(estimator, DirectMethod) and estimator.model is None:
-        return replace(estimator, model=ArmMeans())
-    return estimator
+def _with_models(given: Sequence[Estimator]) -> tuple[Estimator, ...]:
+    """Return estimators, those that need a model with one of the log, which they share."""
+    model = ArmRidges()
+    return tuple(
+        replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in given
+    )
 
 
 # ---- What a target policy would earn, from the log of another: one pass, many estimators
@@ -340,7 +346,7 @@ def off_policy(
 ) -> OffPolicyResult:
     """Estimate what a target policy would have earned, from the log of another policy.
 
-    The log is read once (once more where an estimator fits :class:`~tacit.evaluate.ArmMeans`)
+    The log is read once (once more where an estimator fits :class:`~tacit.evaluate.ArmRidges`)
     and in bounded memory: of the rows, sums alone are kept.
 
     Parameters
@@ -451,7 +457,7 @@ def off_policy(
             raise InvalidValue(
                 "log", log, "give a log that can be read twice, or an estimator with a fitted model"
             )
-        counts = [model.counted(reader, missing_reward) for model in weighing.means]
+        counts = [model.counted(reader, missing_reward) for model in weighing.models]
         weighing = weighing.fitted(counts)
     result = weighing.concluded(weighing.sums_of(reader, progress=progress))
     say_rejected(reader, log)

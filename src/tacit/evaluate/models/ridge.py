@@ -1,0 +1,304 @@
+"""Expected rewards by a regression on the context, an arm at a time, cross-fitted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate.rewards import ModelOfLog
+from tacit.evaluate.rows import LoggedRows, RowReader
+
+PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
+"""Of which the penalty of slopes is chosen, in rows of the log."""
+MOST_LENGTHS = 20
+"""Contexts of more different lengths are no contexts."""
+MOST_BYTES = 2**30
+
+
+class Products(NamedTuple):
+    """Sums of products of (1, context, reward) over a log, or over a part of one.
+
+    Attributes
+    ----------
+    rows : int
+    arms : list of str
+    sums : dict
+        From the length of contexts to an array, shape (folds, arms, length + 2, length + 2); 0 is
+        that of rows without a context.
+    origins : dict
+        From that length to what was taken from each context first, so that large numbers that
+        hardly vary lose nothing.
+    """
+
+    rows: int
+    arms: list[str]
+    sums: dict[int, Floats]
+    origins: dict[int, Floats]
+
+    def merge(self, later: Products) -> Products:
+        """Return the sums over these rows and over those that come after them."""
+        arms = list(dict.fromkeys([*self.arms, *later.arms]))
+        column = {name: i for i, name in enumerate(arms)}
+        sums: dict[int, Floats] = {}
+        origins = later.origins | self.origins
+        for length, origin in origins.items():
+            for part, turn in ((self, 0), (later, self.rows)):
+                if length not in part.sums:
+                    continue
+                given = part.sums[length]
+                folds, size = len(given), length + 2
+                total = sums.setdefault(length, np.zeros((folds, len(arms), size, size)))
+                to = _moving(part.origins[length] - origin)
+                places = np.array([column[name] for name in part.arms], np.int64)
+                where = np.ix_((np.arange(folds) + turn) % folds, places)
+                total[where] += to @ given @ to.T
+        return Products(self.rows + later.rows, arms, sums, origins)
+
+
+def _moving(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
+    """Return the matrix that brings (1, x, r) to (1, (x + by)·scale, r − reward)."""
+    size = len(by) + 2
+    found: Floats = np.eye(size)
+    found[1:-1, 0], found[-1, 0] = by, -reward
+    if scale is not None:
+        found[1:-1] *= scale[:, None]
+    return found
+
+
+class Slopes(NamedTuple):
+    """The models of contexts of one length.
+
+    Attributes
+    ----------
+    center, scale : array of float64, shape (folds, length)
+        What a context is brought to numbers of mean 0 and variance 1 by.
+    weights : array of float64, shape (folds, arms, length + 1)
+        Intercepts first.
+    """
+
+    center: Floats
+    scale: Floats
+    weights: Floats
+
+    def expected(self, contexts: Floats, fold: int) -> Floats:
+        """Return the expected reward of each arm, shape (rows, arms), from the model of a fold."""
+        features = (contexts - self.center[fold]) * self.scale[fold]
+        weights = self.weights[fold]
+        return np.asarray(np.clip(features @ weights[:, 1:].T + weights[:, 0], 0.0, 1.0))
+
+
+class ArmRidges(ModelOfLog):
+    """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
+
+    Rows are dealt out to folds in turn, and a row is judged by a model of the other folds. Numbers of
+    the context are brought to mean 0 and variance 1; the intercept of an arm is drawn towards the mean
+    of all rows as by :class:`ArmMeans`, its slopes towards 0, and predictions end at 0 and 1. Contexts
+    of different lengths, as of several placements, have models of their own; rows without one have
+    :class:`ArmMeans`. Of a log, sums of products are kept: folds · arms · (dim + 2)² numbers.
+
+    Parameters
+    ----------
+    folds : int, default 5
+        At least 2.
+    strength : float, default 10
+        How many rows the mean of all counts for; above 0.
+    penalty : float, optional
+        How many rows slopes of 0 count for, above 0; by default one of 1, 10, …, 100,000, by
+        generalised cross-validation.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Golub, Heath, Wahba (1979), "Generalized cross-validation as a method for choosing a good ridge
+    parameter"; Chernozhukov et al. (2018), "Double/debiased machine learning for treatment and
+    structural parameters" (cross-fitting).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.evaluate import DoublyRobust, Uniform, off_policy
+    >>> rng = np.random.default_rng(1)
+    >>> age, arm = rng.normal(size=1000), rng.choice(["film", "song"], 1000)
+    >>> log = {
+    ...     "key": ["home"] * 1000,
+    ...     "arm": arm,
+    ...     "propensity": [0.5] * 1000,
+    ...     "reward": ((arm == "song") == (age > 0)).astype(float),
+    ...     "context": age[:, None].tolist(),
+    ... }
+    >>> (found,) = off_policy(Uniform(), log, [DoublyRobust(ArmRidges())], arms=["film", "song"]).estimates
+    >>> abs(found.value - 0.5) < 2 * found.standard_error
+    True
+    """
+
+    columns = frozenset({"context"})
+
+    def __init__(self, *, folds: int = 5, strength: float = 10.0, penalty: float | None = None) -> None:
+        self.folds = checks.integer("folds", folds, 2, 1000)
+        self.strength = checks.positive("strength", strength)
+        self.penalty = None if penalty is None else checks.positive("penalty", penalty)
+        self._lines: dict[int, Slopes] | None = None
+        self._arms: list[str] = []
+        self._latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
+
+    @property
+    def fitted(self) -> bool:
+        return self._lines is not None
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        return {"arm": self._arms}
+
+    def counted(self, log: Any, missing_reward: float | None = 0.0) -> Products:
+        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        sums: dict[int, Floats] = {}
+        origins: dict[int, Floats] = {}
+        for rows in reader.read(log):
+            fold = (rows.first + np.arange(len(rows.reward))) % self.folds
+            for picked, given in by_length(rows):
+                length, arms = given.shape[1], len(reader.arms)
+                origin = origins.setdefault(length, given[0].copy())
+                self._check(rows, length, len(sums), arms)
+                total = _with_arms(sums.get(length), self.folds, arms, length + 2)
+                columns = np.ones(len(picked)), given - origin, rows.reward[picked]
+                cell = fold[picked] * arms + rows.arm.codes[picked]
+                add_products(total.reshape(-1, length + 2, length + 2), np.column_stack(columns), cell)
+                sums[length] = total
+        arms = len(reader.arms)
+        sums = {length: _with_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
+        return Products(reader.rows, list(reader.arms), sums, origins)
+
+    def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
+        """Refuse contexts that are none, or whose products would not fit."""
+        if lengths > MOST_LENGTHS:
+            raise UnfitLog(
+                f"{rows.chunk.source}: context: of more than {MOST_LENGTHS} different lengths; give "
+                "contexts of as many numbers in each row, or a model that needs none, such as ArmMeans()"
+            )
+        size = 8 * self.folds * arms * (length + 2) ** 2
+        if size > MOST_BYTES:
+            raise UnfitLog(
+                f"{rows.chunk.source}: context: a regression for each of {arms:,} arms on {length:,} "
+                f"numbers takes {size / 1e9:.1f} GB; give a model, such as Predicted(…) or ArmMeans()"
+            )
+
+    def of(self, counts: Products) -> Self:
+        fresh = copy.copy(self)
+        fresh._arms = counts.arms
+        fresh._lines = {length: self._line(x, counts.origins[length]) for length, x in counts.sums.items()}
+        return fresh
+
+    def _line(self, sums: Floats, origin: Floats) -> Slopes:
+        """Return the models of contexts of one length: for each fold, one of the others."""
+        others = sums.sum(axis=0) - sums
+        fits = [self._fit(each) for each in others]
+        center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))
+        return Slopes(center + origin, scale, weights)
+
+    def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return centers, scales and the weights of each arm, of sums of shape (arms, size, size)."""
+        whole = sums.sum(axis=0)
+        n = max(whole[0, 0], 1.0)
+        mean = whole[0] / n
+        center, reward = mean[1:-1], mean[-1]
+        spread = np.sqrt(np.maximum(np.diag(whole)[1:-1] / n - center**2, 0.0))
+        varies = spread > 1e-12 * np.abs(center)
+        scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
+        to = _moving(-center, scale, reward)
+        moved = to @ sums @ to.T
+        weights = self._weights(moved)
+        weights[:, 0] += reward
+        return center, scale, weights
+
+    def _weights(self, moved: Floats) -> Floats:
+        """Return the weights of each arm, of the penalty that generalised cross-validation takes."""
+        products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
+        rows = float(products[:, 0, 0].sum())
+        found, least = np.zeros_like(aims), np.inf
+        width = products.shape[1]
+        for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
+            held = np.diag([self.strength, *[penalty] * (width - 1)])
+            inverse = np.linalg.inv(products + held)
+            weights = np.einsum("aij,aj->ai", inverse, aims)
+            freedom = float(np.einsum("aij,aji->", inverse, products))
+            missed = squares - 2 * (weights * aims).sum(axis=1)
+            missed += np.einsum("ai,aij,aj->a", weights, products, weights)
+            criterion = float(missed.sum()) / max(rows - freedom, 1e-9) ** 2
+            if criterion < least:
+                found, least = weights, criterion
+        return found
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._latest = None, np.zeros((0, 0))
+        return fresh
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        if self._latest[0] is not rows:
+            self._latest = rows, self._expected(rows)
+        return self._latest[1]
+
+    def _expected(self, rows: LoggedRows) -> Floats:
+        if self._lines is None:
+            raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
+        arms = len(rows.arm.names)
+        if self._arms[:arms] != rows.arm.names:
+            raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
+        found = np.zeros((len(rows.reward), arms))
+        fold = (rows.first + np.arange(len(found))) % self.folds
+        for picked, given in by_length(rows):
+            line = self._lines.get(given.shape[1])
+            if line is None:
+                raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
+            for number in range(self.folds):
+                mine = fold[picked] == number
+                found[picked[mine]] = line.expected(given[mine], number)[:, :arms]
+        return found
+
+
+def by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
+    """Yield rows whose contexts have as many numbers, and these, shape (rows, length); without one, 0."""
+    batch = rows.chunk.batch
+    if "context" not in batch.schema.names:
+        yield np.arange(len(batch)), np.zeros((len(batch), 0))
+        return
+    column = batch["context"]
+    length = np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(), np.int64)
+    numbers = np.asarray(column.flatten().to_numpy(), np.float64)
+    start = np.cumsum(length) - length
+    for dim in np.unique(length).tolist():
+        picked = np.flatnonzero(length == dim)
+        yield picked, numbers[start[picked, None] + np.arange(dim)]
+
+
+def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
+    """Add the products of columns to the cells that rows belong to, shape (cells, width, width)."""
+    order = np.argsort(cell, kind="stable")
+    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    for part in np.split(order, starts[1:]):
+        mine = columns[part]
+        total[cell[part[0]]] += mine.T @ mine
+
+
+def _with_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
+    """Return sums with as many arms as there are, contiguous."""
+    if array is not None and array.shape[1] == arms:
+        return array
+    found = np.zeros((folds, arms, size, size))
+    if array is not None:
+        found[:, : array.shape[1]] = array
+    return found
