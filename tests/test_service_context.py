@@ -1,10 +1,14 @@
 """Who is asking, in the service: contexts by name are learned, logged, folded and refused by name."""
 
+import asyncio
+import contextlib
 from functools import partial
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+import stores
 from click.testing import CliRunner
 from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
 
@@ -15,6 +19,8 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
+from tacit.service.engine.layout import ReadStore
+from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ArmsOf
 
@@ -122,10 +128,15 @@ async def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_the
             await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})
 
 
-def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(tmp_path):
-    written = tmp_path / "tacit.toml"
+def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(tmp_path, kind):
+    written, path = tmp_path / "tacit.toml", tmp_path / "s.db"
+    place, told = f'path = "{path}"', ["--store", str(path)]
+    if kind == "postgres":
+        place = f'url = "{stores.cluster().url}", schema = "{stores.schema_of(path)}"'
+        told = ["--config", str(tmp_path / "store.toml")]
+    (tmp_path / "store.toml").write_text(f'store = {{ {place} }}\n[placements.shop]\narms = ["a", "b"]\n')
     written.write_text(
-        f'server = {{ port = 0 }}\nstore = {{ path = "{tmp_path / "s.db"}" }}\n'
+        f"server = {{ port = 0 }}\nstore = {{ {place} }}\n"
         '[placements.home]\narms = ["film", "song"]\nattribution_window = 0.01\n'
         'policy = "exploration-floor(auto, epsilon=0.5)"\n'
         'context = { device = ["ios", "web"], age = "number" }\n'
@@ -137,12 +148,38 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
             client.feedback("home", decision.decision_id, float((decision.arm == "song") == (age > 50)))
         found = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "log"), "--config", str(written)])
         assert found.exit_code == 0, found.output
-        assert "is in use; a copy of it is read" in found.output
+        assert ("is in use; a copy of it is read" in found.output) == (kind == "sqlite")
         assert client.decide("home", "all", context={"age": 31}).arm in ("film", "song")
-        alone = ["log", "export", str(tmp_path / "alone"), "--store", str(tmp_path / "s.db")]
-        found = CliRunner().invoke(cli, alone)
+        found = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "alone"), *told])
         assert "placements: home: not in the configuration, so no click log has them" in found.output
+        # An empty one would pass for a log without a click.
+        assert "there is no clicks.parquet; give --config" in found.output
+        assert not (tmp_path / "alone" / "clicks.parquet").exists()
+        counts = [pq.read_metadata(tmp_path / of / "decisions.parquet").num_rows for of in ("log", "alone")]
+        assert counts == [60, 61]
     other = tacit.ExplorationFloor(tacit.ContextMixture(["film", "song"], 6, per_key=True), 0.2)
     found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
     assert found.rows == 60
     assert 0.0 <= found.estimates[1].value <= 1.0
+
+
+def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "chosen", "postgres")
+    url, schema = stores.cluster().url, stores.schema_of(tmp_path)
+    with pytest.raises(StoreError, match="there is no log; give the schema that was served"):
+        ReadStore(url, schema)
+
+    async def session():
+        async with served(tmp_path, with_home(arms=2)) as engine:
+            await engine.decide("home", "all")
+            with contextlib.closing(ReadStore(url, schema)) as reader:
+                before = list(reader.events(0))
+                await engine.decide("home", "all")
+                assert list(reader.events(0)) == before
+                assert reader.end().seq == before[-1].seq
+                with pytest.raises(StoreError, match="open for reading only"):
+                    reader.configure(1, "{}")
+            await engine.decide("home", "all")
+            return len(before)
+
+    assert asyncio.run(session()) == 1

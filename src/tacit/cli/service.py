@@ -60,7 +60,7 @@ class StoreOptions:
     def open_each(self, *, reading: bool = False) -> Iterator[tuple[str, Any, Any]]:
         """Open one after the other the stores of a configuration: of one server, or of each shard.
 
-        Where they are only for reading, an SQLite file may be in use.
+        Where they are only for reading, they may be in use.
 
         Yield what to call it (nothing for that of one server), the configuration and the store.
         """
@@ -72,16 +72,16 @@ class StoreOptions:
         if configuration.store.url is not None:
             from tacit.service.engine.layout import partitions
 
-            parts = partitions(configuration.store)
+            parts = partitions(configuration.store, reading=reading)
         for number, part in enumerate(parts):
             with ExitStack() as stack:
-                opened = _copy(part, stack) if reading else open_store(part)
+                opened = _as_it_is(part, stack) if reading else open_store(part)
                 stack.callback(opened.close)
                 yield "" if part == configuration.store else f"shard-{number}", configuration, opened
 
 
-def _copy(part: Any, stack: ExitStack) -> Any:
-    """Open a store that is read only; of an SQLite file that is in use, a copy as it is at the moment."""
+def _as_it_is(part: Any, stack: ExitStack) -> Any:
+    """Open a store that is only read, as it is at the moment; of an SQLite file in use, a copy."""
     from tempfile import TemporaryDirectory
 
     import msgspec
@@ -90,6 +90,10 @@ def _copy(part: Any, stack: ExitStack) -> Any:
     from tacit.service.errors import InUse
     from tacit.service.log.archive import backup
 
+    if part.url is not None:
+        from tacit.service.engine.layout import ReadStore
+
+        return ReadStore(part.url, part.schema)
     try:
         return open_store(part)
     except InUse:
@@ -274,7 +278,8 @@ def export(
 ) -> None:
     """Write the log to FOLDER; that of each shard to a folder of its own in it.
 
-    Of an SQLite file the service may run meanwhile: what it had at the moment is written.
+    The service may run meanwhile: what it had at the moment is written. What a click earns the
+    configuration says: only its placements have click logs, in clicks.parquet.
 
     Parameters
     ----------
@@ -292,9 +297,11 @@ def export(
 
             written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
-        if unknown := sorted(opened.placements().keys() - configuration.placements.keys()):
+        unknown = sorted(opened.placements().keys() - configuration.placements.keys())
+        if unknown and format == "parquet":
             what = f"placements: {', '.join(unknown)}: not in the configuration, so no click log has them"
-            click.echo(f"{what}; give --config", err=True)
+            lacking = "" if "clicks" in written else ", and there is no clicks.parquet"
+            click.echo(f"{what}{lacking}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
     show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import psycopg
 from psycopg import sql
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
+from tacit.service.engine.fit import as_stored
 from tacit.service.errors import Fenced, StoreError
 from tacit.service.kind import kind_of
-from tacit.service.log.postgres import NEXT, PostgresStore
-
-if TYPE_CHECKING:
-    import psycopg
-
-
-from tacit.service.engine.fit import as_stored
+from tacit.service.log.postgres import MIGRATIONS, NEXT, PostgresStore
+from tacit.service.log.store import End
 
 # ---- A store that is taken from the owner before, whoever else believes to own it
 #
@@ -212,8 +210,54 @@ def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
     return msgspec.structs.replace(config, schema=schema, archive=archive)
 
 
-def partitions(config: StoreConfig) -> list[StoreConfig]:
+class ReadStore(LayoutStore):
+    """The log as it is at one moment, whoever serves it: it is neither taken over nor written.
+
+    Parameters are those of :class:`~tacit.service.log.postgres.PostgresStore`.
+
+    Raises
+    ------
+    StoreError
+        If there is no log, or one of another version; by whatever would write.
+    """
+
+    def _open(self) -> None:
+        with contextlib.ExitStack() as cleanup, self._named_errors():
+            # All that is read is of one transaction, which begins with the first statement.
+            self._reader = cleanup.enter_context(psycopg.connect(self._conninfo))
+            self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            self._reader.read_only = True
+            if self._one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
+                raise StoreError(f"{self._where}: there is no log; give the schema that was served")
+            version = self._one(self._reader, "SELECT version FROM store")
+            self._check_version(version, len(MIGRATIONS))
+            if version < len(MIGRATIONS):
+                raise StoreError(
+                    f"{self._where} is of version {version}; serve it once with this tacit first"
+                )
+            self.salt = self._one(self._reader, "SELECT salt FROM store")
+            self._cleanup = cleanup.pop_all()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._named_errors():
+            yield self._reader
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        raise StoreError(f"{self._where} is open for reading only")
+        yield
+
+    def end(self) -> End:
+        """Return where the log ends."""
+        with self._reading() as reader:
+            return self._last(reader)
+
+
+def partitions(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
     """Return where the log is: in one place, or in that of each shard.
+
+    Where it is only to be read, it may be served meanwhile.
 
     Raises
     ------
@@ -221,7 +265,7 @@ def partitions(config: StoreConfig) -> list[StoreConfig]:
         If the store cannot be opened.
     """
     assert config.url is not None
-    store = LayoutStore(config.url, config.schema)
+    store = (ReadStore if reading else LayoutStore)(config.url, config.schema)
     try:
         layout = store.layout()
     finally:

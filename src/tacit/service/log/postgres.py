@@ -290,6 +290,10 @@ class PostgresStore(SqlStore):
                 **SETTINGS,
             )
         self._connection: psycopg.Connection[Any] | None = None
+        self._open()
+
+    def _open(self) -> None:
+        """Take the store and prepare it."""
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._disconnect)
             with self._transaction() as writer:

@@ -52,7 +52,8 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     every row as it is, for :func:`take_in`; so do ``records.parquet`` the records that were kept
     beside the log, and ``bases.parquet`` where the log of each placement begins if old rows were
     dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
-    the rule attributes to each decision (null while its window is open). ``duels-NAME.parquet``
+    the rule attributes to each decision (null while its window is open), of the placements that are
+    configured; there is none if none of them is. ``duels-NAME.parquet``
     holds the duels of a placement whose windows have closed, for
     :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click log of such lists.
 
@@ -84,7 +85,9 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
     earned = attributed(config, store)
-    counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
+    if not placements or placements.keys() & config.placements.keys():
+        # An empty file would pass for a log without a click.
+        counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
     for name, each in config.placements.items():
         export = kind_of(each.kind).export
         if export is not None and name in placements:
