@@ -1,5 +1,7 @@
 """Contextual policies judged on logs: contexts made of a log's columns, by numbers or by a schema."""
 
+import json
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -15,6 +17,7 @@ from tacit.evaluate import (
     DirectMethod,
     DoublyRobust,
     Learning,
+    Probabilities,
     Rewards,
     SwitchDR,
     Table,
@@ -270,3 +273,127 @@ def test_what_switch_dr_leaves_to_the_model_has_no_interval(log):
     assert switched.intervals == {}
     assert switched.mean_weight == kept.mean_weight
     assert "normal" in kept.intervals
+
+
+# ---- Targets that look at who is asking: functions, tables, learners
+
+
+def as_file(log, folder):
+    """Write a log as Parquet, and return the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "log.parquet"
+    pq.write_table(pa.table(log), path)
+    return path
+
+
+@pytest.fixture(params=["memory", "parquet", "csv"])
+def kept(request, log, tmp_path):
+    """The log in memory, and in files."""
+    if request.param == "memory":
+        return log
+    if request.param == "parquet":
+        return as_file(log, tmp_path)
+    path = tmp_path / "log.csv"
+    rows = zip(*(log[name].tolist() if name != "key" else log[name] for name in log), strict=True)
+    path.write_text("\n".join([",".join(log), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def older(batch):
+    """Return songs for those above 50, films for others."""
+    age = np.array(batch["age"].to_pylist(), float)
+    return np.column_stack([age <= 50, age > 50]).astype(float)
+
+
+def test_a_function_of_named_columns_is_a_target(log, kept):
+    target = Probabilities(older, ARMS, columns=["age"])
+    (found,) = off_policy(target, kept, [IPS()], arms=ARMS).estimates
+    right = (log["arm"] == "song") == (log["age"] > 50)
+    assert found.value == pytest.approx((right * log["reward"] / 0.5).mean(), abs=1e-12)
+
+
+def test_a_column_that_is_missing_is_named(log):
+    target = Probabilities(older, ARMS, columns=["aeg"])
+    with pytest.raises(LogError, match=r"there is no column 'aeg'.*did you mean 'age'"):
+        off_policy(target, log, arms=ARMS)
+    with pytest.raises(LogError, match=r"context: the log has none.*columns=\{'context'"):
+        off_policy(tacit.ContextMixture(ARMS, 1), log, arms=ARMS)
+
+
+def test_a_table_has_a_row_for_each_segment_of_any_column(log, kept):
+    numbers = {"ios": {"film": 0.9, "song": 0.1}, "web": {"film": 0.2, "song": 0.8}}
+    (found,) = off_policy(Table(numbers, per="device"), kept, [IPS()], arms=ARMS).estimates
+    share = np.array([numbers[d][a] for d, a in zip(log["device"], log["arm"], strict=True)])
+    assert found.value == pytest.approx((share * log["reward"] / 0.5).mean(), abs=1e-12)
+    with pytest.raises(LogError, match="device: the target policy has no probabilities for 'web'"):
+        off_policy(Table({"ios": {"film": 1.0}}, per="device"), kept, arms=ARMS)
+
+
+def test_what_is_true_or_false_has_a_row_for_each_in_a_table(log):
+    table = Table({True: {"song": 1.0}, False: {"film": 1.0}}, per="old")
+    (found,) = off_policy(table, log | {"old": log["age"] > 50}, [IPS()], arms=ARMS).estimates
+    (by_age,) = off_policy(Probabilities(older, ARMS, columns=["age"]), log, [IPS()], arms=ARMS).estimates
+    assert found.value == pytest.approx(by_age.value, abs=1e-12)
+
+
+def test_a_learning_policy_is_weighed_by_the_schema_that_it_declares(kept):
+    policy = tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1)
+    found = off_policy(policy, kept, arms=ARMS)
+    # Whoever ignores who is asking earns 0.4.
+    assert found.estimates[1].intervals["normal"][0] > 0.45
+
+
+def test_a_frozen_learner_is_weighed_by_what_it_believes(log, kept, tmp_path):
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1), seed=1)
+    learner.fit_log({name: column[:300] for name, column in log.items()}, arms=ARMS)
+    expected = [
+        learner.probabilities("home", {"age": age, "device": device})[ARMS.index(arm)] * reward / 0.5
+        for age, device, arm, reward in zip(
+            *(log[name] for name in ("age", "device", "arm", "reward")), strict=True
+        )
+    ]
+    learner.save(tmp_path / "learner")
+    (found,) = off_policy(learner, kept, [IPS()], arms=ARMS).estimates
+    assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
+    learner.save(tmp_path / "after")
+    assert (tmp_path / "after").read_bytes() == (tmp_path / "learner").read_bytes()
+    path = as_file(log | {"context": learner_columns(log)}, tmp_path)
+    told = ["evaluate", str(path), "--arms", "film,song", "--policy", f"learner:{tmp_path / 'learner'}"]
+    said = CliRunner().invoke(cli, [*told, "--estimator", "ips,dr", "--json"])
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["estimates"][0]["value"] == pytest.approx(found.value, abs=1e-9)
+
+
+def learner_columns(log):
+    """Return the contexts that the schema makes of a log."""
+    (batch,) = read_log(log, columns={"context": SCHEMA}, arms=ARMS)
+    return batch["context"].to_pylist()
+
+
+def test_targets_by_context_are_the_same_in_parts(log, tmp_path):
+    reader = read_log(as_file(log, tmp_path), arms=ARMS)
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1), seed=1)
+    numbers = {"ios": {"film": 1.0}, "web": {"song": 1.0}}
+    for target in (Probabilities(older, ARMS, columns=["age"]), Table(numbers, per="device"), learner):
+        here, parts = (off_policy(target, reader), cluster.off_policy(target, reader))
+        assert [each.value for each in parts.estimates] == [each.value for each in here.estimates]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.json", '{"device": {"ios": {"film": 1}, "web": {"song": 1}}}'),
+        ("t.csv", "device,arm,probability\nios,film,1\nweb,song,1\n"),
+    ],
+)
+def test_the_command_line_takes_tables_per_column(log, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    path = as_file(log, tmp_path)
+    told = ["evaluate", str(path), "--arms", "film,song", "--policy", f"table:{tmp_path / name}"]
+    said = CliRunner().invoke(cli, [*told, "--estimator", "ips,snips,dm,dr", "--json"])
+    assert said.exit_code == 0, said.output
+    numbers = {"ios": {"film": 1.0}, "web": {"song": 1.0}}
+    (found,) = off_policy(Table(numbers, per="device"), log, [IPS()], arms=ARMS).estimates
+    assert json.loads(said.stdout)["estimates"][0]["value"] == pytest.approx(found.value, abs=1e-9)

@@ -39,7 +39,7 @@ class Question:
     policy
         Name, call or module:Class of a policy that learns, e.g. "thompson" or "ucb1(alpha=0.3)", or
         "list-mix(positions=5)" for a log of lists; or a fixed one: uniform, always:ARM, list:ARM,ARM,…,
-        or table:FILE with probabilities.
+        table:FILE with probabilities, or learner:FILE, a saved learner as it is.
     estimator
         Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; with commas
         between them; by default replay, of a fixed policy ips,snips, of lists the last three.
@@ -86,9 +86,21 @@ class Question:
     @cached_property
     def target(self) -> Any:
         """The policy, if it is a fixed one; None for one that learns."""
-        from tacit.evaluate import fixed_target
+        from tacit import Learner
+        from tacit.evaluate import Frozen, fixed_target
 
+        kind, colon, path = self.policy.partition(":")
+        if kind == "learner" and colon:
+            return Frozen(Learner.load(path))
         return fixed_target(self.policy)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the log's own that are looked at."""
+        from tacit.evaluate.rows import further
+
+        looking: Any = [getattr(given, "columns", frozenset()) for given in (self.target, self.known)]
+        return further(frozenset().union(*looking))
 
     @cached_property
     def lists(self) -> bool:
@@ -226,7 +238,7 @@ def evaluate(
             raise click.UsageError("--plot: shows estimators other than replay; name one")
         if shards > 1 and ray is None:
             raise click.UsageError("--shards: only with --ray")
-        reader = reading.open(logs)
+        reader = reading.open(logs).with_columns(question.columns)
         reader = reader if question.by is None else reader.by(question.by)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         named_estimators,
     )
     from tacit.evaluate.examination import Examination, examine
-    from tacit.evaluate.learners import Learning, Ranking
+    from tacit.evaluate.learners import Frozen, Learning, Ranking
     from tacit.evaluate.models.ridge import ArmRidges
     from tacit.evaluate.proposal import Proposal, Shift, propose
     from tacit.evaluate.rejection import ReplayResult, replay
@@ -56,7 +56,7 @@ _HOMES = {
         "named_estimators",
     ),
     "examination": ("Examination", "examine"),
-    "learners": ("Learning", "Ranking"),
+    "learners": ("Frozen", "Learning", "Ranking"),
     "proposal": ("Proposal", "Shift", "propose"),
     "rejection": ("ReplayResult", "replay"),
     "results": ("Estimate", "OffPolicyResult", "Segment"),
@@ -84,6 +84,7 @@ __all__ = [
     "Estimator",
     "Examination",
     "Frequencies",
+    "Frozen",
     "Greedy",
     "IndependentIPS",
     "Learning",

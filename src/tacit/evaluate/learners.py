@@ -15,6 +15,7 @@ from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import Lists, LoggedRows, lists_of, names_of, unanswerable, unknown_arm
 from tacit.evaluate.targets import contexts
 from tacit.learning.batch import Batch, impression_of
+from tacit.learning.learner import Learner
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Outcome, Policy, outcome_of
 
@@ -29,6 +30,16 @@ def check_features(policy: Policy) -> None:
             policy,
             "it reads features of arms, which a click log does not hold; judge it with tacit.simulate",
         )
+
+
+def check_shown(policy: Policy) -> None:
+    """Refuse a policy whose probabilities of single arms are not known."""
+    check_features(policy)
+    if policy.shows != "arm":
+        remedy = f"it shows a {policy.shows}; give one that shows a single arm"
+        raise InvalidValue("policy", policy, remedy)
+    if not policy.knows_propensity:
+        raise InvalidValue("policy", policy, "give a policy that knows its propensities")
 
 
 class LogLearner:
@@ -123,15 +134,15 @@ class Learning:
     def __init__(self, policy: Policy) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        check_features(policy)
-        if policy.shows != "arm":
-            remedy = f"it shows a {policy.shows}; give one that shows a single arm"
-            raise InvalidValue("policy", policy, remedy)
-        if not policy.knows_propensity:
-            raise InvalidValue("policy", policy, "give a policy that knows its propensities")
+        check_shown(policy)
         self.policy = policy
         self.label = f"{policy.label}, learning"
         self._start(False)
+
+    @property
+    def schema(self) -> Any:
+        """What the policy says of contexts."""
+        return self.policy.schema
 
     def _start(self, every: bool) -> None:
         self._wants_every = every
@@ -169,6 +180,88 @@ class Learning:
     def reached(self, arms: Sequence[str]) -> list[str]:
         """Return nothing: what it would have shown depends on what it learned."""
         return []
+
+
+class Frozen:
+    """A learner as it is now: each row is weighed by what it believes, and it learns nothing.
+
+    Parameters
+    ----------
+    learner : Learner
+        As :meth:`tacit.Learner.load` reads it, or one that has learned; it is copied. A key of the log
+        is its key, whatever the placement.
+
+    Raises
+    ------
+    InvalidValue
+        If its policy does not know its propensities, shows no single arms, or reads features of arms.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> Frozen(tacit.Learner(tacit.Thompson(arms=["film", "holiday"]), seed=1)).label
+    'Thompson, frozen'
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        check_shown(learner.policy)
+        self.learner = copy.deepcopy(learner)
+        self.policy = learner.policy
+        self.label = f"{self.policy.label}, frozen"
+        self._start()
+
+    def _start(self) -> None:
+        self._rows = LogLearner(self.policy)
+        self.columns = self._rows.columns
+        self._every: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
+
+    @property
+    def schema(self) -> Any:
+        """What its policy says of contexts."""
+        return self.policy.schema
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        # Parts of a log are read side by side, and keys that are new get a place.
+        fresh.learner = copy.deepcopy(self.learner)
+        fresh._start()
+        return fresh
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        if self._every[0] is not rows:
+            self._every = rows, self._weighed(rows)
+        return self._every[1]
+
+    def _weighed(self, rows: LoggedRows) -> Floats:
+        from tacit.core.compiled import compiled
+
+        codes = self._rows.slots(rows)
+        key = rows.names["key"]
+        used = np.unique(key.codes)
+        lane = np.zeros(len(key.names), np.int64)
+        lane[used] = self.learner.lanes.admit([key.names[code] for code in used.tolist()])
+        batch = self._rows.impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lane[key.codes])
+        found = np.zeros((len(rows.reward), self.policy.arm_count))
+        params = self.policy.params
+        compiled(weigh_logged, params)(params, self.learner.lanes.state, batch, found)
+        if np.isnan(found).any():
+            raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
+        return found[:, codes]
+
+    def reached(self, arms: Sequence[str]) -> list[str]:
+        """Return nothing: what it would show depends on who is asking."""
+        return []
+
+
+def weigh_logged(params: Any, state: Any, batch: Batch, every: Floats) -> None:
+    """Put the probability of each slot on offer into a row of ``every`` for each impression."""
+    for i in range(len(batch.lanes)):
+        impression = impression_of(batch, i)
+        for arm in impression.arms:
+            every[i, arm] = propensity(params, state, batch.lanes[i], impression, arm)
 
 
 class LoggedBatch(NamedTuple):

@@ -13,7 +13,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import UnfitLog, UnknownName
 from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.rows import Chunk, representatives
-from tacit.logs.schema import SEGMENT
+from tacit.logs.schema import OWN, SCHEMA, SEGMENT
 from tacit.logs.selection import list_codes, selected
 from tacit.logs.sources import Reading, opened
 from tacit.policies.base import Policy
@@ -24,6 +24,16 @@ NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text, besides ``arm``, that can say what a row is about."""
 MOST_SEGMENTS = 1000
 """Values of a column above which it tells rows apart rather than segments."""
+
+
+def own(column: str) -> str:
+    """Return what a column is called in batches of rows."""
+    return column if column in SCHEMA.names or column == SEGMENT else OWN + column
+
+
+def further(columns: Collection[str]) -> list[str]:
+    """Return those of some columns that are the log's own, which a reader has to bring along."""
+    return sorted(name for name in columns if own(name) != name)
 
 
 class Coded(NamedTuple):
@@ -84,6 +94,12 @@ class LoggedRows(NamedTuple):
         if per == "position":
             return self._positions()
         return self.names[per]
+
+    @property
+    def batch(self) -> Any:
+        """The rows as they were read, columns of the log's own by their names."""
+        batch = self.chunk.batch
+        return batch.rename_columns([name.removeprefix(OWN) for name in batch.schema.names])
 
     def _positions(self) -> Coded:
         places = positions(self)
@@ -180,13 +196,13 @@ class RowReader:
         names: Mapping[str, Sequence[str]] | None = None,
         whole: bool = False,
     ) -> None:
-        self._columns = {*columns, "propensity", "position_propensity", "reward"}
+        self._columns = {*map(own, columns), "propensity", "position_propensity", "reward"}
         self._missing = missing_reward
         self._need_propensity = need_propensity
         self._first = first
         self._whole = whole
         known = names or {}
-        self._vocabularies = {name: _Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
+        self._vocabularies = {name: Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
         self._places: dict[tuple[str, ...], int] = {}
         self.rows = 0
@@ -249,7 +265,7 @@ class RowReader:
         return self._places[offer]
 
 
-class _Vocabulary:
+class Vocabulary:
     """Names, numbered in the order of their first appearance."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
@@ -257,12 +273,14 @@ class _Vocabulary:
         self._codes: dict[Any, int] = {name: code for code, name in enumerate(names)}
 
     def code(self, name: Any) -> int:
+        """Return the number of a name; nothing is a name without a letter."""
         found = self._codes.setdefault(name, len(self.names))
         if found == len(self.names):
             self.names.append("" if name is None else name)
         return found
 
     def coded(self, column: Any) -> Coded:
+        """Return a column of text as numbers."""
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         if column.null_count:

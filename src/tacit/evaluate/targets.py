@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
-from tacit.evaluate.rows import LoggedRows
+from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, own
 
 # ---- Target policies: whose value is to be estimated, as probabilities of arms row by row
 #
@@ -101,8 +102,9 @@ class PerArm:
     ----------
     numbers : dict
         From arms to numbers; with ``per``, from the values of that column to such dicts.
-    per : {None, "key", "placement", "position", "policy"}
-        What has numbers of its own.
+    per : str, optional
+        What has numbers of its own: ``key``, ``placement``, ``position``, ``policy``, or a column of
+        the log's own, such as ``device``, by the text of its values.
     default : float or None
         The number of arms that are not named; None makes a value of ``per`` without a table an error.
 
@@ -113,25 +115,27 @@ class PerArm:
     """
 
     def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
-        if per not in PER:
-            raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
+        if per is not None and not (isinstance(per, str) and per):
+            raise InvalidValue("per", per, "give the name of a column, such as key or device")
         if not isinstance(numbers, Mapping) or not numbers:
             raise InvalidValue("numbers", numbers, "give a dict from arms to numbers")
-        tables = numbers if per else {"": numbers}
+        tables = {_text(value): table for value, table in numbers.items()} if per else {"": numbers}
         self.per = per
         self.columns = frozenset({per} if per else ())
         self._default = default
-        self.tables = {str(value): _table(str(value), table) for value, table in tables.items()}
+        self.tables = {value: _table(value, table) for value, table in tables.items()}
         self._matrix = np.zeros((0, 0))
+        self._values = Vocabulary()
 
     def begin(self, every: bool = False) -> Self:
         fresh = copy.copy(self)
         fresh._matrix = np.zeros((0, 0))
+        fresh._values = Vocabulary()
         return fresh
 
     def rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return one row of numbers per value of ``per``, and which of them each row has."""
-        per = rows.coded(self.per)
+        per = self._coded(rows)
         arms = rows.arm.names
         if self._matrix.shape[1] < len(arms):
             self._matrix = np.zeros((0, len(arms)))
@@ -141,6 +145,11 @@ class PerArm:
             self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
         self._check(rows, per.codes, per.names)
         return self._matrix, per.codes
+
+    def _coded(self, rows: LoggedRows) -> Coded:
+        if self.per in PER:
+            return rows.coded(self.per)
+        return self._values.coded(rows.chunk.batch[own(str(self.per))].cast(pa.string()))
 
     def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
         table = self.tables.get(value, {})
@@ -156,6 +165,11 @@ class PerArm:
     def every(self, rows: LoggedRows) -> Floats:
         matrix, codes = self.rows(rows)
         return matrix[codes]
+
+
+def _text(value: Any) -> str:
+    """Return a value as a column of text has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _table(value: str, table: Any) -> dict[str, float]:
@@ -174,8 +188,9 @@ class Table(PerArm):
     probabilities : dict
         From arms to probabilities that add to 1; with ``per``, from the values of that column
         to such dicts. Arms that are not named have probability 0.
-    per : {None, "key", "placement", "position", "policy"}
-        What has probabilities of its own.
+    per : str, optional
+        What has probabilities of its own: ``key``, ``placement``, ``position``, ``policy``, or a column
+        of the log's own, such as ``device``, by the text of its values.
 
     Raises
     ------
@@ -249,7 +264,8 @@ class ArmFunction:
     arms : sequence of str
         The arms, in the order of the array's columns.
     columns : collection of str
-        The columns of the log that the function looks at.
+        The columns of the log that the function looks at, of the schema or of the log's own, as
+        ``["age", "device"]``.
 
     Raises
     ------
@@ -285,7 +301,7 @@ class ArmFunction:
     def _evaluated(self, rows: LoggedRows) -> Floats:
         """Return the function's numbers, with columns in the order of the log's arms."""
         shape = len(rows.reward), len(self.arms)
-        given = self.function(rows.chunk.batch)
+        given = self.function(rows.batch)
         array = np.asarray(given, np.float64)
         if array.shape != shape or not np.isfinite(array).all():
             raise InvalidValue("function", given, f"give finite numbers of shape {shape}")
@@ -311,7 +327,7 @@ class Probabilities(ArmFunction):
     arms : sequence of str
         The arms, in the order of the array's columns.
     columns : collection of str
-        The columns of the log that the function looks at.
+        The columns of the log that the function looks at, of the schema or of the log's own.
     label : str
 
     Raises
@@ -397,6 +413,11 @@ def contexts(batch: Any) -> Floats:
     UnfitLog
         If rows have none, or contexts of different lengths.
     """
+    if "context" not in batch.schema.names or 0 < len(batch) == batch["context"].null_count:
+        raise UnfitLog(
+            "context: the log has none; say which columns make it, as columns={'context': ['age', 'visits']} "
+            "(--column context=age,visits)"
+        )
     column = batch["context"]
     values = np.asarray(column.flatten().to_numpy(), np.float64)
     if column.null_count or not len(column) or len(values) % len(column):
@@ -418,8 +439,9 @@ def fixed_target(text: str) -> Target | None:
     text : str
         ``uniform``, ``always:ARM``, ``list:ARM,ARM,…`` for a fixed list, or ``table:FILE`` with a
         JSON file that holds an object from arms to probabilities, or a CSV file with the columns
-        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position`` or
-        ``policy``.
+        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position``,
+        ``policy`` or a column of the log's own; in JSON such a column holds an object for each of its
+        values: ``{"device": {"ios": {"film": 1}}}``.
 
     Raises
     ------
@@ -447,7 +469,7 @@ def fixed_target(text: str) -> Target | None:
         return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
     if kind == "table" and colon:
         return _from_file(Path(rest))
-    like = get_close_matches(kind, ("always", "list", "table"), 1, cutoff=0.8)
+    like = get_close_matches(kind, ("always", "list", "table", "learner"), 1, cutoff=0.8)
     if colon and like:
         raise InvalidValue("policy", text, f"did you mean {like[0]}:{rest}?")
     return None
@@ -458,7 +480,10 @@ def _from_file(path: Path) -> Table:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
             return _from_rows(list(csv.DictReader(text.splitlines())))
-        return Table(json.loads(text))
+        given = json.loads(text)
+        nested = isinstance(given, dict) and len(given) == 1 and isinstance(next(iter(given.values())), dict)
+        per, numbers = next(iter(given.items())) if nested else (None, given)
+        return Table(numbers, per=per)
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidValue):
             raise
@@ -468,7 +493,8 @@ def _from_file(path: Path) -> Table:
 def _from_rows(rows: list[dict[str, Any]]) -> Table:
     if not rows or not {"arm", "probability"} <= set(rows[0]):
         raise InvalidValue("policy", rows[:1], "give the columns arm and probability")
-    per = next((name for name in PER if name and name in rows[0]), None)
+    further = [name for name in rows[0] if name not in ("arm", "probability")]
+    per = next((name for name in (*PER, *further) if name in further), None)
     if per is None:
         return Table({row["arm"]: float(row["probability"]) for row in rows})
     tables: dict[str, dict[str, float]] = {}

@@ -29,14 +29,15 @@ from tacit.evaluate.estimators import (
     named_estimators,
 )
 from tacit.evaluate.intervals import CONFIDENCE
-from tacit.evaluate.learners import Learning, Ranking
+from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.models.ridge import ArmRidges
 from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
 from tacit.evaluate.rewards import ASSUMES, Frequencies, ModelOfLog
-from tacit.evaluate.rows import RowReader
+from tacit.evaluate.rows import RowReader, further
 from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Target
+from tacit.learning.learner import Learner
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import Reading, say_rejected
@@ -93,6 +94,15 @@ class Weighing(Options):
             )
         if self.weighs_slates and self.cluster not in (None, "decision_id"):
             raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
+
+    @property
+    def schema(self) -> Any:
+        """What the target says of its contexts."""
+        return getattr(self.target, "schema", None)
+
+    def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
+        """Return a log, opened, with the columns of its own that are looked at."""
+        return super().opened(log, **reading).with_columns(further(self.columns))
 
     @property
     def models(self) -> list[ModelOfLog]:
@@ -272,6 +282,8 @@ class Weighing(Options):
 def _as_target(target: Any, seed: int) -> Any:
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
+    if isinstance(target, Learner):
+        return Frozen(target)
     return Learning(target) if isinstance(target, Policy) else target
 
 

@@ -19,7 +19,7 @@ from tacit.logs.doubts import Decided
 from tacit.logs.formats import FORMATS, File, RemoteFile, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
-from tacit.logs.schema import ALLOWED, FEATURE, SCHEMA, SEGMENT
+from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT
 from tacit.logs.times import EpochTimes, checked_unit
 from tacit.policies.context import BOOLEAN, NUMBER, Declared, Encoder, declared
 
@@ -170,6 +170,30 @@ class LogReader:
         found.files = files
         return found
 
+    def with_columns(self, columns: Sequence[str]) -> LogReader:
+        """Return the log with columns of its own files as they are, besides those of the schema.
+
+        Raises
+        ------
+        LogError
+            If a file has no such column.
+        """
+        files = [_besides(file, OWN.strip(), columns) for file in self.files]
+        if files == self.files:
+            return self
+        found = copy.copy(self)
+        found.files = files
+        return found
+
+    @property
+    def made_of(self) -> list[str]:
+        """The columns that make the context; none where it is one column."""
+        return [f"{CONTEXT} {name}" for name in self._made_of]
+
+    def with_made(self, raw: Raw) -> Raw:
+        """Return rows with the contexts that their columns make, if they make some."""
+        return _with_contexts(raw, self._made_of, self._schema) if self._made_of else raw
+
     def with_features(self, columns: Sequence[str]) -> LogReader:
         """Return the log with columns of numbers of its files, besides those of the schema.
 
@@ -198,9 +222,7 @@ class LogReader:
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)
-                if self._made_of:
-                    columns = _with_contexts(columns, self._made_of, self._schema)
-                chunk = self.checked(columns, file, report)
+                chunk = self.checked(self.with_made(columns), file, report)
                 if not self.numbered:
                     decided.add({name: chunk.batch[name] for name in PLACED}, *chunk[1:])
                 yield chunk

@@ -37,7 +37,7 @@ from tacit.core.arrays import Ints
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
 from tacit.logs.doubts import Doubt, of_names
-from tacit.logs.schema import ALLOWED, SCHEMA, SEGMENT
+from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT
 from tacit.logs.times import NAMES, EpochTimes
 
 Bools = npt.NDArray[np.bool_]
@@ -494,9 +494,15 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
     for name in raw.columns:
         if name not in columns:
-            kind = pa.string() if name == SEGMENT else pa.float64()
-            batch = batch.append_column(name, converted(raw.columns[name], kind))
+            batch = batch.append_column(name, _further(name, raw.columns[name]))
     return Chunk(batch.filter(pa.array(kept)), source, raw.rows[kept])
+
+
+def _further(name: str, values: Any) -> Any:
+    """Return a column besides those of the schema as an array."""
+    if name.startswith(OWN):
+        return pa.array(values) if isinstance(values, list) else values
+    return converted(values, pa.string() if name == SEGMENT else pa.float64())
 
 
 def _message(reason: str, example: Example) -> str:

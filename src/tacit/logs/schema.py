@@ -43,6 +43,8 @@ SEGMENT = "segment"
 """A column that batches have besides those of the schema, where results are wanted per segment."""
 FEATURE = "feature "
 """What begins the names of further such columns: features of the arm that a row shows."""
+OWN = "column "
+"""What begins the names of further columns that are the log's own, as they are."""
 VERSION_KEY = b"tacit_log_version"
 
 SCHEMA = pa.schema(

@@ -43,7 +43,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     ----------
     log : LogReader, LogPart, KeyShard, or what :func:`read_log` takes
     names : collection of str
-        Columns of the schema, ``segment``, or features.
+        Columns of the schema, ``segment``, features, or columns of its own that it was opened with.
 
     Raises
     ------
@@ -71,6 +71,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
     log.report = report = LogReport()
     decided = Decided()
+    wanted = wanted | set(log.made_of if "context" in wanted else ())
     for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
         fixed = {name: log.constants[name] for name in wanted & set(log.constants) - set(columns)}
@@ -116,6 +117,8 @@ def _file(
             arrays = {name: batch.column(column) for name, column in columns.items()}
             rows = np.arange(first, first + len(batch))
             first += len(batch)
+            if columns.keys() & set(log.made_of):
+                arrays = log.with_made(Raw(arrays, rows, [])).columns
             if _sound(arrays, fixed):
                 log.report.doubt(of_names(arrays, arrays, str(path), rows))
                 log.report.read += len(batch)
