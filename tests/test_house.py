@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 53_013,
+    "code": 53_024,
     "files": 369,
     "classes_twice": 54,
     "told": 0,

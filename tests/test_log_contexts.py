@@ -397,3 +397,18 @@ def test_the_command_line_takes_tables_per_column(log, tmp_path, name, content):
     numbers = {"ios": {"film": 1.0}, "web": {"song": 1.0}}
     (found,) = off_policy(Table(numbers, per="device"), log, [IPS()], arms=ARMS).estimates
     assert json.loads(said.stdout)["estimates"][0]["value"] == pytest.approx(found.value, abs=1e-9)
+
+
+def test_a_log_that_as_good_as_never_shows_what_the_target_would_is_refused(log):
+    # As of a contextual policy without a floor, once it is sure: other arms have some 1e-9.
+    sure = log | {"propensity": np.where(np.arange(ROWS) == 70, 1 - 2e-9, 0.5)}
+    with pytest.raises(LogError, match=r"row 71: .*certain but for 2e-09 .*exploration-floor\(auto, eps"):
+        off_policy(Uniform(), sure, arms=ARMS)
+    # Whoever shows the same there is judged all the same.
+    arm = log["arm"][70]
+    same = Probabilities(
+        lambda batch: np.where(np.array(batch["age"])[:, None] == log["age"][70], np.array(ARMS) == arm, 0.5),
+        ARMS,
+        columns=["age"],
+    )
+    assert off_policy(same, sure, arms=ARMS).rows == ROWS

@@ -13,6 +13,7 @@ from tacit import cluster
 from tacit.cli import cli
 from tacit.errors import LogError, UnfitLog
 from tacit.evaluate import IPS, SNIPS, DoublyRobust, IndependentIPS, Rewards, Table, off_policy
+from tacit.evaluate.intervals import score
 from tacit.logs import read_log
 
 ARMS = ["film", "holiday"]
@@ -56,11 +57,13 @@ def test_a_segment_is_what_its_rows_alone_say(batch_rows):
     found = off_policy(TARGET, log, ESTIMATORS, by="device")
     assert list(found.segments) == ["phone", "desk", ""]  # the largest first
     for device, segment in found.segments.items():
-        expected = off_policy(TARGET, alone(device), ESTIMATORS)
+        expected = off_policy(TARGET, alone(device), ESTIMATORS, confidence=1 - 0.05 / 3)
         assert (segment.rows, segment.logged) == (expected.rows, pytest.approx(expected.logged))
         for one, other in zip(segment.estimates, expected.estimates, strict=True):
             assert one.value == pytest.approx(other.value)
-            for kind, bounds in one.intervals.items():
+            corrected = {kind: bounds for kind, bounds in one.intervals.items() if kind != "score"}
+            assert corrected.keys() == other.intervals.keys()
+            for kind, bounds in corrected.items():
                 assert bounds == pytest.approx(other.intervals[kind])
     plain = off_policy(TARGET, log, ESTIMATORS)
     assert [e.value for e in plain.estimates] == [e.value for e in found.estimates]
@@ -115,25 +118,42 @@ def test_replay_by_segments_adds_up_to_replay():
     matched = sum(part.matched for part in found.segments.values())
     assert matched == pytest.approx(sum(whole.matched) / 3)
     assert cluster.replay(policy, read_log(LOG), passes=3, seed=2, by="device") == found
-    assert "not corrected for how many there are (3)" in found.summary()
+    assert "hold in all 3 segments at once with 95 % (Bonferroni)" in found.summary()
     for device in found.segments:
         shown = found.segments[device]
         assert 0 <= shown.low <= shown.estimate <= shown.high <= 1
 
 
-def test_the_text_says_that_intervals_are_not_corrected():
+def test_the_text_says_how_intervals_are_corrected():
     text = off_policy(TARGET, LOG, [IPS()], by="device").summary()
-    assert "not corrected for how many there are: some 0.15 of 3 miss" in text
-    assert "ask for a confidence of 0.98333" in text
+    assert "hold in all 3 segments at once with 95%: each is one of 0.98333 (Bonferroni)" in text
     assert "(none)" in text
 
 
+def test_score_intervals_of_segments_are_wider_by_the_boundary_of_several():
+    for part in off_policy(TARGET, LOG, [IPS()], by="device").segments.values():
+        (estimate,) = part.estimates
+        if (several := estimate.intervals.get("score")) is not None:
+            alone = score(estimate.sums)
+            # √(3.25² + 2 ln 3) over 3.25
+            assert several[1] - several[0] == pytest.approx(1.0991 * (alone[1] - alone[0]), rel=1e-3)
+
+
+def test_where_segments_are_many_the_bootstrap_is_none():
+    many = LOG.append_column("city", pa.array([str(row % 20) for row in range(600)]))
+    found = off_policy(TARGET, many, [IPS()], by="city")
+    kinds = {kind for part in found.segments.values() for kind in part.estimates[0].intervals}
+    assert "bootstrap" in found.estimates[0].intervals
+    assert {"normal", "anytime"} <= kinds
+    assert "bootstrap" not in kinds
+
+
 def test_intervals_of_all_segments_at_once_hold_as_often_as_they_say():
-    """Of 400 logs, all three intervals of 1 − 0.05/3 hold in 95 % or more, but for chance."""
+    """Of 400 logs, all three intervals hold in 95 % or more, but for chance."""
     truth = {"phone": 0.5, "desk": 0.35, "": 0.4}
     held = 0
     for seed in range(400):
-        found = off_policy(TARGET, shop(900, seed), [IPS()], by="device", confidence=1 - 0.05 / 3)
+        found = off_policy(TARGET, shop(900, seed), [IPS()], by="device")
         bounds = {d: part.estimates[0].intervals["normal"] for d, part in found.segments.items()}
         held += all(low <= truth[d] <= high for d, (low, high) in bounds.items())
     # Fewer than 366 has a probability of less than 0.002 at 95 %.

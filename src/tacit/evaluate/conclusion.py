@@ -43,6 +43,10 @@ from tacit.logs.schema import SEGMENT
 # ---- What is kept of the rows of a log: sums per estimator, and counts
 
 
+NONE_LEFT, HOPELESS = 1e-6, 1e3
+"""The propensity left for other arms at which there is none for what the target shows, by as much more."""
+
+
 class SegmentSums(NamedTuple):
     """What is kept of a segment: sums per estimator, how many rows, the sum of their rewards."""
 
@@ -164,15 +168,20 @@ class Summing:
         unknown = np.isnan(rows.given_above)
         if self._given_above and unknown.any():
             raise unanswerable(rows, int(np.argmax(unknown)))
-        certain = (rows.propensity >= 1.0) & (shown < 1.0 - 1e-9)
+        left = 1.0 - rows.propensity
+        certain = (left <= NONE_LEFT) & (1.0 - shown > HOPELESS * left + 1e-9)
         if certain.any():
             row = int(np.argmax(certain))
             arm = rows.arm.names[rows.arm.codes[row]]
+            was, ever = (
+                ("certain", "never") if not left[row] else (f"certain but for {left[row]:.1g}", "hardly")
+            )
             raise UnfitLog(
-                f"{rows.where(row)}: propensity: {arm!r} was certain to be shown, so the log could "
-                f"never have shown another arm, but the target policy shows {arm!r} only with "
+                f"{rows.where(row)}: propensity: {arm!r} was {was} to be shown, so the log could "
+                f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
                 f"probability {shown[row]:g}; log with a policy that randomizes, such as "
-                "ExplorationFloor, or ListMix(epsilon=0.1) for lists"
+                'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
+                "service's configuration), or ListMix(epsilon=0.1) for lists"
             )
         if self._logging is not None:
             wanted = self._target.every(rows)
@@ -241,6 +250,7 @@ def conclude(
     confidence: float = CONFIDENCE,
     weight_bound: float | None = None,
     seed: int = 0,
+    segments: int = 1,
 ) -> Estimate:
     """Return what an estimator says, given the sums over a log.
 
@@ -253,7 +263,10 @@ def conclude(
         Whether they were made with a ``cluster``.
     confidence, weight_bound, seed
         As for :func:`off_policy`.
+    segments : int, default 1
+        Of how many segments this is one, whose intervals are to hold together (Bonferroni).
     """
+    share = 1 - (1 - confidence) / segments
     slots = _slots(estimator)
     found = Estimate(
         estimator=estimator.label,
@@ -273,15 +286,15 @@ def conclude(
     if _left_to_the_model(estimator, sums):
         return replace(found, warnings=(f"{estimator.label}: {LEFT.format(sums.largest[0])}",))
     bounds: dict[str, Bounds | None] = {
-        kind: widened(limits, sums, confidence, slots=slots, clustered=clustered)
+        kind: widened(limits, sums, share, slots=slots, clustered=clustered)
         for kind, limits in (
-            ("normal", normal(sums, estimator.ratio, confidence, clustered=clustered)),
-            ("bootstrap", bootstrap(sums, estimator.ratio, confidence, seed=seed)),
+            ("normal", normal(sums, estimator.ratio, share, clustered=clustered)),
+            ("bootstrap", bootstrap(sums, estimator.ratio, share, seed=seed)),
         )
     }
     if not clustered:
-        bounds["score"] = _score(estimator, sums, confidence)
-        bounds["anytime"] = _anytime(estimator, sums, confidence, weight_bound)
+        bounds["score"] = _score(estimator, sums, confidence, segments)
+        bounds["anytime"] = _anytime(estimator, sums, share, weight_bound)
     sure = bounds.get("anytime")
     found = replace(
         found,
@@ -333,15 +346,15 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple
         remedy = f"trust the anytime interval, {bounds_text(found['anytime'])}, alone"
     return (
         f"{estimator.label}: {'; '.join(doubts)}: {remedy}, and log more rows, with a larger "
-        "propensity of what the target policy shows",
+        "propensity of what the target policy shows, as under an ExplorationFloor",
     )
 
 
-def _score(estimator: Estimator, sums: Sums, confidence: float) -> Bounds | None:
+def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> Bounds | None:
     # A clipped estimate is biased, and this interval knows nothing of it.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    return score(sums, confidence, slots=_slots(estimator))
+    return score(sums, confidence, slots=_slots(estimator), segments=segments)
 
 
 def _anytime(

@@ -33,6 +33,8 @@ CONFIDENCE = 0.95
 confident = within(0.5, 1 - 1e-12)
 """The check of a confidence."""
 REPLICATES = 1000
+LEAST_BEYOND = 2
+"""Replicates on either side of the bootstrap's interval below which it is none."""
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
@@ -216,7 +218,8 @@ def bootstrap(
 
     Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap.
     With more units each group is a sum of many: the first three cumulants of the resampled total
-    are kept in expectation, whatever the number of units, in the memory of the groups alone.
+    are kept in expectation, whatever the number of units, in the memory of the groups alone. NaN
+    where there are too few replicates for the confidence, as beyond 0.996 by default.
 
     References
     ----------
@@ -225,13 +228,13 @@ def bootstrap(
     """
     groups = sums.groups[:, sums.groups[0] > 0]
     size = groups.shape[1]
-    if size < 2:
+    tail = (1 - confident("confidence", confidence)) / 2
+    if size < 2 or tail * replicates < LEAST_BEYOND:
         return math.nan, math.nan
     times = _times(size, replicates, seed)
     count, weights, values = (np.einsum("rg,g->r", times, row) for row in groups)
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = values / (weights if ratio else count)
-    tail = (1 - confident("confidence", confidence)) / 2
     low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
     value = estimate_of(sums, ratio)  # the last digits of a sum depend on its order
     return min(float(low), value), max(float(high), value)
@@ -246,7 +249,9 @@ def _times(size: int, replicates: int, seed: int) -> Floats:
     return counts.reshape(replicates, size).astype(np.float64)
 
 
-def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> Bounds | None:
+def score(
+    sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, segments: int = 1
+) -> Bounds | None:
     """Return an interval for looks at any time that is right in the limit of many units.
 
     A unit with the reward r and the weight w scores w·(r − m), m the log's own mean reward; the
@@ -263,6 +268,8 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
         0.9, 0.95 or 0.99.
     slots : float, default 1
         As for :func:`anytime`.
+    segments : int, default 1
+        Of how many such intervals all are to hold.
 
     Returns
     -------
@@ -291,7 +298,7 @@ def score(sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0) -> 
     scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
     if not scores.enough:
         return None
-    low, high = scores.ends(boundary(confidence))
+    low, high = scores.ends(boundary(confidence, segments))
     return mean + float(low), mean + float(high)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Unpack
 
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
-from tacit.evaluate.intervals import wilson
+from tacit.evaluate.intervals import CONFIDENCE, wilson
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.sources import Reading, say_rejected
@@ -37,7 +37,7 @@ class ReplaySegment(NamedTuple):
     Attributes
     ----------
     estimate, low, high : float
-        As of :class:`ReplayResult`; not corrected for the number of segments.
+        As of :class:`ReplayResult`; all segments' intervals hold at once with 95 % (Bonferroni).
     matched : float
         Rows that counted, on average over the passes.
     """
@@ -148,7 +148,7 @@ class ReplayResult(Tabulated):
         return [
             "",
             laid_out(rows, [Column(str(self.by), "{segment}"), *SEGMENT_COLUMNS]),
-            f"each interval is for its segment alone, not corrected for how many there are ({len(rows)})",
+            f"intervals hold in all {len(rows)} segments at once with 95 % (Bonferroni)",
         ]
 
 
@@ -205,7 +205,8 @@ class ReplayCounts(NamedTuple):
         """Return what follows for a policy of this name, by segments of a column if there are."""
         estimates = tuple(_ratios(self.matched, self.clicks))
         estimate, low, high, _ = _segment((self.matched, self.clicks))
-        parts = {name: _segment(counts) for name, counts in self.segments.items()}
+        many = len(self.segments)
+        parts = {name: _segment(counts, many) for name, counts in self.segments.items()}
         return ReplayResult(
             policy=policy,
             estimate=estimate,
@@ -226,11 +227,11 @@ def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
-def _segment(counts: PerPass) -> ReplaySegment:
+def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
     known = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
     estimate = math.fsum(known) / len(known) if known else math.nan
     matched = sum(counts[0]) / len(counts[0])
-    return ReplaySegment(estimate, *wilson(estimate, matched), matched)
+    return ReplaySegment(estimate, *wilson(estimate, matched, 1 - (1 - CONFIDENCE) / segments), matched)
 
 
 def _added(one: Mapping[str, PerPass], other: Mapping[str, PerPass]) -> dict[str, PerPass]:

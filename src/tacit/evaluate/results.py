@@ -133,8 +133,9 @@ class Segment:
     Attributes
     ----------
     estimates : tuple of Estimate
-        In the order of the estimators. Their intervals are not corrected for the number of
-        segments.
+        In the order of the estimators. The intervals of one kind hold in all segments at once with
+        the result's confidence: each is one of 1 − (1 − confidence)/segments (Bonferroni), the score
+        interval of √(c² + 2 ln segments) standard errors. None by the bootstrap for many segments.
     rows : int
     logged : float
         Mean reward of the log itself in this segment.
@@ -246,13 +247,11 @@ class OffPolicyResult(Tabulated, Plotted):
             Column("the log's own", "{logged:.5f}", "nan"),
         ]
         count = len(self.segments)
-        together = 1 - (1 - self.confidence) / max(count, 1)
         lines = [
             "",
             laid_out(body, columns),
-            f"each interval is one of {self.confidence:.0%} for its segment alone, not corrected "
-            f"for how many there are: some {count * (1 - self.confidence):.2g} of {count} miss the "
-            f"truth; for all at once, ask for a confidence of {together:.5g}",
+            f"intervals of a kind hold in all {count} segments at once with {self.confidence:.0%}: each is "
+            f"one of {1 - (1 - self.confidence) / max(count, 1):.5g} (Bonferroni)",
         ]
         if any(estimate.warnings for part in self.segments.values() for estimate in part.estimates):
             lines.append("! too few rows carry the weight: trust its anytime interval alone")

@@ -250,7 +250,7 @@ class Weighing(Options):
             lists=found.sums[0].n if self.weighs_lists else None,
             by=self.by,
             segments={
-                name: Segment(self._estimates(part.sums), part.rows, self._logged(part))
+                name: Segment(self._estimates(part.sums, len(found.segments)), part.rows, self._logged(part))
                 for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
             },
             assumes="" if self.propensities == LOGGED else ASSUMES,
@@ -261,7 +261,7 @@ class Weighing(Options):
             confidence=self.confidence,
         )
 
-    def _estimates(self, found: Sequence[Sums]) -> tuple[Estimate, ...]:
+    def _estimates(self, found: Sequence[Sums], segments: int = 1) -> tuple[Estimate, ...]:
         return tuple(
             conclude(
                 given,
@@ -270,6 +270,7 @@ class Weighing(Options):
                 confidence=self.confidence,
                 weight_bound=self.weight_bound,
                 seed=self.seed,
+                segments=segments,
             )
             for given, sums in zip(self.estimators, found, strict=True)
         )
@@ -399,7 +400,7 @@ def off_policy(
         at nothing else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
     by : str, optional
         A column of the log, of the schema or not (``"device"``): the result then tells of each of
-        its values besides (``segments``). Their intervals are not corrected for how many there are.
+        its values besides (``segments``), with intervals that hold together (Bonferroni).
     progress : function, optional
         Called with the number of rows read so far.
     **reading
