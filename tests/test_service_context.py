@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import re
+import shlex
 from functools import partial
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,6 +27,7 @@ from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ArmsOf
 
+ROOT = Path(__file__).parent.parent
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
 
 
@@ -161,6 +165,24 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
     found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
     assert found.rows == 60
     assert 0.0 <= found.estimates[1].value <= 1.0
+
+
+def test_the_two_commands_of_the_page_judge_another_policy_while_it_serves(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "who-is-asking.md").read_text(encoding="utf-8")
+    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    commands = [shlex.split(line) for line in re.findall(r"^\$ tacit (.*)", page, re.M)]
+    assert [command[0] for command in commands] == ["log", "evaluate"]
+    monkeypatch.chdir(tmp_path)
+    served = 'server = { port = 0 }\nstore = { path = "s.db" }\n'
+    (tmp_path / "tacit.toml").write_text(served + declared)
+    with running(load_config(tmp_path / "tacit.toml")) as url, Client(url) as client:
+        for age in range(20, 80):
+            given = {"device": "ios", "age": age, "country": "de"}
+            decision = client.decide("home", "all", context=given)
+            client.feedback("home", decision.decision_id, float(age > 50))
+        found = [CliRunner().invoke(cli, command) for command in commands]
+    assert [each.exit_code for each in found] == [0, 0], found
+    assert "learning: mean reward, from 60 logged rows" in found[1].output
 
 
 def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(tmp_path, monkeypatch):
