@@ -108,7 +108,9 @@ def users(runs: int) -> None:
     """Users as context, beside the arms, and as the product that a client makes."""
     for told, dim, context in (("context", 4, 4), ("beside", 8, 0), ("product", 20, 0)):
         policies: list[tacit.Policy] = [tacit.ClickMixture(dim, context_dim=context)]
-        if not context:
+        if context:
+            policies.append(tacit.EmbeddingMixture(dim, context))
+        else:
             policies.append(tacit.LinUCB(dim))
         tell(f"users, {told}", policies, regrets(policies, UserArms(told=told), 2_000, runs, 8_155))
 

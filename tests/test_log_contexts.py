@@ -122,8 +122,8 @@ def test_it_is_weighed_beside_a_fixed_one(log):
 
 
 def test_a_learner_begins_with_a_log_and_goes_on_with_dicts(log):
-    learner = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1)
-    assert learner.fit_log(log, arms=ARMS) == ROWS
+    learner = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1).fit_log(log, arms=ARMS)
+    assert learner.decisions == ROWS
     assert learner.choose(context={"age": 75, "device": "web"}).arm == "song"
     assert learner.choose(context={"age": 20}).arm == "film"
 

@@ -101,7 +101,7 @@ def fit(
     with usage():
         learner = Learner(policy_from_spec(policy, arms, setting=dims), seed)
     with concluding(reader), progress(None, "learning"):
-        learned = learner.fit_log(reader, placement=placement, **features)
+        learned = learner.fit_log(reader, placement=placement, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)

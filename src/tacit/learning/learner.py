@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -344,7 +344,7 @@ class Learner(ColumnLearner[ArmT_co]):
         relevance: Any = None,
         examination: Any = None,
         **reading: Any,
-    ) -> int:
+    ) -> Self:
         """Learn a click log from its beginning to its end, whatever policy wrote it.
 
         Each row is learned as if it had been decided here and answered before the next one. What a
@@ -369,14 +369,13 @@ class Learner(ColumnLearner[ArmT_co]):
 
         Returns
         -------
-        int
-            How many decisions were learned.
+        Learner
+            This one; its ``decisions`` are more by those that were learned.
 
         Examples
         --------
         >>> import tacit
-        >>> learner = tacit.Learner(tacit.Thompson(arms=["film", "holiday"]), seed=1)
-        >>> learner.fit_log(
+        >>> learner = tacit.Learner(tacit.Thompson(arms=["film", "holiday"]), seed=1).fit_log(
         ...     {
         ...         "query": ["independence day"] * 3,
         ...         "shown": ["film", "holiday", "holiday"],
@@ -385,6 +384,7 @@ class Learner(ColumnLearner[ArmT_co]):
         ...     columns={"key": "query", "arm": "shown", "reward": "clicked"},
         ...     arms=["film", "holiday"],
         ... )
+        >>> learner.decisions
         3
         >>> [round(each.mean, 2) for each in learner.estimates("independence day")]
         [0.33, 0.75]
@@ -394,9 +394,9 @@ class Learner(ColumnLearner[ArmT_co]):
 
         reader = opened(log, **reading)
         features = relevance, examination
-        learned = learn_log(self, reader, placement, missing_reward, features)
+        learn_log(self, reader, placement, missing_reward, features)
         say_rejected(reader, log)
-        return learned
+        return self
 
     def estimates(
         self,
