@@ -269,8 +269,8 @@ WRONG = {
         ("probabilities", "{'film': 0.5}", "give probabilities that add to 1"),
     ),
     "a table for each of nothing": (
-        lambda: Table({"tomato": {"film": 1.0}}, per="query"),
-        ("per", "'query'", "give one of None, key"),
+        lambda: Table({"tomato": {"film": 1.0}}, per=""),
+        ("per", "''", "give the name of a column, such as key or device"),
     ),
     "a confidence in percent": (
         lambda: off_policy(FILM, SOUND, confidence=95),
