@@ -16,7 +16,7 @@ from test_service_guard import KEY, MADE
 from uvicorn.server import ServerState
 
 from tacit.service.app import app as site
-from tacit.service.app.usual import Usual
+from tacit.service.app.usual import UsualAnswers
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
 from tacit.service.log.sqlite import SqliteStore
@@ -74,7 +74,7 @@ class Side:
         connections = Connections(self.config.server)
         self.engine = Engine(self.config, SqliteStore(self.config.store.path))
         app = site.application(self.engine, connections)
-        assert isinstance(connections.usual, Usual)
+        assert isinstance(connections.usual, UsualAnswers)
         if not self.short:
             connections.usual = None
         self.state = ServerState()
@@ -273,8 +273,8 @@ DECIDE = (
 def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypatch):
     """Whatever was asked before."""
     taken = []
-    begin = Usual.begin
-    monkeypatch.setattr(Usual, "begin", lambda *told: taken.append(told) or begin(*told))
+    begin = UsualAnswers.begin
+    monkeypatch.setattr(UsualAnswers, "begin", lambda *told: taken.append(told) or begin(*told))
     for _ in range(3):
         answer, closed = open_.check([DECIDE, DECIDE])
         assert answer.count(b"HTTP/1.1 200 OK") == 2

@@ -15,7 +15,7 @@ from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth, busiest_of, found_in
-from tacit.service.engine.rebuilding import Rebuilt, State
+from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
 from tacit.service.engine.writer import Commits
@@ -26,7 +26,7 @@ from tacit.service.log.marks import Change
 from tacit.service.log.requests import Feedback, Impression, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import Forgotten, added
+from tacit.service.log.store import BlankedRows, added
 from tacit.service.placements.verbs import CHANGES
 
 LOOK_SECONDS = 1.0
@@ -228,7 +228,7 @@ class Ingress(Verbs):
         await self._look()
         return answers[0]
 
-    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody in every shard; otherwise as ``Engine.forget``."""
         calls = (link.engine("forget", subject, who) for link in self.links)
         return added(*await asyncio.gather(*calls))
@@ -273,12 +273,12 @@ class Ingress(Verbs):
         self.placement(placement)
         return []
 
-    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Refuse to fold the log into another policy: each shard would change at its own time."""
         self.placement(placement)
         raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
-    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
         """Refuse to go back, as :meth:`rebuild`."""
         return await self.rebuild(placement, to, who)
 

@@ -15,7 +15,7 @@ from tacit.service.placements.chapters import holdout_in
 from tacit.service.placements.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
-from tacit.service.placements.series import ARMS, SHIFTS_KEPT, Series, Shift
+from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
@@ -36,7 +36,7 @@ class ShardSnapshot(NamedTuple):
     start: int
     width: int
     restarts: int
-    shifts: list[Shift]
+    shifts: list[SeenRestart]
     snapshot_time: int | None
     counts: Any
     lift: LiftSums

@@ -15,7 +15,7 @@ from tacit.errors import InvalidValue
 UNITS = "decision", "session", "user"
 
 
-class Export(NamedTuple):
+class ExportTable(NamedTuple):
     """A table of its own that the export of a log has of placements of a kind.
 
     Attributes
@@ -71,7 +71,7 @@ class Kind:
         ``baseline``, ``arm`` or ``policy``; empty for nothing.
     units : tuple of str
         Who can stay in one group then, as its requests name them.
-    export : Export or None
+    export : ExportTable or None
         What the export of a log has of it besides.
     check : function
         Raises ConfigError for a policy that is not fit for another reason.
@@ -94,7 +94,7 @@ class Kind:
     living: bool = False
     controls: tuple[str, ...] = ()
     units: tuple[str, ...] = UNITS
-    export: Export | None = None
+    export: ExportTable | None = None
     check: Callable[[Any], None] = lambda policy: None
 
 

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tacit.service.app.guard import Guard
 from tacit.service.app.routes import APIS, SITE, document
-from tacit.service.app.usual import Usual
+from tacit.service.app.usual import UsualAnswers
 from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
@@ -76,7 +76,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     guard = Guard(app, engine.config.server, Keys(engine.config.keys), metrics, answers, live.close)
     if connections is not None and isinstance(engine, Engine):
         # Without this line, uvicorn does all.
-        connections.usual = Usual(guard, endpoints, engine.placements, lambda: engine.config.server)
+        connections.usual = UsualAnswers(guard, endpoints, engine.placements, lambda: engine.config.server)
     return guard
 
 

@@ -27,7 +27,7 @@ PECULIAR = frozenset((b"expect", b"transfer-encoding", b"origin", b"sec-fetch-si
 BROKEN = 500
 
 
-class Usual:
+class UsualAnswers:
     """Answers the usual requests to the placements that there are.
 
     Parameters

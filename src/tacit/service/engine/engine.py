@@ -43,7 +43,7 @@ from tacit.service.engine.reading import (
     find_keys,
     key_facts,
 )
-from tacit.service.engine.rebuilding import Rebuilder, Rebuilt, State, asked_policy
+from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked_policy
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
@@ -76,7 +76,7 @@ from tacit.service.log.rows import (
     RecordRow,
 )
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import End, Forgotten, Store, added
+from tacit.service.log.store import BlankedRows, End, Store, added
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.shared import Learned
 from tacit.wire.control import HoldoutOf
@@ -332,7 +332,7 @@ class Engine(Verbs):
         found = await self.of_store(self.store.find, wanted) if wanted else {}
         return rows | {id: one.decision for (_, id), one in found.items()}
 
-    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody: blank what rows of the log and of the archive tell of them.
 
         What was learned stays. Who is to be forgotten again has nothing left.
@@ -345,7 +345,7 @@ class Engine(Verbs):
 
         Returns
         -------
-        dict of str to Forgotten
+        dict of str to BlankedRows
             How many rows it was, of each placement where there were any.
 
         Raises
@@ -353,7 +353,7 @@ class Engine(Verbs):
         Unavailable
             If the store fails; then nothing has changed.
         """
-        done: dict[str, Forgotten] = {}
+        done: dict[str, BlankedRows] = {}
 
         async def step() -> None:
             with self._pending.freeze():
@@ -568,7 +568,7 @@ class Engine(Verbs):
         """
         return await self._rebuilder.states(placement)
 
-    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Fold the log of a placement into another policy, while requests go on; then use that.
 
         Raises
@@ -581,7 +581,7 @@ class Engine(Verbs):
         policy = asked_policy(known, self.config.placements[placement], spec)
         return await self._rebuilder.rebuild(placement, policy, who)
 
-    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
         """Go back to a state, or to the one that was left last.
 
         Raises

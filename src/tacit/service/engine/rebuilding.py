@@ -70,7 +70,7 @@ class State(NamedTuple):
     aside: list[tuple[int, int, int]]
 
 
-class Rebuilt(NamedTuple):
+class Replacement(NamedTuple):
     """What became of a rebuild, or of a rollback.
 
     Attributes
@@ -150,7 +150,7 @@ class Rebuilder:
             found.append(State(label, time, seq, policy, number, aside))
         return found
 
-    async def rebuild(self, name: str, policy: Policy, who: str | None) -> Rebuilt:
+    async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
         """Fold the log of a placement into another policy, and go on with that.
 
         Raises
@@ -167,7 +167,7 @@ class Rebuilder:
         number = await self._engine.of_store(self._engine.store.policy, json.dumps(spec))
         return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
 
-    async def rollback(self, name: str, to: str | None, who: str | None) -> Rebuilt:
+    async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
         """Go back to what was learned before.
 
         Raises
@@ -214,7 +214,7 @@ class Rebuilder:
 
     # The work --------------------------------------------------------------------------------
 
-    async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
+    async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
         name = placement.name
         if name in self.under_way:
             raise Conflict("placement: a rebuild or rollback of it is under way; wait for its end")
@@ -227,7 +227,7 @@ class Rebuilder:
         finally:
             self.under_way.remove(name)
 
-    async def _replaced(self, placement: Placement, regime: Regime, who: str | None) -> Rebuilt:
+    async def _replaced(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
         policy = policy_from_stored(regime.policy)
@@ -249,7 +249,7 @@ class Rebuilder:
         there = engine.placement(name).regime
         if made.regime is None or there != made.regime:
             raise Unavailable("store: it failed at the switch, and all is as before; try again")
-        return Rebuilt(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
+        return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
 
     def _next(self, fold: _Fold) -> list[Event]:
         return list(islice(self._engine.store.events(fold.behind), ROWS))

@@ -10,7 +10,7 @@ from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth
-from tacit.service.engine.rebuilding import Rebuilt, State
+from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.verdicts import PATIENCE, Verdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
@@ -18,7 +18,7 @@ from tacit.service.log.marks import Change
 from tacit.service.log.requests import DecisionRequest, Feedback, Impression
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import Forgotten
+from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
 
 # ---- What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one
@@ -112,7 +112,7 @@ class Service(Overview, Protocol):
     async def lend(self, placement: str) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it."""
 
-    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, Forgotten]:
+    async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody: blank what rows tell of them."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
@@ -137,10 +137,10 @@ class Service(Overview, Protocol):
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to."""
 
-    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Rebuilt:
+    async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Fold the log of a placement into another policy, and go on with that."""
 
-    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Rebuilt:
+    async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
         """Go back to what was learned before."""
 
     async def history(self, placement: str) -> list[Change]:

@@ -18,7 +18,7 @@ from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http import arms
 from tacit.service.http.form import Form
-from tacit.service.kind import Export, Kind
+from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kinds import DuelView
@@ -163,5 +163,5 @@ KIND = Kind(
     takes_clicks=True,
     living=True,
     controls=("uniform", "baseline", "arm"),
-    export=Export("duels", _schema, duel_rows),
+    export=ExportTable("duels", _schema, duel_rows),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http.arms import example
 from tacit.service.http.form import Form
-from tacit.service.kind import Export, Kind
+from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
@@ -118,5 +118,5 @@ KIND = Kind(
     takes_clicks=True,
     living=True,
     controls=("uniform", "baseline"),
-    export=Export("lists", _schema, list_rows),
+    export=ExportTable("lists", _schema, list_rows),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.interleaving.rules import CLICK
 from tacit.service.attribution.attribution import CORRECTED, LEARNED
 from tacit.service.config.file import checked_within
-from tacit.service.engine.rebuilding import Rebuilt
+from tacit.service.engine.rebuilding import Replacement
 from tacit.service.engine.service import Service
 from tacit.service.errors import Conflict
 from tacit.service.http.form import Form
@@ -302,7 +302,7 @@ async def _rollback(engine: Service, call: Call) -> wire_control.Rebuilt:
     return _rebuilt(await engine.rollback(call.placement, call.request.to, call.who))
 
 
-def _rebuilt(made: Rebuilt) -> wire_control.Rebuilt:
+def _rebuilt(made: Replacement) -> wire_control.Rebuilt:
     regime = made.regime
     return wire_control.Rebuilt(
         regime.policy, regime.left, made.rows, made.decisions, made.seconds, regime.approximate

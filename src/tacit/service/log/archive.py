@@ -18,7 +18,7 @@ from tacit.service.log.owned_file import private
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.searches import AskedSearch, Subject, without_unit
 from tacit.service.log.sqlite import APPLICATION_ID
-from tacit.service.log.store import Forgotten, Old, StoredPlacement
+from tacit.service.log.store import BlankedRows, Old, StoredPlacement
 
 # ---- The rows of the log as tables of Parquet files, for export, import and archives
 
@@ -85,7 +85,7 @@ def write_old(old: Old, folder: Path) -> None:
 
 def forget_archived(
     folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
-) -> dict[str, Forgotten]:
+) -> dict[str, BlankedRows]:
     """Blank what archived rows tell of somebody; return how many rows it was, by placement.
 
     Every file is replaced as a whole, so whatever is interrupted can be done again.
@@ -93,7 +93,7 @@ def forget_archived(
     done = {}
     for name, of in placements.items():
         units = subject.units(of.salt, of.id, of.seed)
-        found = Forgotten(
+        found = BlankedRows(
             _blanked(folder / name, "decisions", "asked", partial(_without_units, units)),
             _blanked(folder / name, "records", "content", partial(_without, subject)),
         )

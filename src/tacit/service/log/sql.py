@@ -40,10 +40,10 @@ from tacit.service.log.store import (
     SNAPSHOTS,
     STATES,
     SWEPT,
+    BlankedRows,
     Checksum,
     Draft,
     End,
-    Forgotten,
     Old,
     Snapshot,
     StoredPlacement,
@@ -407,7 +407,7 @@ class SqlStore(ABC):
             row, checksum = make(values[1:-1]), values[-1]
             yield values[0], row, checksum is None or checksum == row_checksum(row)
 
-    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, Forgotten]:
+    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
         """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
 
         What was learned stays as it is: no fold reads what is blanked.
@@ -422,15 +422,15 @@ class SqlStore(ABC):
 
         Returns
         -------
-        dict of str to Forgotten
+        dict of str to BlankedRows
             How many rows it was, of each placement where there were any; each has a mark.
         """
-        done: dict[str, Forgotten] = {}
+        done: dict[str, BlankedRows] = {}
         marks = []
         placements = self.placements()
         with self._transaction() as writer:
             for name, stored in placements.items():
-                found = Forgotten(
+                found = BlankedRows(
                     self._forget_decisions(writer, subject, stored),
                     self._forget_records(writer, subject, stored.id),
                 )

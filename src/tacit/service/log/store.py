@@ -187,7 +187,7 @@ def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
     )
 
 
-class Forgotten(NamedTuple):
+class BlankedRows(NamedTuple):
     """How many rows named somebody who is forgotten now.
 
     Attributes
@@ -199,18 +199,18 @@ class Forgotten(NamedTuple):
     records: int
 
 
-def added(*parts: Mapping[str, Forgotten]) -> dict[str, Forgotten]:
+def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
     """Return how many rows it was in all parts together.
 
     Examples
     --------
-    >>> added({"home": Forgotten(1, 0)}, {"home": Forgotten(2, 3)})
-    {'home': Forgotten(decisions=3, records=3)}
+    >>> added({"home": BlankedRows(1, 0)}, {"home": BlankedRows(2, 3)})
+    {'home': BlankedRows(decisions=3, records=3)}
     """
     names = sorted({name for part in parts for name in part})
     every = {name: [part[name] for part in parts if name in part] for name in names}
     return {
-        name: Forgotten(sum(one.decisions for one in some), sum(one.records for one in some))
+        name: BlankedRows(sum(one.decisions for one in some), sum(one.records for one in some))
         for name, some in every.items()
     }
 
@@ -266,7 +266,7 @@ class Store(Protocol):
     def records(self) -> Iterator[RecordRow]:
         """Yield all records that were kept, in the order in which they came."""
 
-    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, Forgotten]:
+    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
         """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
 
         Returns how many rows it was, of each placement where there were any; each has a mark.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.errors import StoreError
-from tacit.service.kind import Export, kind_of
+from tacit.service.kind import ExportTable, kind_of
 from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
 from tacit.service.log.blocks import distinct
 from tacit.service.log.marks import Regime
@@ -109,7 +109,7 @@ def _export_records(store: Store, path: Path) -> int:
     return count
 
 
-def _of_kind(export: Export, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
+def _of_kind(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
     return [

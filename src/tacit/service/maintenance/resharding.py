@@ -89,7 +89,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         sources: list[PostgresStore] = [layouts]
         if before is not None:
             sources = _stores(url, schema, before, opened_stores)
-        targets = [Target(store) for store in _stores(url, schema, after, opened_stores)]
+        targets = [NewShard(store) for store in _stores(url, schema, after, opened_stores)]
         _deal(config, layouts, sources, targets)
         layouts.begin(after)
         if drop and before is not None:
@@ -108,7 +108,7 @@ def _stores(url: str, schema: str, layout: Layout, opened_stores: list[PostgresS
     return made
 
 
-class Target:
+class NewShard:
     """A shard that is being filled.
 
     Parameters
@@ -202,7 +202,7 @@ class Source:
                 yield placement.name, Learned(self.number, time, parts)
 
 
-def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[Target]) -> None:
+def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]) -> None:
     for store in stores:
         _declare(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
@@ -224,7 +224,7 @@ def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], tar
         target.flush()
 
 
-def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[Target]) -> None:
+def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[NewShard]) -> None:
     """Let all targets have a store's placements, if what they learned can be dealt out."""
     for name, stored in store.placements().items():
         if name not in config.placements:
@@ -239,7 +239,7 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
             target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
 
 
-def _hand_on(config: Config, source: Source, event: Event, targets: list[Target], *, alone: bool) -> None:
+def _hand_on(config: Config, source: Source, event: Event, targets: list[NewShard], *, alone: bool) -> None:
     """Write an event to the shard of its key, or to all that it concerns."""
     if isinstance(event, DecisionRow):
         _decision(config, source, event, targets)
@@ -252,7 +252,7 @@ def _hand_on(config: Config, source: Source, event: Event, targets: list[Target]
         _mark(source.names[event.placement], event, targets, alone=alone)
 
 
-def _mark(name: str, mark: MarkRow, targets: list[Target], *, alone: bool) -> None:
+def _mark(name: str, mark: MarkRow, targets: list[NewShard], *, alone: bool) -> None:
     """Write a placement's mark to all shards."""
     if mark.kind == POLICY:
         raise ConfigError(
@@ -268,14 +268,14 @@ def _mark(name: str, mark: MarkRow, targets: list[Target], *, alone: bool) -> No
             target.switch(stored.id, mark)
 
 
-def _deal_records(source: Source, targets: list[Target]) -> None:
+def _deal_records(source: Source, targets: list[NewShard]) -> None:
     for record in source.store.records():
         name = source.names[record.placement]
         target = targets[shard_of(slot_of(name, record.id), len(targets))]
         target.store.keep([record._replace(placement=target.placements[name].id)])
 
 
-def _decision(config: Config, source: Source, row: DecisionRow, targets: list[Target]) -> None:
+def _decision(config: Config, source: Source, row: DecisionRow, targets: list[NewShard]) -> None:
     name = source.names[row.placement]
     number = shard_of(_slot(name, config.placements[name], row), len(targets))
     target = targets[number]
@@ -291,7 +291,7 @@ def _slot(name: str, config: PlacementConfig, row: DecisionRow) -> int:
     return slot_of(name, row.id) if slot is None else slot
 
 
-def _merge(targets: list[Target], learned: Iterator[tuple[str, Learned]]) -> None:
+def _merge(targets: list[NewShard], learned: Iterator[tuple[str, Learned]]) -> None:
     for name, news in learned:
         value = msgspec.json.encode(news).decode()
         for target in targets:

@@ -19,13 +19,13 @@ from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import PLACEMENT
 from tacit.service.log.sqlite import APPLICATION_ID
-from tacit.service.log.store import DAMAGE, Forgotten, Store, added, rows_text
+from tacit.service.log.store import DAMAGE, BlankedRows, Store, added, rows_text
 from tacit.service.placements.placement import Placement
 
 # ---- Forgetting somebody while no service runs, and finding them in backups
 
 
-def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Forgotten]:
+def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, BlankedRows]:
     """Blank what rows of a log and of its archive tell of somebody.
 
     Parameters
@@ -38,7 +38,7 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Forg
 
     Returns
     -------
-    dict of str to Forgotten
+    dict of str to BlankedRows
         How many rows it was, of each placement where there were any.
     """
     subject = Subject(kind, name)

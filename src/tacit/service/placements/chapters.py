@@ -28,7 +28,7 @@ FIRST_WIDTH = 60_000_000
 """Microseconds of a slice at first."""
 
 
-class Stretch(NamedTuple):
+class StretchSums(NamedTuple):
     """Sums over a stretch of time, and from when to when it is."""
 
     sums: HoldoutSums
@@ -86,14 +86,14 @@ class Slices:
         self.table[:, :, : COUNT // 2], self.table[:, :, COUNT // 2 :] = pairs, 0.0
         self.width *= 2
 
-    def between(self, begin: int, end: int) -> Stretch:
+    def between(self, begin: int, end: int) -> StretchSums:
         """Return the sums over the slices that begin within [begin, end)."""
         edges = self.start + self.width * np.arange(COUNT)
         within = (edges + self.width > begin) & (edges < end)
         counts, totals, squares = self.table[:, :, within].sum(axis=2)
         filled = edges[within & (self.table[0].sum(axis=0) > 0)]
         first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (0, 0)
-        return Stretch(HoldoutSums(counts, totals, squares), first, last + self.width)
+        return StretchSums(HoldoutSums(counts, totals, squares), first, last + self.width)
 
     def merged(self, other: Slices) -> Slices:
         """Return the sums over the decisions of both."""

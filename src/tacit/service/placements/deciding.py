@@ -27,13 +27,13 @@ from tacit.service.log.requests import DecisionRequest, Impression, Made, as_jso
 from tacit.service.log.rows import APPRENTICE, FROZEN, ONLINE, SHADOW, DecisionRow
 from tacit.service.placements.coin import Tossed
 from tacit.service.placements.learning import Recalling
-from tacit.service.placements.living import Pinned
+from tacit.service.placements.living import Pinning
 from tacit.service.placements.state import Opening, untouched
 
 # ---- How a placement decides: impressions checked, one or many at once, and made rows of the log
 
 
-class Deciding(Pinned, Opening):
+class Deciding(Pinning, Opening):
     """Decides for impressions."""
 
     def checked(self, request: DecisionRequest) -> Impression:

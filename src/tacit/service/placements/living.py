@@ -24,7 +24,7 @@ from tacit.wire.control import ArmsOf, PinOf
 # ---- Arms that come and go: what a mark of the log says of them, and what follows from it
 
 
-class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
+class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
     """All arms, as a mark of the log holds them.
 
     Attributes
@@ -64,7 +64,7 @@ class Living(State):
 
     Attributes
     ----------
-    arms_now : ArmsNow
+    arms_now : LoggedArms
         As the last change left them.
     """
 
@@ -72,9 +72,9 @@ class Living(State):
         super()._begin()
         self.arms_now = self._arms_known()
 
-    def _arms_known(self) -> ArmsNow:
+    def _arms_known(self) -> LoggedArms:
         """Return the arms of the learner."""
-        return ArmsNow(_listed(self.offer.all), self.offer.retired)
+        return LoggedArms(_listed(self.offer.all), self.offer.retired)
 
     @property
     def offer(self) -> Offer:
@@ -88,7 +88,7 @@ class Living(State):
 
     # Changes ---------------------------------------------------------------------------------
 
-    def arms_after(self, change: ArmsOf) -> ArmsNow:
+    def arms_after(self, change: ArmsOf) -> LoggedArms:
         """Return what :attr:`arms_now` is after a change; nothing is changed yet.
 
         Raises
@@ -117,7 +117,7 @@ class Living(State):
         if configured is None:
             configured = self.arms_now.configured
         now = self.arms_now
-        after = ArmsNow(_listed(offer.all), offer.retired, _listed(configured), now.changes)
+        after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), now.changes)
         # What changes nothing is no event.
         return now if after == now else msgspec.structs.replace(after, changes=now.changes + 1)
 
@@ -239,17 +239,17 @@ class Living(State):
                     self.offer.slots_of(impression.arms)
 
 
-def encoded(now: ArmsNow) -> str:
+def encoded(now: LoggedArms) -> str:
     """Return all arms as the value of a mark."""
     return msgspec.json.encode(now).decode()
 
 
-def decoded(mark: str) -> ArmsNow:
+def decoded(mark: str) -> LoggedArms:
     """Return all arms from the value of a mark."""
-    return msgspec.json.decode(mark, type=ArmsNow)
+    return msgspec.json.decode(mark, type=LoggedArms)
 
 
-def fit(learner: Learner, now: ArmsNow) -> None:
+def fit(learner: Learner, now: LoggedArms) -> None:
     """Let a learner have these arms, which are its own and perhaps more."""
     known = len(learner.offer.names)
     new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
@@ -272,7 +272,7 @@ def _each(arms: Any) -> Sequence[Arm]:
 # ---- What is pinned: shown by every decision until a time, which the time of the decision decides
 
 
-class Pinned(Living):
+class Pinning(Living):
     """Shows what is pinned, with propensity 1, where an impression offers it.
 
     What could not be shown is decided by the policy, as if nothing were pinned.

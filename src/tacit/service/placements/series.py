@@ -26,7 +26,7 @@ ARMS = 6
 """The column after those of :mod:`tacit.service.placements.results`: each arm's impressions."""
 
 
-class Shift(NamedTuple):
+class SeenRestart(NamedTuple):
     """A restart of a key, seen at the first decision after it, and the context of that one."""
 
     time: int
@@ -47,7 +47,7 @@ class _Saved(msgspec.Struct):
     width: int
     rows: list[list[float]]
     epochs: dict[str, int]
-    shifts: list[Shift]
+    shifts: list[SeenRestart]
 
 
 class Series:
@@ -84,7 +84,7 @@ class Series:
         self.table = np.zeros((BUCKETS, ARMS + arms))
         self.epochs: dict[str, int] = {}
         self.restarts = 0
-        self.shifts: deque[Shift] = deque(maxlen=SHIFTS_KEPT)
+        self.shifts: deque[SeenRestart] = deque(maxlen=SHIFTS_KEPT)
         self.results = Results(arms)
 
     def reach(self, arms: int) -> None:
@@ -163,7 +163,7 @@ class Series:
         if epoch != before:
             self.epochs[key] = epoch
             self.restarts += epoch - before
-            self.shifts.append(Shift(time, key, epoch, context))
+            self.shifts.append(SeenRestart(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
         if self.start < 0:

@@ -26,7 +26,7 @@ from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
 from tacit.service.placements.chapters import holdout_in
 from tacit.service.placements.deciding import Elsewhere
-from tacit.service.placements.living import ArmsNow, fit
+from tacit.service.placements.living import LoggedArms, fit
 from tacit.service.placements.series import Series
 from tacit.service.placements.state import read_by
 
@@ -53,7 +53,7 @@ class _Saved(msgspec.Struct):
     # Since the arms changed first, the offers of all that there were.
     offers: list[str] = []
     # Since they changed.
-    arms: ArmsNow | None = None
+    arms: LoggedArms | None = None
     # The last ones, so that they can be written bit by bit.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []
