@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 53_024,
+    "code": 53_064,
     "files": 369,
     "classes_twice": 45,
     "told": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 
@@ -408,10 +409,15 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
     action = np.full(policy.action_width, -1)
     for _ in range(3):
         kind.observe(params, state, 0, impression)
+        same, before = np.full_like(action, -1), copy.deepcopy(rng)
         kind.decide(params, state, 0, impression, rng, action)
         assert set(action) <= {0, 1, 2}
         shown = kind.shown_in(params, action)
         chance = kind.propensity(params, state, 0, impression, shown)
+        if not kind.remembers:
+            weighed = kind.decide_and_weigh(params, state, 0, impression, before, same)
+            assert (list(same), before.random()) == (list(action), copy.deepcopy(rng).random())
+            assert weighed == chance or (math.isnan(weighed) and math.isnan(chance))
         assert math.isnan(chance) or 0.0 < chance <= 1.0
         kind.learn(
             params, state, 0, outcome_of(params, impression, action, np.ones(policy.feedback_width), chance)

@@ -158,6 +158,11 @@ def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action
     parts[type(params)].decide(params, state, lane, impression, rng, action)
 
 
+def decide_and_weigh(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> Any:
+    """Fill ``action`` as ``decide`` does; return the propensity of what it shows."""
+    return parts[type(params)].decide_and_weigh(params, state, lane, impression, rng, action)
+
+
 def shown_in(params: Any, action: Any) -> Any:
     """Return what a row of slots shows: an arm, a pair, or the row itself."""
     return parts[type(params)].shown_in(params, action)
@@ -208,6 +213,7 @@ POLICY_KERNELS = (
     refit,
     estimate,
     decide,
+    decide_and_weigh,
     shown_in,
     reward_in,
 )

@@ -12,6 +12,7 @@ from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.core.dispatch import (
     cells,
     decide,
+    decide_and_weigh,
     epoch,
     kernel,
     learn,
@@ -73,11 +74,11 @@ def choose_rows(
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
         observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, actions[i])
+        if propensities is None:
+            decide(params, state, lane, impression, rng, actions[i])
+        else:
+            propensities[i] = decide_and_weigh(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
-        if propensities is not None:
-            shown = shown_in(params, actions[i])
-            propensities[i] = propensity(params, state, lane, impression, shown)
 
 
 def refit_shared(params: Any, state: Any) -> None:
@@ -106,15 +107,16 @@ def impose_rows(
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
         observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, actions[i])
+        propensities[i] = decide_and_weigh(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
-        propensities[i] = 1.0
+        others = False
         if imposed[i, 0] >= 0:
             for place in range(actions.shape[1]):
-                if actions[i, place] != imposed[i, place]:
-                    propensities[i] = 0.0
+                others = others or actions[i, place] != imposed[i, place]
                 actions[i, place] = imposed[i, place]
-        if drawn:
+        if not drawn:
+            propensities[i] = 0.0 if others else 1.0
+        elif others:
             shown = shown_in(params, actions[i])
             propensities[i] = propensity(params, state, lane, impression, shown)
 

@@ -185,6 +185,8 @@ class Policy(Part, abstract=True):
     an outcome out again, whatever was learned since, for statistics that are sums;
     ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
     the mean reward of an arm so far, 0 before its first play, for policies that others restart.
+    ``decide_and_weigh(params, state, lane, impression, rng, action)`` decides and returns the propensity,
+    where that is less work than one after the other.
     A method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``; of a
     policy that reads features, ``reward_draws(state, lane, impression, rng, draws)`` returns draws
     of the mean reward of each arm on offer, of shape (draws, offered).
@@ -375,6 +377,16 @@ class Policy(Part, abstract=True):
     ) -> None:
         """Fill a row of slots with what is shown: by default, one arm."""
         action[0] = dispatch.choose(params, state, lane, impression, rng)
+
+    @staticmethod
+    def decide_and_weigh(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> float:
+        """Decide, and return the propensity: by default one after the other."""
+        dispatch.decide(params, state, lane, impression, rng, action)
+        return dispatch.propensity(  # type: ignore[no-any-return]
+            params, state, lane, impression, dispatch.shown_in(params, action)
+        )
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:

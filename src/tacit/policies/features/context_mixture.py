@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Floats, Generator, byte_count
+from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
 from tacit.policies.base import About, Impression, Outcome
@@ -436,6 +436,22 @@ class ContextMixture(TellsArms):
         arm = coupled_choice(params, state, lane, impression, rng)
         clear_room(state.room)
         return arm
+
+    @staticmethod
+    def decide_and_weigh(
+        params: ContextMixture,
+        state: ContextState,
+        lane: int,
+        asked: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> float:
+        draw_lines(state, lane if params.per_key else 0, asked)
+        action[0] = coupled_choice(params, state, lane, asked, rng)
+        place = place_of(asked.arms, action[0])
+        share = envelope_share(state.room.lines[0], len(asked.arms), place)
+        clear_room(state.room)
+        return share
 
     @staticmethod
     def line(

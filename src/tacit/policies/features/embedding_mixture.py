@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Floats, Generator, byte_count
+from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.part import Flag, param, whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -183,6 +183,19 @@ class EmbeddingMixture(FeaturePolicy):
     ) -> int:
         lines = candidate_lines(state, lane if params.per_key else 0, impression, params.layout)
         return coupled_choice(params, lines, lane, impression, rng)
+
+    @staticmethod
+    def decide_and_weigh(
+        params: EmbeddingMixture,
+        state: EmbeddingState,
+        lane: int,
+        asked: Impression,
+        rng: Generator,
+        action: Ints,
+    ) -> float:
+        lines = candidate_lines(state, lane if params.per_key else 0, asked, params.layout)
+        action[0] = coupled_choice(params, lines, lane, asked, rng)
+        return envelope_share(lines, len(lines), place_of(asked.arms, action[0]))
 
     @staticmethod
     def line(params: EmbeddingMixture, state: Floats, lane: int, impression: Impression, place: int) -> Any:
