@@ -17,6 +17,7 @@ from harness import (
     by_clock,
     clicked,
     configured,
+    is_the_fold,
     learned,
     recovered,
     served,
@@ -264,6 +265,32 @@ def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
     q = np.array([row.propensity for row in rows])
     for pair in {("old", "old"), ("new", "new")}:
         _check_frequency(np.array([one == pair for one in pairs]), q)
+
+
+@pytest.mark.parametrize("mode", ["frozen", "online"])
+def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
+    """While nothing was learned, windows of such decisions could not close, and no group was committed."""
+
+    async def session():
+        config = with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            await engine.ask("home", ModeOf(mode))
+            asked = [home.checked(DecisionRequest("k", rankings=RANKINGS)) for _ in range(40)]
+            rows = await engine.decide_many("home", asked)
+            held = [row for row in rows if row.control]
+            assert held
+            for row in held:
+                await clicked(engine, row, [0])
+            engine.clock.now += 3600 * SECOND
+            # What closes the windows is committed.
+            await engine.ask("home", ModeOf("online"))
+            assert home.pending == 0
+            assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
+            live = learned(engine)
+        is_the_fold(config, tmp_path / "s.db", live)
+
+    asyncio.run(session())
 
 
 # Personalizer --------------------------------------------------------------------------------

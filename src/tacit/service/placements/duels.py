@@ -339,19 +339,15 @@ class DuelPlacement(Placement):
 
     def _earned(self, rewards: Rewards) -> list[Earned]:
         rows = self.windows.rows(rewards.slots)
-        credits = map(credit_of, rows, rewards.values)
-        return [[(None, [1.0])] if credit.clicks else [] for credit in credits]
+        return [[(None, [1.0])] if _clicked(*pair) else [] for pair in zip(rows, rewards.values, strict=True)]
 
     def _note_duel(self, row: DecisionRow, came: Any) -> None:
-        if row.control:
-            if clicks_in(came):
-                self.series.rewarded(row.time, None, len(self._slots), 1.0)
+        clicked = _clicked(row, came)
+        if clicked:
+            self.series.rewarded(row.time, None, len(self._slots), 1.0)
+        if row.control or (not clicked and self._duels.unclicked == "nothing"):
             return
         credit = credit_of(row, came)
-        if credit.clicks:
-            self.series.rewarded(row.time, None, len(self._slots), 1.0)
-        elif self._duels.unclicked == "nothing":
-            return
         left, right = self.shown(row)
         tally = self._tally(row.key)
         before = tally.duels
@@ -413,6 +409,11 @@ def _alike(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
     """Whether two rankers agree on all that can be shown, so that clicks tell nothing of them."""
     left, right = rankings
     return left[:length] == right[:length]
+
+
+def _clicked(row: DecisionRow, came: Any) -> bool:
+    """Whether a decision earned a click; the control's list was made by no method that gives credit."""
+    return bool(clicks_in(came) if row.control else credit_of(row, came).clicks)
 
 
 def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
