@@ -386,8 +386,8 @@ def test_a_foreign_file_is_refused(tmp_path):
 
 
 def test_a_newer_snapshot_is_refused(snapshot):
-    rewritten(snapshot, "header.json", changed_header(version=2))
-    with pytest.raises(SnapshotError, match="newer: it is of version 2"):
+    rewritten(snapshot, "header.json", changed_header(version=3))
+    with pytest.raises(SnapshotError, match="newer: it is of version 3"):
         tacit.Learner.load(snapshot)
 
 

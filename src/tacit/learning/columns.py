@@ -17,8 +17,9 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
 from tacit.core.dispatch import learns_from_propensity
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
+from tacit.learning.catalogue import Catalogue
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.learning.reading import DecisionReader, ImpressionReader
@@ -60,6 +61,8 @@ class ColumnLearner(Generic[ArmT_co]):
         self.lanes = Lanes(policy)
         self._least_share = math.inf
         self._impressions = ImpressionReader(policy)
+        by_features = policy.arms is None and policy.feature_dims[0] > 0
+        self._items = Catalogue(policy.feature_dims[0]) if by_features else None
         self.go_on(policy, Offer(policy.arms))
 
     @property
@@ -90,6 +93,30 @@ class ColumnLearner(Generic[ArmT_co]):
     def retired(self) -> list[ArmT_co]:
         """The arms that are no longer on offer."""
         return self.offer.retired
+
+    @property
+    def items(self) -> Catalogue:
+        """The catalogue of items, of a policy that knows arms by their relevance."""
+        if self._items is None:
+            raise UnknownName(f"items: {self.policy.label} does not know arms by their relevance alone")
+        return self._items
+
+    @property
+    def kept_items(self) -> Catalogue | None:
+        """The catalogue, if anything was ever put into it."""
+        return self._items if self._items is not None and self._items.version else None
+
+    def take_items(self, items: Catalogue | None) -> None:
+        """Go on with the catalogue of a snapshot, if that has one."""
+        if items is not None:
+            self._items = items
+
+    def with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+        """Return what is given of impressions, with candidates out of the catalogue where it has some."""
+        contexts, arms, relevance, examination = given
+        if relevance is not None or self._items is None or not len(self._items):
+            return given
+        return contexts, *self._items.candidates(arms, rows), examination
 
     def lane(self, key: Key = ONLY_KEY) -> int:
         """Return the lane of a known key."""
@@ -207,7 +234,9 @@ class ColumnLearner(Generic[ArmT_co]):
         InvalidValue, UnknownName
             As ``Learner.choose_many``; then nothing was decided.
         """
-        rows, arms, loops = len(keys), given[1], self.loops
+        rows, loops = len(keys), self.loops
+        given = self.with_items(rows, given)
+        arms = given[1]
         columns = self._impressions.read(self.policy, self.offer, rows, given)
         batch = Batch(self.lanes.admit(keys), *columns)
         self._impressions.advise(self.policy, batch.relevance, batch.examination)

@@ -156,7 +156,8 @@ class Learner(ColumnLearner[ArmT_co]):
             The arms on offer for this impression; by default all that are not retired. Where
             the policy knows arms by their features only, names for those that have them.
         relevance, examination : array of float, shape (arms on offer, d), optional
-            Features of each arm on offer, for policies that read them.
+            Features of each arm on offer, for policies that read them. Without relevance, ``arms`` are
+            ids of ``items``, by default of all of them.
         """
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
@@ -257,7 +258,7 @@ class Learner(ColumnLearner[ArmT_co]):
     def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
         """Return the only impression that is given, without deciding for it."""
         name = checks.key(key)
-        columns = self._impressions.read(self.policy, self.offer, 1, given)
+        columns = self._impressions.read(self.policy, self.offer, 1, self.with_items(1, given))
         return Batch(self.lanes.admit([name]), *columns)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
@@ -445,12 +446,13 @@ class Learner(ColumnLearner[ArmT_co]):
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
         draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
-        if relevance is None and examination is None and not by_context:
+        given = self.with_items(1, _one(context, arms, relevance, examination))
+        if given[2] is None and given[3] is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
         key = self._known(key)
-        lane, arms = self.lane(key), checks.listed(arms)
-        _, slots, _, _, contexts, *blocks = self._impression(key, _one(context, arms, relevance, examination))
+        lane, arms = self.lane(key), given[1] and given[1][0]
+        _, slots, _, _, contexts, *blocks = self._impression(key, given)
         impression = Impression(slots, contexts[0], *blocks)
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
         names = self.offer.names or arms or range(len(slots))
@@ -568,6 +570,7 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
         keys=learner.keys,
         state=learner.lanes.used(),
         plays=learner.lanes.plays[: len(learner)],
+        items=learner.kept_items,
     )
 
 
@@ -578,5 +581,6 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     learner.lanes.begin_anew(snapshot.broken)
     learner.decisions = snapshot.decisions
+    learner.take_items(snapshot.items)
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner

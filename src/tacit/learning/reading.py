@@ -18,6 +18,7 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import matrix
 from tacit.learning.batch import Batch
+from tacit.learning.catalogue import LookedUp
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
@@ -239,19 +240,24 @@ def _features(
         if dim == 0:
             _refuse_unread(field, given, policy, f"tacit.auto({field}_dim=…)")
             continue
-        blocks[i], block_sizes = _stacked(field, given, rows, dim)
+        blocks[i], block_sizes = _stacked(policy, field, given, rows)
         if sizes is not None and not np.array_equal(sizes, block_sizes):
             raise InvalidValue(field, given, "give as many rows as of relevance: one for each arm on offer")
         sizes = block_sizes
     return (blocks[0], blocks[1]), sizes
 
 
-def _stacked(field: str, given: Any, rows: int, dim: int) -> tuple[Floats, Ints]:
+def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats, Ints]:
     """Return the feature matrices of all rows one below the other, with their lengths."""
+    if isinstance(given, LookedUp):
+        return given
+    dim = policy.feature_dims[field == "examination"]
 
     def refusal() -> InvalidValue:
         # Made only when needed: its message prints the features, which takes its time.
         each = f"a row of {dim} finite numbers for each arm on offer"
+        if given is None and field == "relevance" and policy.arms is None:
+            each += ", or put the arms into learner.items, and name them"
         if given is None or _is_one(given, rows):
             return InvalidValue(field, given and given[0], f"give {each}")
         return InvalidValue(field, given, f"give, for each of {rows} impressions, {each}")
@@ -360,7 +366,7 @@ class DecisionReader(NamedTuple):
         blocks = NO_FEATURES, NO_FEATURES
         fits = set(map(len, contexts)) == {self.policy.context_dim}
         if featured:
-            blocks = np.concatenate(relevance), np.concatenate(examination)
+            blocks = _one_below_another(relevance), _one_below_another(examination)
             wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
             fits &= [block.shape for block in blocks] == wanted
         if self.policy.arms is not None and arms.size:
@@ -418,6 +424,11 @@ class DecisionReader(NamedTuple):
     def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
         given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
         return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
+
+
+def _one_below_another(blocks: Sequence[Floats]) -> Floats:
+    """Return blocks of rows in one array; the features of a single decision are not copied."""
+    return np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def refuse_others(decision: Any) -> None:

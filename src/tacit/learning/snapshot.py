@@ -21,6 +21,7 @@ import numpy as np
 from tacit.core.arrays import Ints, lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import SnapshotError, TacitError, UnknownName
+from tacit.learning.catalogue import Catalogue
 from tacit.learning.lanes import no_plays
 from tacit.policies.base import Policy
 from tacit.policies.spec import policy_from_stored, policy_to_spec
@@ -28,12 +29,15 @@ from tacit.policies.spec import policy_from_stored, policy_to_spec
 Learned = TypeVar("Learned")
 
 FORMAT = "tacit-snapshot"
-VERSION = 1
+VERSION = 2
+PLAIN = 1
+"""The version of a snapshot without a catalogue, which earlier versions of tacit read, too."""
 PIECE = 2**20
 """Bytes of a snapshot from which on they are given away."""
-KEYS_AT_ONCE = 10_000
+VALUES_AT_ONCE = 10_000
 PLAYS = "counted/plays"
 """No array of a state has such a name."""
+IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors.npy"
 SPARE = 16
 """Room is made for so many lanes more: one for each 16."""
 
@@ -57,6 +61,7 @@ class LearnerSnapshot(NamedTuple):
         Arrays with a lane for each key.
     plays : array of int64, shape (lanes, arms), or None
         How often each arm was shown and learned from, ever; None in one of version 0.2 or before.
+    items : Catalogue or None
     """
 
     policy: Policy
@@ -67,6 +72,7 @@ class LearnerSnapshot(NamedTuple):
     keys: list[str]
     state: Any
     plays: Ints | None = None
+    items: Catalogue | None = None
 
     @property
     def arrays(self) -> Any:
@@ -76,7 +82,7 @@ class LearnerSnapshot(NamedTuple):
     def copied(self, room: Room | None = None) -> LearnerSnapshot:
         """Return one with arrays of its own, in a room if there is one, whatever is learned."""
         copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
-        return self._replace(**copies._asdict())
+        return self._replace(**copies._asdict(), items=self.items and self.items.copied())
 
     @property
     def broken(self) -> Ints:
@@ -93,13 +99,14 @@ class LearnerSnapshot(NamedTuple):
         """All but the keys and the arrays, for JSON."""
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": PLAIN if self.items is None else VERSION,
             "policy": policy_to_spec(self.policy),
             "retired": self.retired,
             "propensities": self.propensities,
             "decisions": self.decisions,
             "generator": self.generator,
             "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(self.state)},
+            **({} if self.items is None else {"items": self.items.version}),
         }
 
 
@@ -199,18 +206,23 @@ def views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
 
 def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
     yield "header.json", iter([json.dumps(snapshot.header, indent=1).encode()])
-    yield "keys.json", _key_blocks(snapshot.keys)
+    yield "keys.json", _json_blocks(snapshot.keys)
     for name, array in leaves(snapshot.state):
         yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
     if snapshot.plays is not None:
         yield f"{PLAYS}.npy", _array_blocks(np.ascontiguousarray(snapshot.plays))
+    if snapshot.items is not None:
+        ids, segments, vectors = snapshot.items.columns()
+        yield IDS, _json_blocks(ids)
+        yield SEGMENTS, _json_blocks(segments)
+        yield VECTORS, _array_blocks(np.ascontiguousarray(vectors))
 
 
-def _key_blocks(keys: list[str]) -> Iterator[bytes]:
+def _json_blocks(values: list[Any]) -> Iterator[bytes]:
     """Yield a JSON list block by block: no other thread runs while one is encoded."""
     yield b"["
-    for first in range(0, len(keys), KEYS_AT_ONCE):
-        block = json.dumps(keys[first : first + KEYS_AT_ONCE])[1:-1]
+    for first in range(0, len(values), VALUES_AT_ONCE):
+        block = json.dumps(values[first : first + VALUES_AT_ONCE])[1:-1]
         yield f"{', ' if first else ''}{block}".encode()
     yield b"]"
 
@@ -315,7 +327,17 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         keys=keys,
         state=rebuilt(like, iter(arrays)),
         plays=plays,
+        items=_items(archive, header, policy),
     )
+
+
+def _items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> Catalogue | None:
+    if "items" not in header:
+        return None
+    ids, segments = (json.loads(archive.read(name)) for name in (IDS, SEGMENTS))
+    expected = np.empty((len(ids), policy.feature_dims[0]), np.float16)
+    vectors = _array(archive, VECTORS.removesuffix(".npy"), expected)
+    return Catalogue.of(ids, segments, vectors, header["items"])
 
 
 def _array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
