@@ -34,7 +34,7 @@ from tacit.learning.learner import Learner
 from tacit.learning.merging import added, delta
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.sqlite import SqliteStore
 
 JSON = {"content-type": "application/json"}
@@ -118,7 +118,7 @@ async def engine_costs(path: Path, policy: Any) -> dict[str, float]:
 
     async def told(ids: list[str]) -> None:
         for start in range(0, len(ids), BATCH):
-            batch = [Feedback(id, reward=1.0) for id in ids[start : start + BATCH]]
+            batch = [FeedbackRequest(id, reward=1.0) for id in ids[start : start + BATCH]]
             await engine.record_many("home", batch)
 
     await told(await decided(BATCH))

@@ -127,14 +127,16 @@ async def fill(path, keys):
 
 
 async def tail(path, keys, events):
-    from tacit.service.log.requests import Feedback
+    from tacit.service.log.requests import FeedbackRequest
 
     engine = opened(path)
     await engine.start()
     with Timed() as timed:
         for first in range(0, events // 2, BATCH):
             rows = await decided(engine, first * 7919 % keys, BATCH)
-            await engine.record_many("home", [Feedback(r.id, reward=float(r.seq % 11 == 0)) for r in rows])
+            await engine.record_many(
+                "home", [FeedbackRequest(r.id, reward=float(r.seq % 11 == 0)) for r in rows]
+            )
     told("tail", cpu=timed.cpu, clock=timed.clock, memory=memory())
     os._exit(0)
 

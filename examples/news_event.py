@@ -28,7 +28,7 @@ from tacit.core.text import aligned
 from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.sqlite import SqliteStore
 
 ARMS = ("a", "b", "c", "d", "e")
@@ -141,7 +141,7 @@ async def served(news: News, placement: PlacementConfig, folder: Path) -> Outcom
             wanted = row.arm == ARMS[best[query, minute]]
             regret += 0.0 if wanted else BEST - OTHER
             if chance < (BEST if wanted else OTHER):
-                clicks.append(Feedback(row.id, reward=1.0))
+                clicks.append(FeedbackRequest(row.id, reward=1.0))
             if row.epoch != epochs[query]:
                 epochs[query] = row.epoch
                 restarts.append((query, minute))

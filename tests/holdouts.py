@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 from harness import SECOND, with_home
 
-from tacit.client import Feedback, Impression
+from tacit.client import FeedbackRequest, Impression
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.requests import Feedback as Told
+from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
@@ -66,7 +66,7 @@ def shown(client, clock, placement, rates, rounds=8, size=1000):
     arms = []
     for _ in range(rounds):
         made = client.decide_many(placement, [Impression("tomato")] * size)
-        clicks = [Feedback(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
+        clicks = [FeedbackRequest(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
         client.feedback_many(placement, clicks)
         arms += [one.arm for one in made]
         clock.now += 40 * SECOND

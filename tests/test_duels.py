@@ -18,7 +18,7 @@ from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
-from tacit.policies.duels.rucb import Bounds, record_duel
+from tacit.policies.duels.rucb import PairBounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
@@ -312,7 +312,7 @@ def test_rmed1_takes_what_it_skips_exactly():
 def test_verdicts_are_those_of_the_definition():
     """After every round: i surely loses to j iff its upper bound is below one half."""
     rng = np.random.default_rng(2)
-    bounds, alpha = Bounds.zeros(1, 4), 0.3
+    bounds, alpha = PairBounds.zeros(1, 4), 0.3
     for t in range(1, 800):
         left, right = rng.integers(4, size=2)
         outcome = 0.5 if rng.random() < 0.1 else float(rng.random() < CHANCES[left, right])

@@ -15,8 +15,8 @@ from tacit.reproduce.duels.sensitivity import (
     SMALL,
     SWAP,
     WINS,
-    Clicks,
-    Query,
+    ClickChances,
+    GradedQuery,
     listed,
     of_ab_test,
     of_interleaving,
@@ -25,7 +25,7 @@ from tacit.reproduce.duels.sensitivity import (
 from tacit.reproduce.study import Setup
 
 GRADES = np.array([0, 3, 1, 4, 0, 2, 1, 0, 2, 0])
-QUERY = Query(GRADES, (3, 1, 5, 8, 2, 6, 0, 4, 7, 9), (1, 3, 8, 5, 0, 2, 6, 4, 9, 7))
+QUERY = GradedQuery(GRADES, (3, 1, 5, 8, 2, 6, 0, 4, 7, 9), (1, 3, 8, 5, 0, 2, 6, 4, 9, 7))
 
 
 @pytest.mark.parametrize("name", ["TeamDraft", "Balanced", "Optimized"])
@@ -40,7 +40,7 @@ def test_moments_are_those_of_simulated_searches(name):
     leads = np.subtract(*np.array(credits).T)
     lists = listed([QUERY], name, 0)
     for score, found in ((CREDITS, leads), (WINS, np.sign(leads))):
-        moments = of_interleaving([QUERY], lists, Clicks(user), score)
+        moments = of_interleaving([QUERY], lists, ClickChances(user), score)
         error = found.std() / np.sqrt(len(found))
         assert abs(found.mean() - moments.mean) < 4 * error
         assert np.isclose(found.var(), moments.variance, rtol=0.15)
@@ -51,7 +51,7 @@ def test_an_ab_test_is_that_of_simulated_searches():
     user = READERS["position-based"]
     tops = np.array([GRADES[list(each[:LENGTH])] for each in (QUERY.better, QUERY.worse)])
     clicks = [user.simulate(np.repeat(top[None], 20_000, axis=0), rng).sum(axis=1) for top in tops]
-    moments = of_ab_test([QUERY], "clicks", Clicks(user))
+    moments = of_ab_test([QUERY], "clicks", ClickChances(user))
     assert abs(np.mean(clicks[0]) - np.mean(clicks[1]) - moments.mean) < 0.03
     assert np.isclose(2 * sum(map(np.var, clicks)), moments.variance, rtol=0.05)
     assert set(METRICS) == {"clicks", "any click", "clicks, by 1/log"}

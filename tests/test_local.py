@@ -19,8 +19,8 @@ from tacit.client.local import Spool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.rule import Rule
-from tacit.service.errors import Conflict
-from tacit.service.log.requests import DecisionRequest, Feedback, Made
+from tacit.service.errors import InConflict
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")
@@ -55,7 +55,7 @@ async def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, 
             plain = engine.placements["home"].checked(DecisionRequest("key 0", id=f"{i} own"))
             rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
             assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
-            told = [Feedback(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
+            told = [FeedbackRequest(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
             outcomes |= set(await engine.record_many("home", told))
             if i == 10:
                 await engine.ask("home", ModeOf("frozen"))
@@ -84,7 +84,7 @@ async def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_pat
             (row,) = await engine.decide_many("home", [made(engine, "one")])
             assert (row.arm, row.propensity) == ("a", 0.5)
         assert engine.placements["home"].decisions == 1
-        with pytest.raises(Conflict, match="one"):
+        with pytest.raises(InConflict, match="one"):
             await engine.decide_many("home", [made(engine, "one", arm="b")])
 
 

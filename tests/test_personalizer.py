@@ -44,11 +44,11 @@ from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.keys import new_key
 from tacit.service.doors import personalizer_wire as wire
-from tacit.service.doors.personalizer import Shown, impression_of, impressions_of, slot_id
+from tacit.service.doors.personalizer import ShownRanking, impression_of, impressions_of, slot_id
 from tacit.service.doors.personalizer_wire import MOST_FEATURES, Settings, features_of, vectors
-from tacit.service.errors import Conflict, StoreError
+from tacit.service.errors import InConflict, StoreError
 from tacit.service.log import sqlite
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
 from tacit.service.placements.verbs import NewSettings
 from tacit.wire.control import ModeOf
@@ -404,7 +404,7 @@ async def traffic(engine, rounds, first=0):
             ids = [row.id for row in await engine.decide_many("home", made)]
         for id in ids:
             if rng.random() < 0.7:
-                await engine.record_many("home", [Feedback(id, ACTIVATE)])
+                await engine.record_many("home", [FeedbackRequest(id, ACTIVATE)])
             if rng.random() < 0.7:
                 await engine.feedback("home", id, round(rng.uniform(-1, 1), 2))
         if i == 12:
@@ -441,7 +441,7 @@ def test_the_event_id_seeds_the_draw(tmp_path):
             together = [impression_of(rank_of(eventId="new"), 32) for _ in range(2)]
             pair = await engine.decide_many("home", together)
             assert pair[0] == pair[1]
-            with pytest.raises(Conflict):
+            with pytest.raises(InConflict):
                 await decided(engine, rank_of(eventId="event 1", contextFeatures=[{"hour": 1}]))
         return [row.arm for row in rows]
 
@@ -455,7 +455,7 @@ async def test_the_apprentice_shows_the_first_action_that_is_not_excluded(tmp_pa
         row = await decided(engine, rank_of("abcd", excludedActions=["a"]))
         assert (row.arm, row.propensity) == ("b", 1.0)
         assert row.would in "bcd"
-        chances = dict(Shown.of(row).ranking)
+        chances = dict(ShownRanking.of(row).ranking)
         assert chances == {"a": None, "b": 1.0, "c": 0.0, "d": 0.0}
         slots = [{"id": str(i), "baselineAction": name} for i, name in enumerate("ca")]
         told = impressions_of(slots_of("abcd", slots), 32, "e")
@@ -496,7 +496,7 @@ async def test_slots_are_rewarded_apart(tmp_path):
                 await engine.feedback("home", row.id, 1.0 if row.arm == best else 0.0)
         told = impressions_of(slots_of("abc", slots), 64, "last")
         top, _ = await engine.decide_many("home", told)
-        assert dict(Shown.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
+        assert dict(ShownRanking.of(top).ranking)["c"] == pytest.approx(0.8 + 0.2 / 3)
         assert (await engine.made("home", [top.id])) == {slot_id("last", 0): top}
 
 

@@ -12,7 +12,7 @@ from test_service_usual import Side, Transport
 
 from tacit.errors import UnknownName
 from tacit.learning.learner import Learner, snapshot_of
-from tacit.learning.snapshot import Room, pieces
+from tacit.learning.snapshot import CopyRoom, pieces
 from tacit.policies import UCB1
 from tacit.service.engine import reading as lending
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
@@ -267,7 +267,7 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
             return self if self.there or name == "soon" else missing(name)
 
         def room(self):
-            return Room(self.copied(None).arrays)
+            return CopyRoom(self.copied(None).arrays)
 
         def copied(self, room):
             learner = Learner(UCB1(2), seed=0)

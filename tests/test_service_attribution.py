@@ -37,10 +37,10 @@ from tacit.service.attribution.attribution import (
 )
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, StoreConfig
-from tacit.service.errors import Conflict, StoreError, Unavailable, UnknownDecision
+from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDecision
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.sqlite import MIGRATIONS
 from tacit.service.log.store import save
@@ -268,13 +268,13 @@ async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
         both = await asyncio.gather(*(engine.decide("home", **asked) for _ in range(2)))
         assert both[0] == both[1]
         for changed in ({"key": "l"}, {"arms": None}, {"deferred": True}):
-            with pytest.raises(Conflict):
+            with pytest.raises(InConflict):
                 await engine.decide("home", **{**asked, **changed})
         one, other = await asyncio.gather(
             engine.decide("home", "a", id="both"), engine.decide("home", "b", id="both"),
             return_exceptions=True,
         )  # fmt: skip
-        assert (one.key, type(other)) == ("a", Conflict)
+        assert (one.key, type(other)) == ("a", InConflict)
         assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
     async with served(path, config) as engine:
         assert await engine.decide("home", **asked) == both[0]
@@ -283,7 +283,7 @@ async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
         assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
         both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
         assert await asyncio.gather(*both) == [LATE, DUPLICATE]
-        with pytest.raises(Conflict):
+        with pytest.raises(InConflict):
             await engine.feedback("home", "page 1", 0.5, id="late")
         for id in ("", "x" * 257, "a\nb"):
             with pytest.raises(InvalidValue, match="decision_id"):
@@ -410,7 +410,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
                     if isinstance(result, DecisionRow):
                         ids.append(result.id)
                     elif isinstance(result, Exception):
-                        assert isinstance(result, (UnknownDecision, Conflict))
+                        assert isinstance(result, (UnknownDecision, InConflict))
             return everything(engine.placements["home"])
 
     def step(engine):
@@ -470,11 +470,11 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
                     row = await engine.decide("home", "k")
                     made.append(row.id)
                     assert await engine.feedback("home", row.id, 1.0) == LEARNED
-                except Unavailable:
+                except NotDurable:
                     refused += 1
             assert (len(made) - 1, refused) == (10, 5)
             for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
-                with pytest.raises(Unavailable):
+                with pytest.raises(NotDurable):
                     await request
             assert engine.health()[0] is False
             assert engine.health().buffered == 20
@@ -494,12 +494,12 @@ async def test_many_at_once_share_one_commit(tmp_path, kind):
     async with served(tmp_path / "s.db", configured()) as engine:
         check = engine.placement("home").checked
         made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
-        told = [Feedback(row.id, REWARD, 1.0) for row in made]
-        outcomes = await engine.record_many("home", [*told, Feedback("never made", REWARD, 1.0)])
+        told = [FeedbackRequest(row.id, REWARD, 1.0) for row in made]
+        outcomes = await engine.record_many("home", [*told, FeedbackRequest("never made", REWARD, 1.0)])
         assert outcomes[:50] == [LEARNED] * 50
         assert isinstance(outcomes[50], UnknownDecision)
         twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
-        with pytest.raises(Conflict):
+        with pytest.raises(InConflict):
             await engine.decide_many("home", twice)
         assert engine.store.end().seq == 100
 
@@ -609,7 +609,7 @@ def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, mon
         while True:
             try:
                 return await engine.decide("home", "k", id=id)
-            except Unavailable:
+            except NotDurable:
                 await asyncio.sleep(0.02)
 
     async def session():

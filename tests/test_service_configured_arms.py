@@ -22,7 +22,7 @@ from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.opening import open_store
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.log.rows import ARMS
 from tacit.service.maintenance.verify import verify
 from tacit.wire.control import ArmsOf
@@ -152,7 +152,7 @@ async def test_a_change_whose_commit_failed_is_made_again_when_the_store_is_back
     async with harness.served(tmp_path / "s.db", naming(NAMES), wrap=FailingStore) as engine:
         before = await decided(engine, "q")
         engine.store.fails = True
-        with pytest.raises(Unavailable):
+        with pytest.raises(NotDurable):
             await engine.reload(naming(LATER))
         engine.store.fails = False
         await harness.reached(lambda: engine.failure is None)

@@ -19,7 +19,7 @@ import tacit
 from tacit.cli import cli
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.errors import Damaged, Unavailable
+from tacit.service.errors import Damaged, NotDurable
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
@@ -233,7 +233,7 @@ def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
             answers = await asyncio.gather(
                 *(engine.feedback("home", f"#{i}", 1.0) for i in range(5)), return_exceptions=True
             )
-            assert [i for i, one in enumerate(answers) if isinstance(one, Unavailable)] == [2]
+            assert [i for i, one in enumerate(answers) if isinstance(one, NotDurable)] == [2]
             assert sum(isinstance(one, Exception) for one in answers) == 1
             # Nor does it go to an archive as if it were whole.
             with pytest.raises(Damaged):

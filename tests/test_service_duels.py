@@ -40,7 +40,7 @@ from tacit.service.app.server import running
 from tacit.service.attribution.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.errors import Conflict
+from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow
@@ -334,11 +334,11 @@ async def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
     async with served(crashed, configured()) as engine:
         assert await dueled(engine, id="one") == row
         assert await clicked(engine, row, [1], id="click") == "duplicate"
-        with pytest.raises(Conflict, match="feedback_id"):
+        with pytest.raises(InConflict, match="feedback_id"):
             await clicked(engine, row, [2], id="click")
-        with pytest.raises(Conflict, match="decision_id"):
+        with pytest.raises(InConflict, match="decision_id"):
             await dueled(engine, id="one", rankings=RANKINGS | {"odd": ["a"]})
-        with pytest.raises(Conflict, match="decision_id"):
+        with pytest.raises(InConflict, match="decision_id"):
             await dueled(engine, id="one", rankings=None)
 
 

@@ -27,7 +27,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.errors import RepeatedFeedback, StoreError, Unavailable, UnknownDecision
+from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, UnknownDecision
 from tacit.service.log.ids import Draws, decision_id
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
@@ -236,7 +236,7 @@ async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch
         await harness.reached(lambda: engine.waiting)
         goes_on.set()
         answers = await asyncio.gather(first, second, return_exceptions=True)
-        assert {type(answer) for answer in answers} == {Unavailable}
+        assert {type(answer) for answer in answers} == {NotDurable}
         assert len(engine.store.groups) == 1
 
 
@@ -317,7 +317,7 @@ async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, afte
             engine.feedback("home", row.id, 1.0),
             return_exceptions=True,
         )
-        assert [type(answer) for answer in answers] == [Unavailable] * 3
+        assert [type(answer) for answer in answers] == [NotDurable] * 3
         assert not engine.health().ready
         engine.store.fails = False
         await reached(lambda: engine.health().ready)
@@ -337,7 +337,7 @@ async def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_pat
     async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
         engine.store.fails = True
         for _ in range(50):
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
         assert len(engine.store.groups) == 1
         engine.store.fails = False
@@ -348,7 +348,7 @@ async def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_pa
         waiting = [asyncio.create_task(engine.decide("home", str(i))) for i in range(20)]
         await asyncio.sleep(0)
     assert len({(await task).id for task in waiting}) == 20
-    with pytest.raises(Unavailable, match="stopping"):
+    with pytest.raises(NotDurable, match="stopping"):
         await engine.decide("home", "late")
 
 

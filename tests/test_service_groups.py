@@ -16,9 +16,9 @@ from tacit.errors import UnknownName
 from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold
-from tacit.service.errors import Conflict, UnknownDecision
+from tacit.service.errors import InConflict, UnknownDecision
 from tacit.service.log.ids import decision_id, decision_ids
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
 
 WINDOW = 30_000_000
@@ -47,16 +47,16 @@ async def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
         first = (await engine.decide("home", "film")).id
         second = (await engine.decide("home", "holiday")).id
         told = [
-            Feedback(first, reward=1.0, id="a"),
-            Feedback(second, reward=1.0),
-            Feedback(first, reward=1.0, id="a"),
-            Feedback(first, reward=0.5, id="a"),
-            Feedback("nobody", reward=1.0),
-            Feedback(first, reward=1.0, id="b"),
+            FeedbackRequest(first, reward=1.0, id="a"),
+            FeedbackRequest(second, reward=1.0),
+            FeedbackRequest(first, reward=1.0, id="a"),
+            FeedbackRequest(first, reward=0.5, id="a"),
+            FeedbackRequest("nobody", reward=1.0),
+            FeedbackRequest(first, reward=1.0, id="b"),
         ]
         outcomes = await engine.record_many("home", told)
         kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
-        assert kinds == [LEARNED, LEARNED, DUPLICATE, Conflict, UnknownDecision, REPEATED]
+        assert kinds == [LEARNED, LEARNED, DUPLICATE, InConflict, UnknownDecision, REPEATED]
         assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
 
 

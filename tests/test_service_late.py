@@ -25,7 +25,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
@@ -229,7 +229,7 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
                 rows = [await engine.decide("home", f"key {rng.integers(2)}") for _ in range(2)]
                 waiting += [(i + rng.integers(0, 12), row.id) for row in rows]
                 due = [id for when, id in waiting if when <= i]
-                told = [Feedback(id, REWARD, float(rng.choice(rewards))) for id in due]
+                told = [FeedbackRequest(id, REWARD, float(rng.choice(rewards))) for id in due]
                 outcomes.update(await engine.record_many("home", told))
                 waiting[:] = [one for one in waiting if one[0] > i]
             assert verify(config, engine.store) == []

@@ -24,7 +24,7 @@ from tacit.proof import decisions_needed
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.requests import Feedback as Told
+from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.chapters import Slices, terms_of
 from tacit.service.placements.lift_report import lift_report

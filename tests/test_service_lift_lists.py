@@ -31,7 +31,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.attribution.attribution import HELD_OUT
 from tacit.service.doors import personalizer_wire as wire
-from tacit.service.doors.personalizer import Shown, impression_of
+from tacit.service.doors.personalizer import ShownRanking, impression_of
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
@@ -324,10 +324,10 @@ def test_the_personalizer_has_a_holdout(tmp_path, control):
         assert {row.arm for row in rows if row.control} == {"a"}
         assert found.claim == "better"
     for row in rows:
-        chances = dict(Shown.of(row).ranking)
+        chances = dict(ShownRanking.of(row).ranking)
         assert math.isclose(sum(chances.values()), 1.0)
         assert math.isclose(chances[row.arm], row.propensity)
-        assert Shown.of(row).ranking[0][0] == row.arm
+        assert ShownRanking.of(row).ranking[0][0] == row.arm
     q = np.array([row.propensity for row in rows])
     for arm in "abc":
         _check_frequency(np.array([row.arm == arm for row in rows]), q)

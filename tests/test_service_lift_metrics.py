@@ -13,7 +13,7 @@ from holdouts import FEATURED, METRICS, closed, configured, report
 from tacit.errors import InvalidValue
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, as_content
-from tacit.service.log.requests import Feedback as Told
+from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 

@@ -23,8 +23,8 @@ from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.errors import Conflict
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.errors import InConflict
+from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, MarkRow
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
@@ -136,7 +136,7 @@ async def stepped(engine, i, what, number, waiting):
 async def feedback(engine, row, number):
     if engine.placements["home"].shows_one:
         return await engine.feedback("home", row.id, float(number % 2))
-    told = Feedback(row.id, CLICKS, clicks=Clicks([0] if number % 2 else []))
+    told = FeedbackRequest(row.id, CLICKS, clicks=Clicks([0] if number % 2 else []))
     return await engine.record_many("home", [told])
 
 
@@ -277,7 +277,7 @@ async def test_the_log_says_what_was_on_offer_once_arms_have_changed(tmp_path):
         # Who asks again gets the same answer, whatever is on offer by now.
         assert await decided(engine, "q", "before") == before
         assert await decided(engine, "q", "after") == after
-        with pytest.raises(Conflict):
+        with pytest.raises(InConflict):
             await decided(engine, "q", "after", ["c", "d"])
         with pytest.raises(UnknownName, match="'b' is not on offer"):
             await decided(engine, "q", "new", ["b", "c"])

@@ -18,7 +18,7 @@ from scipy.stats import beta
 
 from tacit.service.app.server import running
 from tacit.service.page.amounts import age, ages
-from tacit.service.page.charts import Curve, Point, Remark, Span, line_chart, nice_ticks, time_ticks
+from tacit.service.page.charts import ChartLine, Point, Remark, Span, line_chart, nice_ticks, time_ticks
 from tacit.service.page.key import arms_believed
 from tacit.service.page.timeline import Stretch, asked_range, rate_of, together
 from tacit.service.placements.series import Series
@@ -279,7 +279,7 @@ def curve(*values, name="a"):
         for i, value in enumerate(values)
         if value is not None
     ]
-    return Curve(name, "learned", points)
+    return ChartLine(name, "learned", points)
 
 
 def test_a_line_stands_where_its_times_and_values_are():
@@ -527,7 +527,7 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
 @given(begin=st.integers(1_700_000_000, 1_700_200_000), seconds=st.integers(4, 10_000_000))
 def test_names_of_moments_never_lie_on_one_another(begin, seconds):
     span = Span(begin * 10**6, (begin + seconds) * 10**6)
-    chart = str(line_chart([Curve("a", "learned", [Point(span.begin, span.end, 0.1, 0.0, 0.2, 9)])],
+    chart = str(line_chart([ChartLine("a", "learned", [Point(span.begin, span.end, 0.1, 0.0, 0.2, 9)])],
                            span, "title", "summary"))  # fmt: skip
     found = re.findall(r'<text x="([\d.]+)%" y="\d+" text-anchor="(\w+)">([^<]*)</text>', chart)
     assert found

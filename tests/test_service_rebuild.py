@@ -33,7 +33,7 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import Shard, as_text
 from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
@@ -282,7 +282,7 @@ def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monk
             # What is buffered waits for the store; what is committed is what the store has.
             expected = "UCB1" if after or durability == "buffered" else "Thompson"
             if expected == "Thompson":
-                with pytest.raises(Unavailable, match="as before"):
+                with pytest.raises(NotDurable, match="as before"):
                     await engine.rebuild("home", "ucb1")
             else:
                 await engine.rebuild("home", "ucb1")

@@ -29,9 +29,9 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, partitions, schema_of
 from tacit.service.engine.opening import open_store
-from tacit.service.errors import Fenced, StoreError, Unavailable
+from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.resharding import reshard
@@ -170,7 +170,7 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             await here.ask("home", ArmsOf(["spring"], ["film"]))
             await play([here], 1, plays)
             # Who has not heard of an arm waits; who has knows what was told before it came.
-            with pytest.raises(Unavailable, match="has not the arms yet"):
+            with pytest.raises(NotDurable, match="has not the arms yet"):
                 await there.take_in("home", await here.learned("home"))
             await here.take_in("home", late)
             for _ in range(2):
@@ -485,7 +485,7 @@ async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
         await before.decide("home", "a")
         async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
             for _ in range(2):
-                with pytest.raises(Unavailable):
+                with pytest.raises(NotDurable):
                     await before.decide("home", "a")
             row = await after.decide("home", "a")
             assert row.seq == 2
@@ -591,7 +591,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             for name, key, id, _ in later if more else ():
                 slot = slot_of(name, id if name == "hot" else key)
                 engine = engines[shard_of(slot, number)]
-                (outcome,) = await engine.record_many(name, [Feedback(id, "reward", 1.0)])
+                (outcome,) = await engine.record_many(name, [FeedbackRequest(id, "reward", 1.0)])
                 assert outcome in ("learned", "late", "late-epoch")
             if more:
                 await traffic(engines, clock, rng, 15, [])

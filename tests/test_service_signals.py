@@ -29,8 +29,8 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.errors import Conflict
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.errors import InConflict
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
@@ -71,8 +71,8 @@ async def traffic(engine, rounds, start=0):
         ]
         rows = await engine.decide_many("home", asked)
         ids = [row.id for row in rows if rng.integers(2)]
-        told = [Feedback(id, REWARD, float(rng.integers(2))) for id in ids]
-        told += [Feedback(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
+        told = [FeedbackRequest(id, REWARD, float(rng.integers(2))) for id in ids]
+        told += [FeedbackRequest(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
         await engine.record_many("home", told)
 
 
@@ -124,7 +124,7 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
         for i, arms in enumerate((["holiday", "spring"], None)):
             asked = [home.checked(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
             (row,) = await engine.decide_many("home", asked)
-            await engine.record_many("home", [Feedback(row.id, REWARD, 1.0)])
+            await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
         before = known(engine)
         crashed = as_after_a_crash(path)
     for place in (path, crashed):
@@ -242,10 +242,10 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
         before = placement.signals.saved(placement.learner)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
         assert placement.signals.saved(placement.learner) == before
-        with pytest.raises(Conflict):
+        with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
         other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
-        with pytest.raises(Conflict):
+        with pytest.raises(InConflict):
             await engine.decide_many("home", [other])
         for context in (None, [], [0.1, 0.2]):
             with pytest.raises(InvalidValue, match="1 finite number"):

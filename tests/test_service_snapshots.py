@@ -16,7 +16,7 @@ from stores import sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, restored, snapshot_of
-from tacit.learning.snapshot import PIECE, Room, from_bytes, pieces
+from tacit.learning.snapshot import PIECE, CopyRoom, from_bytes, pieces
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
@@ -228,7 +228,7 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
     few = Learner(tacit.Thompson(10), seed=3)
     few.choose_many(keys[:7])
-    small, large = (Room(snapshot_of(one).arrays) for one in (few, learner))
+    small, large = (CopyRoom(snapshot_of(one).arrays) for one in (few, learner))
     assert len(list(large.touched())) > 3
     then = b"".join(pieces(snapshot_of(learner)))
     parts, *others = (snapshot_of(learner).copied(room) for room in (None, small, large))

@@ -26,7 +26,7 @@ from stores import sql, store_at
 import tacit
 from tacit.service.config.rule import Rule
 from tacit.service.engine.engine import Engine
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
@@ -267,14 +267,14 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
             row = await engine.decide("home", "a", id="before")
             harm(path)
             # What is asked again needs no commit, and is as lost as the rest.
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a", id="before")
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
                 engine.decide_many("home", [engine.placement("home").checked(DecisionRequest("c"))]),
             ):
-                with pytest.raises(Unavailable):
+                with pytest.raises(NotDurable):
                     await attempt
             assert not engine.health().ready
 
@@ -291,7 +291,7 @@ def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monk
             await engine.decide("home", "a")
             removed(tmp_path / "s.db")
             await reached(lambda: not engine.health().ready)
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
 
     with caplog.at_level(logging.ERROR):
@@ -307,7 +307,7 @@ def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
         async with served(SqliteStore(path), configured()) as engine:
             await engine.decide("home", "a", id="1")
             moved(path)
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a", id="2")
             path.with_name("elsewhere.db").rename(path)
             await reached(lambda: engine.health().ready)
@@ -332,11 +332,11 @@ def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
             subprocess.run(list(map(str, command)), check=True)
             await traffic(engine, 20)
             sql(tmp_path, "postgres", f"DROP SCHEMA {schema} CASCADE")
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
             command = [stores.binary("psql"), "--quiet", "--file", dump, url]
             subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
             assert "was replaced while it was served" in str(engine.failure)
 
@@ -603,7 +603,7 @@ def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
                 named = (engine.decide("home", "a", id=f"{i}") for i in range(10))
                 nameless = (engine.decide("home", "a") for _ in range(10))
                 answers = await asyncio.gather(*named, *nameless, return_exceptions=True)
-                assert {type(answer) for answer in answers} == {Unavailable}
+                assert {type(answer) for answer in answers} == {NotDurable}
                 assert "LockNotAvailable" in str(engine.failure)
             await reached(lambda: engine.health().ready)
             after = await engine.decide("home", "a", id="after")

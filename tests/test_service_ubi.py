@@ -24,8 +24,8 @@ from tacit.service.app.server import running
 from tacit.service.doors.ubi_export import export_ubi
 from tacit.service.doors.ubi_records import feedback_of, listed
 from tacit.service.doors.ubi_routes import UbiRequest, take
-from tacit.service.http.route import Call
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.http.route import RouteCall
+from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, slate_of
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
@@ -67,7 +67,7 @@ async def slated(engine, id=None, deferred=False, arms=None):
 
 async def sent(engine, name, queries=(), events=()):
     """Send records; return what became of them, with the fields of the wrong ones."""
-    answer = await take(engine, Call(name, request=UbiRequest([*queries], [*events])))
+    answer = await take(engine, RouteCall(name, request=UbiRequest([*queries], [*events])))
     return tuple(
         [one.outcome if one.field is None else (one.outcome, one.field) for one in part]
         for part in (answer.queries, answer.events)
@@ -149,7 +149,7 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
                 events = [about(row, "click", place) for place in (2, 0)]
                 assert await sent(engine, "shelf", [], events) == ([], ["pending"] * 2)
             else:
-                told = Feedback(row.id, CLICKS, clicks=Clicks([0, 2]))
+                told = FeedbackRequest(row.id, CLICKS, clicks=Clicks([0, 2]))
                 assert await engine.record_many("shelf", [told]) == ["pending"]
             engine.clock.now += 60 * SECOND
             await slated(engine, "two")
@@ -267,7 +267,7 @@ async def traffic(engine, rounds):
                 places = [place for place, item in enumerate(items) if item is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 id = f"f{i}" if i % 2 else None
-                await engine.record_many(name, [Feedback(row.id, CLICKS, None, id, Clicks(clicks))])
+                await engine.record_many(name, [FeedbackRequest(row.id, CLICKS, None, id, Clicks(clicks))])
         await engine.examined("shelf", shelf.id, f"e{i}")
         await engine.feedback("home", home.id, float(rng.integers(3)) / 2, f"f{i}")
         await engine.feedback("front", front.id, 1.0)

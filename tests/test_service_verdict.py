@@ -28,9 +28,9 @@ from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine import verdicts
 from tacit.service.engine import verdicts as searches
-from tacit.service.errors import Conflict, Unavailable
+from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.log.requests import DecisionRequest, Feedback
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE
 from tacit.service.maintenance.copies import export
 
@@ -78,7 +78,7 @@ async def traffic(engine, rounds, seed):
         key = f"key {rng.integers(2)}"
         row = await searched(engine, None, lists, key, deferred, **said)
         if deferred and rng.random() < 0.5:
-            await engine.record_many("search", [Feedback(row.id, ACTIVATE, None)])
+            await engine.record_many("search", [FeedbackRequest(row.id, ACTIVATE, None)])
         engine.clock.now += int(rng.integers(20)) * SECOND
         if lists is None:
             await engine.feedback("search", row.id, float(rng.integers(3)) / 2)
@@ -225,7 +225,7 @@ async def test_the_same_search_of_another_user_is_another_search(tmp_path):
         assert again == first
         for other in ({"user": "ben"}, {"segments": {"market": "se"}}, {}):
             said = {"user": "ann", "segments": {"market": "de"}} | other
-            with pytest.raises(Conflict):
+            with pytest.raises(InConflict):
                 await searched(engine, "d", **(said if other else {}))
 
 
@@ -286,10 +286,10 @@ async def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(
         logged = engine.logged
 
         async def broken(*given):
-            raise Unavailable("store: it fails at present; try again later")
+            raise NotDurable("store: it fails at present; try again later")
 
         monkeypatch.setattr(engine, "logged", broken)
-        with pytest.raises(Unavailable):
+        with pytest.raises(NotDurable):
             await engine.verdict("search")
         monkeypatch.setattr(engine, "logged", logged)
         found = await whole(engine)

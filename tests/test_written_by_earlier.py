@@ -15,7 +15,7 @@ from harness import Clock
 import tacit
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import Clicks, DecisionRequest, Feedback
+from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.verify import verify
@@ -76,7 +76,7 @@ async def test_its_service_goes_on(config):
         for name in ("home", "news", "video"):
             assert await engine.feedback(name, "d48", 1.0, "late") == "learned"
         for name in ("rankers", "shelf"):
-            told = Feedback("d48", CLICKS, clicks=Clicks([0]))
+            told = FeedbackRequest("d48", CLICKS, clicks=Clicks([0]))
             assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
         await engine.ask("home", ModeOf("online"))
         await engine.ask("home", ArmsOf(["d"], ["a"]))

@@ -117,10 +117,10 @@ class Traffic:
             truth[i] = [expected(params, world, lanes[i], slot) for slot in slots]
         return cls(lanes, uniforms, truth)
 
-    def outcome(self, shown: Ints) -> Outcome:
+    def outcome(self, shown: Ints) -> DemoTotals:
         """Return what showing these slots got and missed, impression by impression."""
         got = self.truth[np.arange(len(shown)), shown]
-        return Outcome(self.uniforms < got, self.truth.max(axis=1) - got)
+        return DemoTotals(self.uniforms < got, self.truth.max(axis=1) - got)
 
     def best_fixed(self) -> Ints:
         """Return, per impression, the slot that is best for its key in hindsight."""
@@ -131,7 +131,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoTotals:
     """Clicks and regret per impression."""
 
     clicks: Any
@@ -162,7 +162,7 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool)
             threading.Event().wait()
 
 
-def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, Outcome]:
+def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTotals]:
     """Return the outcome of the policy beside those of the three measuring sticks."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown))
@@ -176,7 +176,7 @@ def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, Outcom
 
 def report(
     scene: Scenario,
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, DemoTotals],
     seconds: float,
     figure: Path | None,
     address: str,
@@ -337,7 +337,7 @@ def post(connection: HTTPConnection, action: str, content: dict[str, Any]) -> An
     return answer
 
 
-def draw(scene: Scenario, outcomes: dict[str, Outcome], path: Path) -> Path | None:
+def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path | None:
     """Draw click rates and regret over time; None where matplotlib is not installed."""
     from tacit.plots import figure, save
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.checking import drivers, kernels
-from tacit.checking.trial import Failed, LeftOut, PolicyCheck, Trial, Verdict
+from tacit.checking.trial import Failed, Finding, LeftOut, PolicyCheck, Trial
 from tacit.core import checks
 from tacit.core import part as ranges
 from tacit.core.spread import progress
@@ -100,28 +100,28 @@ def check(
     for name in checks.names("only", () if only is None else only):
         ranges.one_of(*FIRST, *TESTS)("only", name)
     tests = {name: test for name, test in TESTS.items() if only is None or name in only}
-    verdicts: list[Verdict] = []
+    verdicts: list[Finding] = []
     with progress(len(FIRST) + len(tests), f"checking {policy.label}") as advance:
         for name, test in (FIRST | tests).items():
             sound = all(v.passed is not False for v in verdicts if v.name in FIRST)
-            left_out = Verdict(name, None, "not tried, as it failed before")
+            left_out = Finding(name, None, "not tried, as it failed before")
             verdicts.append(_verdict(name, test, trial) if sound else left_out)
             advance(1)
     return PolicyCheck(policy.label, tuple(verdicts))
 
 
-def _verdict(name: str, test: Test, trial: Trial) -> Verdict:
+def _verdict(name: str, test: Test, trial: Trial) -> Finding:
     """Return what a test says; whatever it raises is a failure of the policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return Verdict(name, True, test(trial))
+            return Finding(name, True, test(trial))
         except LeftOut as why:
-            return Verdict(name, None, str(why))
+            return Finding(name, None, str(why))
         except (Failed, TacitError) as why:
-            return Verdict(name, False, str(why))
+            return Finding(name, False, str(why))
         except Exception as why:
-            return Verdict(name, False, f"{_place(why)}{type(why).__name__}: {why}")
+            return Finding(name, False, f"{_place(why)}{type(why).__name__}: {why}")
 
 
 def _place(error: Exception) -> str:

@@ -18,7 +18,7 @@ from tacit.policies.base import NO_FEATURES, Impression, Policy
 MARKS = {True: "ok", False: "FAILED", None: "–"}
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     """What one test found.
 
     Attributes
@@ -43,11 +43,11 @@ class PolicyCheck(Tabulated):
     ----------
     policy : str
         Its label.
-    verdicts : tuple of Verdict
+    verdicts : tuple of Finding
     """
 
     policy: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Finding, ...]
 
     @property
     def passed(self) -> bool:
@@ -55,7 +55,7 @@ class PolicyCheck(Tabulated):
         return all(verdict.passed is not False for verdict in self.verdicts)
 
     @property
-    def failures(self) -> list[Verdict]:
+    def failures(self) -> list[Finding]:
         """The tests that failed."""
         return [verdict for verdict in self.verdicts if verdict.passed is False]
 

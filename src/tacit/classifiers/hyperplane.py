@@ -58,7 +58,7 @@ class Scratch(NamedTuple):
         )
 
 
-class Hull(NamedTuple):
+class HullPoints(NamedTuple):
     """Points whose convex hull counts, and the scratch for distances to it.
 
     Attributes
@@ -278,14 +278,14 @@ def hull_distance(
 
 
 @kernel
-def distance_from(state: Hull, row: int, context: Floats, near: float, far: float, skip: int) -> float:
+def distance_from(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
     """Return the distance of a context from the hull of a row, as :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
     return hull_distance(row_of(state.scratch, row), points, context, near, far, skip)
 
 
 @kernel
-def trim(state: Hull, row: int) -> None:
+def trim(state: HullPoints, row: int) -> None:
     """Drop the newest point if it is inside the hull; then, if there are too many, one of all.
 
     Of all, the one is dropped without which the hull loses least: nothing, if one is inside the
@@ -347,7 +347,7 @@ class Hyperplane(Classifier):
     (False, True)
     """
 
-    State = Hull
+    State = HullPoints
 
     margin: PositiveFraction
     capacity: Annotated[int, whole(1, 2**24)] = 1024
@@ -368,15 +368,15 @@ class Hyperplane(Classifier):
             ratio = 1.0 + math.sqrt(self.dim) / (2.0 * self.margin)
             return float(np.float64(ratio) ** self.dim)
 
-    def init(self, rows: int) -> Hull:
-        return Hull(
+    def init(self, rows: int) -> HullPoints:
+        return HullPoints(
             np.zeros((rows, self.capacity + 1, self.dim)),
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
             Scratch.zeros(rows, self.dim),
         )
 
-    def merged(self, first: Hull, second: Hull) -> Hull:
+    def merged(self, first: HullPoints, second: HullPoints) -> HullPoints:
         from tacit.core.compiled import compiled
 
         learn = compiled(learn_all_false, self.params)
@@ -389,12 +389,12 @@ class Hyperplane(Classifier):
         return joined
 
     @staticmethod
-    def predict(params: Hyperplane, state: Hull, row: int, context: Floats) -> bool:
+    def predict(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> bool:
         reach = 2.0 * params.margin + TIE
         return distance_from(state, row, context, reach, reach, -1) > reach
 
     @staticmethod
-    def learn_false(params: Hyperplane, state: Hull, row: int, context: Floats) -> None:
+    def learn_false(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> None:
         state.points[row, state.held[row]] = context
         state.held[row] += 1
         trim(state, row)

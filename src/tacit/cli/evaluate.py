@@ -161,7 +161,7 @@ class Question:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
         self._estimators(self.slots or 3)
 
-    def player(self, evaluation: "Evaluation") -> Any:
+    def player(self, evaluation: "LogReads") -> Any:
         """Return the policy, over the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
@@ -173,13 +173,13 @@ class Question:
             setting = {"positions": self.slots} if self.lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting)
 
-    def replayed(self, evaluation: "Evaluation", player: Any) -> Any:
+    def replayed(self, evaluation: "LogReads", player: Any) -> Any:
         """Return what the replay of a policy earns."""
         from tacit.evaluate.options import ReplayOptions
 
         return evaluation.replay(player, **self._given(ReplayOptions))
 
-    def off_policy(self, evaluation: "Evaluation", player: Any) -> Any:
+    def off_policy(self, evaluation: "LogReads", player: Any) -> Any:
         """Return what the weighted log says that the policy earns."""
         from tacit.evaluate.options import OffPolicyOptions
 
@@ -243,7 +243,7 @@ def evaluate(
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     with where(ray), concluding(reader):
-        evaluation = Evaluation(reader, None if ray is None else shards)
+        evaluation = LogReads(reader, None if ray is None else shards)
         player = question.player(evaluation)
         replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
         weighted = question.off_policy(evaluation, player) if question.weighted else None
@@ -275,7 +275,7 @@ def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
 Reads = Callable[..., Any]
 
 
-class Evaluation:
+class LogReads:
     """The functions that read a log, under a progress bar: in one process, or in parts.
 
     Parameters

@@ -14,16 +14,16 @@ from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth, busiest_of, found_in
+from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
-from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict
+from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
-from tacit.service.errors import Conflict, Unavailable, UnknownDecision
+from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
 from tacit.service.log.ids import LogClock, shard_of, slot_asked, slot_in, slot_of
-from tacit.service.log.marks import Change
-from tacit.service.log.requests import Feedback, Impression, checked_feedback
+from tacit.service.log.marks import LoggedChange
+from tacit.service.log.requests import FeedbackRequest, Impression, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
@@ -83,7 +83,7 @@ class Ingress(Verbs):
             # A shard cannot know what another one has decided.
             home = self._homes.setdefault((placement, impression.id), shard)
             if home != shard or slot_in(impression.id) not in (None, slot):
-                raise Conflict(
+                raise InConflict(
                     f"decision_id: {impression.id!r} stands for a decision of another key; "
                     "send the same request, or another id"
                 )
@@ -120,7 +120,7 @@ class Ingress(Verbs):
 
         Raises
         ------
-        UnknownName, InvalidValue, Conflict, Unavailable
+        UnknownName, InvalidValue, Conflict, NotDurable
             As ``Engine.decide_many``.
         """
         self.placement(placement)
@@ -131,14 +131,16 @@ class Ingress(Verbs):
             rows = await self._dealt(DECIDE, placement, impressions, shards)
         return rows
 
-    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
+    async def record_many(
+        self, placement: str, feedback: Sequence[FeedbackRequest]
+    ) -> list[str | TacitError]:
         """Record much feedback; otherwise as ``Engine.record_many``.
 
         Raises
         ------
         UnknownName, InvalidValue
             As there; then nothing was recorded.
-        Unavailable
+        NotDurable
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
         config = self.placement(placement).config
@@ -147,7 +149,7 @@ class Ingress(Verbs):
         homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in feedback))
         outcomes: list[Any] = [homes[one.decision] for one in feedback]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
-        unavailable = [home for home in outcomes if isinstance(home, Unavailable)]
+        unavailable = [home for home in outcomes if isinstance(home, NotDurable)]
         if unavailable:
             raise unavailable[0]
         if known:
@@ -214,7 +216,7 @@ class Ingress(Verbs):
         ------
         UnknownName, InvalidValue
             As ``Engine.ask``; then nothing changes.
-        Unavailable
+        NotDurable
             If a shard is down. Where the first one leads, nothing changes then if it is that one.
         """
         view, change = self.placement(placement), CHANGES[type(request)]
@@ -245,7 +247,7 @@ class Ingress(Verbs):
         """Return the busiest keys of all shards; otherwise as ``Engine.busiest``."""
         return busiest_of(await self._of_each("busiest", placement))
 
-    async def find_keys(self, placement: str, text: str) -> Found:
+    async def find_keys(self, placement: str, text: str) -> KeysFound:
         """Return what all shards find; otherwise as ``Engine.find_keys``."""
         return found_in(await self._of_each("find_keys", placement, text))
 
@@ -263,7 +265,7 @@ class Ingress(Verbs):
         false_share: float = 0.05,
         *,
         patience: float = PATIENCE,
-    ) -> Verdict:
+    ) -> ReadVerdict:
         """Refuse to judge duels: each shard has a part of the log."""
         check_path(self.placement(placement), "duel")
         raise InvalidValue("placement", placement, NOT_IN_SHARDS)
@@ -282,10 +284,10 @@ class Ingress(Verbs):
         """Refuse to go back, as :meth:`rebuild`."""
         return await self.rebuild(placement, to, who)
 
-    async def history(self, placement: str) -> list[Change]:
+    async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement; every shard has the same."""
         self.placement(placement)
-        changes: list[Change] = await self.links[0].engine("history", placement)
+        changes: list[LoggedChange] = await self.links[0].engine("history", placement)
         return changes
 
     async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
@@ -403,12 +405,12 @@ def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int
     """Return the shard that knows a decision, from what each has said."""
     knowing = [shard for shard, one in enumerate(known) if one is True]
     if len(knowing) > 1:
-        return Conflict(f"decision_id: {id!r} stands for decisions of several keys")
+        return InConflict(f"decision_id: {id!r} stands for decisions of several keys")
     if knowing:
         return knowing[0]
     for one in known:
         if isinstance(one, BaseException):
-            return Unavailable("shard: one that may know the decision is down; try again later")
+            return NotDurable("shard: one that may know the decision is down; try again later")
     return UnknownDecision(
         f"decision_id: placement {placement!r} made no decision {id!r}; send the id that its answer gave"
     )

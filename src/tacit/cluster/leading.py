@@ -19,7 +19,7 @@ from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.layout import check_kinds
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.shared import Learned, Value
 
@@ -50,7 +50,7 @@ class Door:
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If it does not come about; the log says why.
         """
         from tacit.service.app.logs import set_up
@@ -80,7 +80,7 @@ class Door:
         self._thread.start()
         answering.wait()
         if not self._server.started:
-            raise Unavailable("ingress: it did not start; its log says why")
+            raise NotDurable("ingress: it did not start; its log says why")
         return os.getpid()
 
     def pid(self) -> int:
@@ -119,14 +119,14 @@ class Doors:
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If one does not.
         """
         self._config, self._place, self._shards = config, (host, port), list(shards)
         try:
             await asyncio.gather(*(self._open(place) for place in range(len(self._actors))))
         except self._errors as error:
-            raise Unavailable(f"ingress: it did not start: {error}") from error
+            raise NotDurable(f"ingress: it did not start: {error}") from error
 
     async def _open(self, place: int) -> None:
         ray = imported()
@@ -340,7 +340,7 @@ class LeadingIngress(Ingress):
 
         Raises
         ------
-        ConfigError, Unavailable
+        ConfigError, NotDurable
             If a shard cannot; another one may have by then.
         """
         check_kinds(config)

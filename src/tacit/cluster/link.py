@@ -21,7 +21,7 @@ from tacit.cluster.shard import Lost, Request, Spares, new_actor
 from tacit.cluster.sweeps import imported
 from tacit.errors import TacitError
 from tacit.service.engine.reading import Health
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Link:
         Raises
         ------
         TacitError
-            What the shard met, or Unavailable if it is down.
+            What the shard met, or NotDurable if it is down.
         """
         if not self.up:
             raise self._refusal()
@@ -130,8 +130,8 @@ class Link:
             task.add_done_callback(self._tasks.discard)
         return await reply
 
-    def _refusal(self) -> Unavailable:
-        return Unavailable(f"shard: {self} is being started again; try again later")
+    def _refusal(self) -> NotDurable:
+        return NotDurable(f"shard: {self} is being started again; try again later")
 
     async def _work(self) -> None:
         """Send what waits until nothing does."""
@@ -158,7 +158,7 @@ class Link:
                 reply.set_exception(result)
             elif isinstance(result, BaseException):
                 logger.error("%s failed", self, exc_info=result)
-                reply.set_exception(Unavailable(f"shard: {self} failed; try again later"))
+                reply.set_exception(NotDurable(f"shard: {self} failed; try again later"))
             else:
                 reply.set_result(result)
 
@@ -196,7 +196,7 @@ class Link:
         Raises
         ------
         TacitError
-            What the shard met, or Unavailable if it is down.
+            What the shard met, or NotDurable if it is down.
         """
         if not self.up:
             raise self._refusal()

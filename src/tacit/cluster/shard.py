@@ -12,7 +12,7 @@ from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
 from tacit.cluster.sweeps import imported
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.shared import Learned
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DECIDE, RECORD, MADE, KEEP = "decide_many", "record_many", "made", "keep"
 
 
-class Lost(Unavailable):
+class Lost(NotDurable):
     """The shard does not answer, or has no log open."""
 
 

@@ -19,7 +19,7 @@ LIKELY = math.log(1000.0)
 """A split that is a thousand times less likely than the best one is ruled out."""
 
 
-class Change(NamedTuple):
+class ChangePoint(NamedTuple):
     """A place where click probabilities changed.
 
     Attributes
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     last: int
 
 
-def changes(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> list[Change]:
+def changes(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> list[ChangePoint]:
     """Return the changes in one key's clicks, in the order of their rounds.
 
     The rounds are split where, for some arm, two rates explain its rewards better than one by
@@ -61,18 +61,18 @@ def changes(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> list[C
     >>> [abs(change.round - 1500) < 30 for change in changes(arms, rewards, 2, 0.01)]
     [True]
     """
-    found: list[Change] = []
+    found: list[ChangePoint] = []
     parts = [(0, len(arms))]
     while parts:
         start, stop = parts.pop()
         change = best_split(arms[start:stop], rewards[start:stop], arm_count, delta)
         if change is not None:
-            found.append(Change(*(start + round for round in change)))
+            found.append(ChangePoint(*(start + round for round in change)))
             parts += [(start, start + change.round), (start + change.round, stop)]
     return sorted(found)
 
 
-def best_split(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> Change | None:
+def best_split(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> ChangePoint | None:
     """Return the most likely change, if the evidence for any suffices."""
     total = np.zeros(max(len(arms) - 1, 0))
     evident = False
@@ -89,7 +89,7 @@ def best_split(arms: Ints, rewards: Floats, arm_count: int, delta: float) -> Cha
         return None
     likely = np.flatnonzero(total >= total.max() - LIKELY)
     # The split after round i makes round i + 1 the first of the new rates.
-    return Change(1 + int(total.argmax()), 1 + int(likely[0]), 1 + int(likely[-1]))
+    return ChangePoint(1 + int(total.argmax()), 1 + int(likely[0]), 1 + int(likely[-1]))
 
 
 def likelihood_ratios(mine: np.ndarray, rewards: Floats) -> Floats:
@@ -200,14 +200,14 @@ class KeyHistory(NamedTuple):
     lane : int
     rows : array of int64, shape (rounds,)
         Its rows, in the order of the log.
-    changes : list of Change
+    changes : list of ChangePoint
     plays, means : array of float64, shape (changes + 1, arms)
         Per stretch between changes.
     """
 
     lane: int
     rows: Ints
-    changes: list[Change]
+    changes: list[ChangePoint]
     plays: Floats
     means: Floats
 

@@ -95,7 +95,7 @@ class Streams(NamedTuple):
         )
 
 
-class Sessions(NamedTuple):
+class SessionTable(NamedTuple):
     """The latest decision of each session, at the place that its number says.
 
     Attributes
@@ -109,7 +109,7 @@ class Sessions(NamedTuple):
     time: Ints
 
     @classmethod
-    def zeros(cls, places: int) -> Sessions:
+    def zeros(cls, places: int) -> SessionTable:
         """Return a memory of no session."""
         return cls(*np.zeros((3, places), np.int64))
 
@@ -202,7 +202,7 @@ def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def follow(lanes: Streams, sessions: Sessions, scales: Scales, lane: int, time: int, number: int) -> None:
+def follow(lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int) -> None:
     """Count a decision of a session, and that it left another key for this one."""
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
@@ -215,7 +215,7 @@ def follow(lanes: Streams, sessions: Sessions, scales: Scales, lane: int, time: 
 
 
 def arrive_rows(
-    lanes: Streams, sessions: Sessions, scales: Scales, arrivals: Arrivals, signals: Floats
+    lanes: Streams, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
     """Fill in the signals of each row, then count it."""
     for i in range(len(arrivals.lanes)):
@@ -304,7 +304,7 @@ class Signals:
         self._scales = Scales(1e6 * fast, 1e6 * slow)
         self._arms = arms if "new-arms" in names else 0
         self._lanes = Streams.zeros(0, self._arms)
-        self._sessions = Sessions.zeros(REMEMBERED if self.follows_sessions else 0)
+        self._sessions = SessionTable.zeros(REMEMBERED if self.follows_sessions else 0)
         self._prepare()
 
     def reach(self, arms: int) -> None:

@@ -79,7 +79,7 @@ class LearnerSnapshot(NamedTuple):
         """All arrays, as a named tuple."""
         return _Arrays(self.state, self.plays)
 
-    def copied(self, room: Room | None = None) -> LearnerSnapshot:
+    def copied(self, room: CopyRoom | None = None) -> LearnerSnapshot:
         """Return one with arrays of its own, in a room if there is one, whatever is learned."""
         copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copied())
@@ -119,7 +119,7 @@ def _own(arrays: Any) -> Any:
     return rebuilt(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
 
 
-class Room:
+class CopyRoom:
     """Memory for a copy of a state, to be touched ahead.
 
     A copy into pages that nobody has touched takes many times as long.
@@ -133,7 +133,7 @@ class Room:
     --------
     >>> from tacit.policies import UCB1
     >>> state = UCB1(arms=2).init(3)
-    >>> room = Room(state)
+    >>> room = CopyRoom(state)
     >>> for _ in room.touched():
     ...     pass
     >>> type(room.copied(state)) is type(state)

@@ -107,7 +107,7 @@ def _blanks(array: Any) -> Booleans | None:
     return np.asarray(odd.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-class Decided:
+class SeenDecisions:
     """The decisions of the first rows of a log."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.doubts import Decided
+from tacit.logs.doubts import SeenDecisions
 from tacit.logs.formats import FORMATS, File, RemoteFile, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
@@ -218,7 +218,7 @@ class LogReader:
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
         self.report = report = LogReport()
-        decided = Decided()
+        decided = SeenDecisions()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.doubts import Decided, of_names
+from tacit.logs.doubts import SeenDecisions, of_names
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, reading
@@ -70,7 +70,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 
 def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
     log.report = report = LogReport()
-    decided = Decided()
+    decided = SeenDecisions()
     wanted = wanted | set(log.made_of if "context" in wanted else ())
     for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
@@ -81,7 +81,7 @@ def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: s
     report.doubt(decided.repeated())
 
 
-def _look(decided: Decided, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+def _look(decided: SeenDecisions, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
     """Show a file's decisions, even where they are not asked for, to what looks at the first."""
     columns = {name: file.columns[name] for name in PLACED if name in file.columns}
     if NUMBERED not in columns or decided.full:

@@ -25,8 +25,8 @@ from tacit.logs.schema import SCHEMA
 from tacit.logs.ubi_records import (
     CLICKS,
     EXAMINED,
-    Event,
-    Query,
+    UbiEvent,
+    UbiQuery,
     event_of,
     is_event,
     place_of,
@@ -149,7 +149,7 @@ class UbiReader(LogReader):
                 objects[object] = before if reward is None else max(before or 0.0, reward)
         return came
 
-    def _reward(self, event: Event, report: UbiReport) -> float | None:
+    def _reward(self, event: UbiEvent, report: UbiReport) -> float | None:
         reward = event.ours.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
@@ -196,7 +196,7 @@ class UbiReader(LogReader):
             yield self._checked(rows, numbers, source, report)
 
     def _rewards(
-        self, query: Query, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
+        self, query: UbiQuery, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
     ) -> dict[int, float]:
         """Return the reward at each place of the list that something happened to."""
         rewards: dict[int, float] = {}
@@ -209,7 +209,7 @@ class UbiReader(LogReader):
                 rewards[at] = max(rewards.get(at, 0.0), reward or 0.0)
         return rewards
 
-    def _shown(self, query: Query, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _shown(self, query: UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         hits = (query.hits or ())[: self.length]
         ours = query.ours

@@ -60,7 +60,7 @@ LONGEST_OBJECT = 256
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Query(NamedTuple):
+class UbiQuery(NamedTuple):
     """What a query record says.
 
     Attributes
@@ -85,7 +85,7 @@ class Query(NamedTuple):
     ours: Mapping[str, Any]
 
 
-class Event(NamedTuple):
+class UbiEvent(NamedTuple):
     """What an event record says.
 
     Attributes
@@ -116,7 +116,7 @@ def is_event(record: Mapping[str, Any]) -> bool:
     return record.get("action_name") is not None
 
 
-def query_of(record: Mapping[str, Any]) -> Query:
+def query_of(record: Mapping[str, Any]) -> UbiQuery:
     """Return what a query record says.
 
     Raises
@@ -137,7 +137,7 @@ def query_of(record: Mapping[str, Any]) -> Query:
         if not isinstance(hits, list) or not all(isinstance(hit, str) for hit in hits):
             raise InvalidValue("query_response_hit_ids", hits, "give a list of text")
         hits = tuple(hits)
-    return Query(
+    return UbiQuery(
         _text(record, "query_id", LONGEST_NAME),
         _text(record, "user_query"),
         hits,
@@ -147,7 +147,7 @@ def query_of(record: Mapping[str, Any]) -> Query:
     )
 
 
-def event_of(record: Mapping[str, Any]) -> Event:
+def event_of(record: Mapping[str, Any]) -> UbiEvent:
     """Return what an event record says.
 
     Raises
@@ -162,7 +162,7 @@ def event_of(record: Mapping[str, Any]) -> Event:
     ordinal = position.get("ordinal")
     if ordinal is not None and (isinstance(ordinal, bool) or not isinstance(ordinal, int)):
         raise InvalidValue("event_attributes.position.ordinal", ordinal, "give a whole number")
-    return Event(
+    return UbiEvent(
         _text(record, "action_name", LONGEST_NAME),
         _text(record, "query_id", LONGEST_NAME),
         tuple(dict.fromkeys(id for id in ids if id is not None)),

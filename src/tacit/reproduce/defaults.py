@@ -107,7 +107,7 @@ def _lists(world: Environment, horizon: int) -> list[Policy]:
     ]
 
 
-class Setting(NamedTuple):
+class RegretSetting(NamedTuple):
     """Where everybody is played, for how long, and against whom.
 
     Attributes
@@ -132,30 +132,30 @@ def _recurring(count: int, horizon: int) -> ShiftingArms:
     return ShiftingArms(arms=len(INTENTS[0]), events=events, clicks=clicks)
 
 
-SETTINGS: dict[str, Setting] = {
-    "steady, 1,000 rounds": Setting(ShiftingArms(events=0), 1_000),
-    "steady, 10,000 rounds": Setting(ShiftingArms(events=0), 10_000),
-    "steady, 40 arms": Setting(ShiftingArms(arms=40, events=0, gap=0.02), 10_000),
-    "clicks of 1 to 5 %": Setting(BernoulliArms([0.01, 0.02, 0.03, 0.04, 0.05]), 10_000),
-    "1 shift": Setting(ShiftingArms(events=1), 10_000),
-    "3 shifts": Setting(ShiftingArms(events=3), 10_000),
-    "10 shifts": Setting(ShiftingArms(events=10), 10_000),
-    "3 shifts, feedback in batches of 50": Setting(ShiftingArms(events=3, batch=50), 10_000),
-    "3 shifts, late feedback": Setting(ShiftingArms(events=3, delay=(10, 200)), 10_000),
-    "3 intents, again and again": Setting(_recurring(20, 20_000), 20_000),
-    "3 stealthy shifts": Setting(ShiftingArms(events=3, stealthy=True), 10_000, stealthy=True),
+SETTINGS: dict[str, RegretSetting] = {
+    "steady, 1,000 rounds": RegretSetting(ShiftingArms(events=0), 1_000),
+    "steady, 10,000 rounds": RegretSetting(ShiftingArms(events=0), 10_000),
+    "steady, 40 arms": RegretSetting(ShiftingArms(arms=40, events=0, gap=0.02), 10_000),
+    "clicks of 1 to 5 %": RegretSetting(BernoulliArms([0.01, 0.02, 0.03, 0.04, 0.05]), 10_000),
+    "1 shift": RegretSetting(ShiftingArms(events=1), 10_000),
+    "3 shifts": RegretSetting(ShiftingArms(events=3), 10_000),
+    "10 shifts": RegretSetting(ShiftingArms(events=10), 10_000),
+    "3 shifts, feedback in batches of 50": RegretSetting(ShiftingArms(events=3, batch=50), 10_000),
+    "3 shifts, late feedback": RegretSetting(ShiftingArms(events=3, delay=(10, 200)), 10_000),
+    "3 intents, again and again": RegretSetting(_recurring(20, 20_000), 20_000),
+    "3 stealthy shifts": RegretSetting(ShiftingArms(events=3, stealthy=True), 10_000, stealthy=True),
     **{
-        f"200 keys, 50 rounds each: {text}": Setting(LongTail(keys=200, alike=alike), 10_000)
+        f"200 keys, 50 rounds each: {text}": RegretSetting(LongTail(keys=200, alike=alike), 10_000)
         for alike, text in {
             "arms": "alike by arm", "clusters": "four clusters", "offsets": "alike but for a level",
             "nothing": "nothing in common",
         }.items()
     },
-    "features, θ × 1": Setting(ExaminationArms(), 2_000, _features),
-    "features, θ × 4": Setting(ExaminationArms(scale=4.0), 2_000, _features),
-    "features, ten arms": Setting(ExaminationArms(pool=10), 2_000, _features),
-    "features, one shift": Setting(ExaminationArms(redraws=(1_001,)), 2_000, _features),
-    "lists read from the top": Setting(
+    "features, θ × 1": RegretSetting(ExaminationArms(), 2_000, _features),
+    "features, θ × 4": RegretSetting(ExaminationArms(scale=4.0), 2_000, _features),
+    "features, ten arms": RegretSetting(ExaminationArms(pool=10), 2_000, _features),
+    "features, one shift": RegretSetting(ExaminationArms(redraws=(1_001,)), 2_000, _features),
+    "lists read from the top": RegretSetting(
         CascadeArms([0.3, 0.25, 0.2, 0.2, 0.15, 0.15, *[0.1] * 14], positions=5), 10_000, _lists
     ),
 }  # fmt: skip
@@ -168,7 +168,7 @@ def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     return float(ratio), float(error)
 
 
-def _cell(name: str, setting: Setting, setup: Setup) -> Cell:
+def _cell(name: str, setting: RegretSetting, setup: Setup) -> Cell:
     """Tune the candidates, and play the best of them beside the recommended policy."""
     world, horizon = setting.environment, setting.horizon
     candidates = setting.candidates(world, horizon)

@@ -29,7 +29,7 @@ class AddressUnavailable(ConfigError):
     """An address that cannot be listened on at present, but perhaps later."""
 
 
-class Unavailable(TacitError):
+class NotDurable(TacitError):
     """Nothing can be made durable at present, so nothing is acknowledged; try again."""
 
 
@@ -49,5 +49,5 @@ class Forbidden(TacitError):
     """A key that is not for what it was sent for."""
 
 
-class Conflict(TacitError):
+class InConflict(TacitError):
     """An id that stands for something else already."""

@@ -22,7 +22,7 @@ AT_ONCE = 10_000
 
 
 @dataclass
-class Tally:
+class PairTallies:
     """What searches said of each pair of rankers.
 
     Attributes
@@ -51,11 +51,11 @@ class Folded:
     Attributes
     ----------
     rankers : tuple of str
-    tally : Tally
+    tally : PairTallies
         Over all searches.
     segments : dict
         Per name of a segment and its value, the tally of its searches.
-    places, leads : Tally
+    places, leads : PairTallies
         For how many places each ranker had more than the other, and whose item stood first: both
         should be even.
     searches, clicked, alike : int
@@ -73,10 +73,10 @@ class Folded:
     """
 
     rankers: tuple[str, ...] = ()
-    tally: Tally = field(default_factory=Tally)
-    segments: dict[str, dict[str, Tally]] = field(default_factory=dict)
-    places: Tally = field(default_factory=Tally)
-    leads: Tally = field(default_factory=Tally)
+    tally: PairTallies = field(default_factory=PairTallies)
+    segments: dict[str, dict[str, PairTallies]] = field(default_factory=dict)
+    places: PairTallies = field(default_factory=PairTallies)
+    leads: PairTallies = field(default_factory=PairTallies)
     searches: int = 0
     clicked: int = 0
     alike: int = 0
@@ -141,7 +141,7 @@ class Fold:
         for (where, *key), (amounts, units) in self._waiting.items():
             if where == "segments":
                 name, value, pair = key
-                tally = self._found.segments.setdefault(name, {}).setdefault(value, Tally())
+                tally = self._found.segments.setdefault(name, {}).setdefault(value, PairTallies())
             else:
                 tally, (pair,) = getattr(self._found, where), key
             tally.add(pair, amounts, units)

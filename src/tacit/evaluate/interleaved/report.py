@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tacit.core import checks
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import InvalidValue
-from tacit.evaluate.interleaved.folding import Folded, Pair, Tally
+from tacit.evaluate.interleaved.folding import Folded, Pair, PairTallies
 from tacit.evaluate.interleaved.scale import Scaled
 from tacit.evaluate.interleaved.searches import REASONS
 from tacit.plots import COLOURS, Plotted, Rung, ladder
@@ -142,7 +142,7 @@ class InterleavedReport(Tabulated, Plotted):
         """The rankers' names."""
         return self.folded.rankers
 
-    def between(self, first: str, second: str, tally: Tally | None = None) -> Comparison:
+    def between(self, first: str, second: str, tally: PairTallies | None = None) -> Comparison:
         """Return what is known of two rankers."""
         given = self.folded.tally if tally is None else tally
         turned = (first, second) not in given.sums

@@ -63,14 +63,14 @@ class FeelGoodThompson(DuelPolicy):
     True
     """
 
-    class Shared(NamedTuple):
+    class SharedSums(NamedTuple):
         mean: Floats  # (1, arms·(context_dim + 1))
         root: Floats  # (1, the same, the same)
         tilt: Floats  # (1, the same) of the left arm's parameters; the right one's is its opposite
         room: Floats  # (1, 3, the same) all zero between calls
 
     class State(NamedTuple):
-        shared: FeelGoodThompson.Shared
+        shared: FeelGoodThompson.SharedSums
 
     about: ClassVar[About] = About(
         source="Li, Zhao, Gu (2024), algorithm 1 (FGTS.CDB), with a Gaussian posterior",
@@ -93,7 +93,7 @@ class FeelGoodThompson(DuelPolicy):
         width = self.arm_count * (self.context_dim + 1)
         root = np.eye(width)[None] * np.sqrt(self.prior_variance)
         rows = np.zeros((1, width))
-        return self.State(self.Shared(rows, root, rows.copy(), np.zeros((1, 3, width))))
+        return self.State(self.SharedSums(rows, root, rows.copy(), np.zeros((1, 3, width))))
 
     @staticmethod
     def choose(
@@ -132,7 +132,9 @@ def fill_contrast(context: Floats, left: int, right: int, x: Floats) -> None:
 
 
 @kernel
-def best_drawn(shared: FeelGoodThompson.Shared, impression: Impression, side: float, rng: Generator) -> int:
+def best_drawn(
+    shared: FeelGoodThompson.SharedSums, impression: Impression, side: float, rng: Generator
+) -> int:
     """Return the arm of the highest utility, by parameters drawn for one side of the duel."""
     mean, root, room = shared.mean[0], shared.root[0], shared.room[0]
     z, theta = room[0], room[1]

@@ -21,7 +21,7 @@ from tacit.policies.duels.beat_the_mean_leaps import CAUTION, DEEPEST, SHARE
 from tacit.policies.duels.sampled_run import SampledRun, binomial, charge, concluded
 
 
-class Filter(NamedTuple):
+class FilterRun(NamedTuple):
     """The state of one run, by arm but for the last two.
 
     Attributes
@@ -44,7 +44,7 @@ class Filter(NamedTuple):
     sizes: Ints
 
     @classmethod
-    def opened(cls, arms: int) -> Filter:
+    def opened(cls, arms: int) -> FilterRun:
         """Return the book of a run that has not begun."""
         wins, counts, left = np.zeros((3, arms), np.int64)
         ends, sizes = np.zeros((2, DEEPEST), np.int64)
@@ -52,7 +52,7 @@ class Filter(NamedTuple):
 
 
 @kernel
-def meet(book: Filter, arm: int, level: int, chance: float, rng: Generator) -> None:
+def meet(book: FilterRun, arm: int, level: int, chance: float, rng: Generator) -> None:
     """Draw how the candidate fared against an arm until ``level``."""
     due = level - book.counts[arm]
     if due > 0:
@@ -62,7 +62,7 @@ def meet(book: Filter, arm: int, level: int, chance: float, rng: Generator) -> N
 
 @kernel
 def suspect(
-    book: Filter, size: int, level: int, end: int, kappa: float, chances: Floats, rng: Generator
+    book: FilterRun, size: int, level: int, end: int, kappa: float, chances: Floats, rng: Generator
 ) -> int:
     """Bring the arms that may be decided before ``end`` to the front; return how many.
 
@@ -87,7 +87,7 @@ def suspect(
 
 
 @kernel
-def verdict(book: Filter, arm: int, kappa: float) -> int:
+def verdict(book: FilterRun, arm: int, kappa: float) -> int:
     """Return 1 if the candidate beats the arm for sure, −1 if it loses, else 0."""
     n = book.counts[arm]
     if n == 0:
@@ -99,7 +99,7 @@ def verdict(book: Filter, arm: int, kappa: float) -> int:
 
 
 @kernel
-def sweep(book: Filter, front: int, level: int, kappa: float, chances: Floats, rng: Generator) -> bool:
+def sweep(book: FilterRun, front: int, level: int, kappa: float, chances: Floats, rng: Generator) -> bool:
     """Play the next sweep of the arms under watch; say whether it decides anything."""
     decided = False
     for i in range(front):
@@ -110,7 +110,9 @@ def sweep(book: Filter, front: int, level: int, kappa: float, chances: Floats, r
 
 
 @kernel
-def leap(book: Filter, size: int, level: int, top: int, kappa: float, chances: Floats, rng: Generator) -> int:
+def leap(
+    book: FilterRun, size: int, level: int, top: int, kappa: float, chances: Floats, rng: Generator
+) -> int:
     """Play sweeps until one decides something, or until ``top``; return how many were played."""
     while level < top:
         depth = 0
@@ -137,7 +139,7 @@ def leap(book: Filter, size: int, level: int, top: int, kappa: float, chances: F
 
 
 @kernel
-def dismiss(book: Filter, size: int, place: int, moment: int) -> None:
+def dismiss(book: FilterRun, size: int, place: int, moment: int) -> None:
     """Take the member at ``place`` out of the working set."""
     arm = book.members[place]
     book.members[place], book.members[size - 1] = book.members[size - 1], arm
@@ -145,7 +147,7 @@ def dismiss(book: Filter, size: int, place: int, moment: int) -> None:
 
 
 @kernel
-def challenger(book: Filter, size: int, level: int, kappa: float) -> int:
+def challenger(book: FilterRun, size: int, level: int, kappa: float) -> int:
     """Return the place of the arm that beats the candidate most clearly, or −1.
 
     Ties go to the lowest slot.
@@ -166,7 +168,7 @@ def challenger(book: Filter, size: int, level: int, kappa: float) -> int:
 
 @kernel
 def break_off(
-    book: Filter, size: int, level: int, room: int, chances: Floats, gap: float, gaps: Floats,
+    book: FilterRun, size: int, level: int, room: int, chances: Floats, gap: float, gaps: Floats,
     rng: Generator, totals: Floats,
 ) -> None:  # fmt: skip
     """Play ``room`` comparisons of a sweep that stays unfinished; it decides nothing."""
@@ -182,7 +184,7 @@ def break_off(
 
 
 @kernel
-def succeed(book: Filter, size: int, place: int, level: int, moment: int, prunes: bool) -> int:
+def succeed(book: FilterRun, size: int, place: int, level: int, moment: int, prunes: bool) -> int:
     """Let the member at ``place`` become the candidate; return how many are left for it to meet."""
     dismiss(book, size, place, -1)
     size -= 1
@@ -197,7 +199,7 @@ def succeed(book: Filter, size: int, place: int, level: int, moment: int, prunes
 
 
 def explore(
-    book: Filter,
+    book: FilterRun,
     preferences: Floats,
     gaps: Floats,
     kappa: float,
@@ -251,7 +253,7 @@ def interleaved_filter(
     prunes: bool,
     budget: int | None = None,
 ) -> SampledRun:
-    """Simulate one run of Interleaved Filter.
+    """Simulate one run of Interleaved FilterRun.
 
     Parameters
     ----------
@@ -290,7 +292,7 @@ def interleaved_filter(
     """
     from tacit.core.compiled import compiled
 
-    book, totals = Filter.opened(len(preferences)), np.zeros(4)
+    book, totals = FilterRun.opened(len(preferences)), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
     play = compiled(explore)
     winner, spent = play(book, preferences, gaps, float(kappa), budget, prunes, rng, totals)

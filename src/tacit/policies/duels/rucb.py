@@ -25,7 +25,7 @@ from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 # so a round looks again at the arms whose verdicts have run out, not at all pairs.
 
 
-class Bounds(NamedTuple):
+class PairBounds(NamedTuple):
     """Wins of all pairs, and the verdicts on them.
 
     Attributes
@@ -51,7 +51,7 @@ class Bounds(NamedTuple):
     rounds: Floats
 
     @classmethod
-    def zeros(cls, lanes: int, arms: int) -> Bounds:
+    def zeros(cls, lanes: int, arms: int) -> PairBounds:
         """Return the bounds of lanes that have seen nothing."""
         pairs = (lanes, arms, arms)
         return cls(
@@ -65,13 +65,13 @@ class Bounds(NamedTuple):
 
 
 @kernel
-def log_round(bounds: Bounds, lane: int) -> float:
+def log_round(bounds: PairBounds, lane: int) -> float:
     """Return ln t of the coming round."""
     return float(np.log(bounds.rounds[lane] + 1.0))
 
 
 @kernel
-def judge(bounds: Bounds, lane: int, alpha: float, arm: int, other: int, now: float) -> None:
+def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now: float) -> None:
     """Decide anew whether ``arm`` surely loses to ``other``."""
     won, lost = bounds.wins[lane, arm, other], bounds.wins[lane, other, arm]
     verdict = 0.0
@@ -86,7 +86,7 @@ def judge(bounds: Bounds, lane: int, alpha: float, arm: int, other: int, now: fl
 
 
 @kernel
-def review(bounds: Bounds, lane: int, alpha: float, now: float) -> None:
+def review(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
     """Look again at the arms of which a verdict may have run out."""
     bounds.soonest[lane] = np.inf
     for arm in range(bounds.losses.shape[1]):
@@ -99,7 +99,7 @@ def review(bounds: Bounds, lane: int, alpha: float, now: float) -> None:
 
 
 @kernel
-def record_duel(bounds: Bounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
+def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
     """Count a round and its outcome; say whether all verdicts surely stand.
 
     An arm's duel against itself tells nothing.
@@ -118,7 +118,7 @@ def record_duel(bounds: Bounds, lane: int, alpha: float, left: int, right: int, 
 
 
 @kernel
-def sure_losses(bounds: Bounds, lane: int, impression: Impression, arm: int) -> float:
+def sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int) -> float:
     """Return to how many of the arms on offer ``arm`` surely loses."""
     if len(impression.arms) == bounds.losses.shape[1]:
         return float(bounds.losses[lane, arm])
@@ -132,7 +132,7 @@ def sure_losses(bounds: Bounds, lane: int, impression: Impression, arm: int) -> 
 
 
 @kernel
-def upper_bound(bounds: Bounds, lane: int, width: float, arm: int, other: int) -> float:
+def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, other: int) -> float:
     """Return the upper confidence bound on P(arm beats other); 2 before their first duel."""
     wins = bounds.wins[lane, arm, other]
     duels = wins + bounds.wins[lane, other, arm]
@@ -140,7 +140,7 @@ def upper_bound(bounds: Bounds, lane: int, width: float, arm: int, other: int) -
 
 
 @kernel
-def possible_winners(bounds: Bounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
+def possible_winners(bounds: PairBounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
     """Count the arms on offer that surely lose to none; say whether ``best`` is one."""
     count, among = 0, False
     for arm in impression.arms:
@@ -189,7 +189,7 @@ class RUCB(DuelPolicy):
     """
 
     class State(NamedTuple):
-        bounds: Bounds
+        bounds: PairBounds
         best: Ints  # (lanes,) the hypothesised best arm, or −1
         still: Floats  # (lanes,) of all arms, if it duels itself until a verdict changes; else 0
 
@@ -204,7 +204,9 @@ class RUCB(DuelPolicy):
     alpha: Positive = 0.51
 
     def init(self, lanes: int) -> State:
-        return self.State(Bounds.zeros(lanes, self.arm_count), np.full(lanes, -1, np.int64), np.zeros(lanes))
+        return self.State(
+            PairBounds.zeros(lanes, self.arm_count), np.full(lanes, -1, np.int64), np.zeros(lanes)
+        )
 
     @staticmethod
     def choose(
@@ -336,7 +338,7 @@ class DoubleThompsonSampling(DuelPolicy):
     """
 
     class State(NamedTuple):
-        bounds: Bounds
+        bounds: PairBounds
         above: Floats  # (lanes, arms, arms) probability that θ of row against column exceeds 1/2
         votes: Floats  # (lanes, arms) room for counting; all zero between choices
         favourite: Ints  # (lanes,) the left arm of the last duel, likely to win all its pairs
@@ -356,7 +358,7 @@ class DoubleThompsonSampling(DuelPolicy):
         arms = self.arm_count
         above = np.full((lanes, arms, arms), 0.5)
         return self.State(
-            Bounds.zeros(lanes, arms), above, np.zeros((lanes, arms)), np.zeros(lanes, np.int64)
+            PairBounds.zeros(lanes, arms), above, np.zeros((lanes, arms)), np.zeros(lanes, np.int64)
         )
 
     @staticmethod

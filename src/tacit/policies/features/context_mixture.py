@@ -62,7 +62,7 @@ SEASONED = 50.0
 """Events after which it may be adopted."""
 
 
-class Tally(NamedTuple):
+class MixtureTally(NamedTuple):
     """What was learned from, and the weights of the hypotheses.
 
     Attributes
@@ -82,7 +82,7 @@ class Tally(NamedTuple):
     spread: Spread
 
     @classmethod
-    def nothing(cls, models: int) -> Tally:
+    def nothing(cls, models: int) -> MixtureTally:
         """Return the tally before the first event."""
         rounds, clicks, age, *spread = np.zeros((6, models))
         weights = np.full((models, HYPOTHESES), 1.0 / HYPOTHESES)
@@ -95,14 +95,14 @@ class ContextState(NamedTuple):
     Attributes
     ----------
     models : Models
-    tally : Tally
+    tally : MixtureTally
     measure : Measure
     kept : Kept
     room : Room
     """
 
     models: Models
-    tally: Tally
+    tally: MixtureTally
     measure: Measure
     kept: Kept
     room: Room
@@ -112,7 +112,7 @@ class ContextState(NamedTuple):
 
 
 @kernel
-def base_of(tally: Tally, model: int) -> Base:
+def base_of(tally: MixtureTally, model: int) -> Base:
     """Return what is expected of an arm that was not met: the log-odds of a click, by all events so far."""
     clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
     return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
@@ -209,13 +209,13 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> None:
 
 
 @kernel
-def tells_as_clicks(tally: Tally, model: int, reward: float) -> bool:
+def tells_as_clicks(tally: MixtureTally, model: int, reward: float) -> bool:
     """Return whether a reward, and all before, was 0 or 1."""
     return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
 
 
 @kernel
-def clicks_worth(tally: Tally, model: int, mean: float, reward: float) -> float:
+def clicks_worth(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
     """Return how many clicks a reward tells as much as: more than one where rewards vary less."""
     spread, own = tally.spread, slice(model, model + 1)
     return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
@@ -378,7 +378,7 @@ class ContextMixture(TellsArms):
         layout = context_layout(dim)
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
-            Tally.nothing(models),
+            MixtureTally.nothing(models),
             Measure.nothing(models, dim, layout.leading if layout.rest else 0),
             Kept.nothing(models, dim),
             Room.empty(arms, layout),

@@ -27,7 +27,7 @@ from tacit.policies.features.context_inputs import (
     scale_context,
     turn_all,
 )
-from tacit.policies.features.context_mixture import WIDTH, Tally, base_of, click_chance, weight_in_use
+from tacit.policies.features.context_mixture import WIDTH, MixtureTally, base_of, click_chance, weight_in_use
 from tacit.policies.features.context_models import (
     FULL,
     HYPOTHESES,
@@ -80,7 +80,7 @@ class EmbeddingState(NamedTuple):
     ----------
     models : Models
         As of a single arm.
-    tally : Tally
+    tally : MixtureTally
     items, users : Measure
         How the numbers of each are measured.
     columns : array of float32, shape (models, d, leading)
@@ -93,7 +93,7 @@ class EmbeddingState(NamedTuple):
     """
 
     models: Models
-    tally: Tally
+    tally: MixtureTally
     items: Measure
     users: Measure
     columns: Singles

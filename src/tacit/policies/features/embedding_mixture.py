@@ -17,7 +17,7 @@ from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_o
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure, is_due, keep, notice_changes, recall
 from tacit.policies.features.context_mixture import (
     ContextState,
-    Tally,
+    MixtureTally,
     clicks_worth,
     forget_all,
     take_in,
@@ -158,7 +158,7 @@ class EmbeddingMixture(FeaturePolicy):
         turned = layout.leading if layout.rest else 0
         return EmbeddingState(
             Models.prior(models, 1, layout, None),
-            Tally.nothing(models),
+            MixtureTally.nothing(models),
             Measure.nothing(models, layout.dim, turned),
             Measure.nothing(models, layout.user, user_directions(layout.user)),
             np.zeros((models, layout.dim, turned), np.float32),

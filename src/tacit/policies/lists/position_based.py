@@ -42,7 +42,7 @@ class PositionCounts(NamedTuple):
         return cls(np.zeros(shape), np.zeros(shape), table, np.zeros(lanes))
 
 
-class Shown(NamedTuple):
+class PositionTotals(NamedTuple):
     """An arm's counts: clicks S, shows N, and shows weighted by the positions' effects Ñ."""
 
     clicks: float
@@ -51,14 +51,14 @@ class Shown(NamedTuple):
 
 
 @kernel
-def shown(counts: PositionCounts, lane: int, arm: int) -> Shown:
+def shown(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
     """Add up an arm's counts over the positions."""
     clicks, shows, seen = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
         shows += counts.shows[lane, arm, j]
         seen += counts.effects[lane, j] * counts.shows[lane, arm, j]
-    return Shown(clicks, shows, seen)
+    return PositionTotals(clicks, shows, seen)
 
 
 @kernel
@@ -126,7 +126,7 @@ def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> flo
     return float(bound * state.effects[lane, position])
 
 
-class PositionBased(Policy, abstract=True):
+class PositionPolicy(Policy, abstract=True):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
     positions: Annotated[int, whole(1, MAX_POSITIONS)]
@@ -143,7 +143,7 @@ class PositionBased(Policy, abstract=True):
 
 
 @dataclass(frozen=True)
-class PlacedPBMUCB(PositionBased):
+class PlacedPBMUCB(PositionPolicy):
     """Choose an item and its position by the position-based model's upper confidence bounds.
 
     An arm is an item at a position: slot = item·positions + position. A click has probability
@@ -271,7 +271,7 @@ def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> No
 
 
 @dataclass(frozen=True)
-class PBMUCB(PositionBased, SlatePolicy):
+class PBMUCB(PositionPolicy, SlatePolicy):
     """Fill a slate by upper confidence bounds in the position-based model.
 
     A click on arm k at position l has probability κ_l·θ_k. The arms with the highest bounds on θ
@@ -388,7 +388,7 @@ def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -
 
 
 @dataclass(frozen=True)
-class PBMThompson(PositionBased, SlatePolicy):
+class PBMThompson(PositionPolicy, SlatePolicy):
     """Fill a slate by draws from the posterior in the position-based model.
 
     A click on arm k at position l has probability κ_l·θ_k. The posterior of each θ_k, from a

@@ -42,7 +42,7 @@ from tacit.policies.shifting.hypotheses import (
     weigh,
 )
 from tacit.policies.shifting.shift_mixture import (
-    Shared,
+    SharedByKeys,
     ShiftMixture,
     chance_over,
     chance_under,
@@ -221,7 +221,7 @@ class DriftMixture(ShiftMixture):
     class State(NamedTuple):
         own: Hypotheses
         memory: Memory
-        shared: Shared
+        shared: SharedByKeys
         means: Floats
         warned: Ints
 

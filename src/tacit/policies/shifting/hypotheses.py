@@ -96,7 +96,7 @@ class Hypotheses(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class ChangesFound(NamedTuple):
     """What changes were like, of all keys; every array has shape (1,).
 
     Attributes

@@ -25,8 +25,8 @@ from tacit.policies.shifting.probation_odds import (
     SORTED,
     SORTING,
     WARNED,
-    Lanes,
-    Record,
+    EventRecord,
+    ProbationLanes,
     bayes_factor,
     drawn_chance,
     drawn_choice,
@@ -111,9 +111,9 @@ class ProbationBandit(Policy):
     """
 
     class State(NamedTuple):
-        lanes: Lanes
+        lanes: ProbationLanes
         classifier: Any
-        record: Record
+        record: EventRecord
 
     about: ClassVar[About] = About(
         source="ours; the setting is that of Syed, Slivkins, Mishra (2009), section 9",
@@ -159,7 +159,7 @@ class ProbationBandit(Policy):
         def ints() -> Ints:
             return np.zeros(lanes, np.int64)
 
-        state = Lanes(
+        state = ProbationLanes(
             old=np.zeros((lanes, arms, 2)),
             new=np.zeros((lanes, arms, 2)),
             factor=np.zeros((lanes, arms)),
@@ -174,7 +174,7 @@ class ProbationBandit(Policy):
             context=np.zeros((lanes, dim)),
         )
         rows = lanes if self.per_key else 1
-        record = Record(*(np.zeros(rows) for _ in Record._fields))
+        record = EventRecord(*(np.zeros(rows) for _ in EventRecord._fields))
         return self.State(state, self.classifier.init(rows), record)
 
     @staticmethod

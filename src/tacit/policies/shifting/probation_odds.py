@@ -33,7 +33,7 @@ ANNOUNCED_WEIGHT, SURPRISE_WEIGHT, LANE_WEIGHT = 3.0, 0.1, 0.3
 WHOLE_WEIGHT, SINGLE_WEIGHT = 1.0, 0.5
 
 
-class Lanes(NamedTuple):
+class ProbationLanes(NamedTuple):
     """What each lane has learned, and where it stands.
 
     Attributes
@@ -72,7 +72,7 @@ class Lanes(NamedTuple):
     context: Floats
 
 
-class Record(NamedTuple):
+class EventRecord(NamedTuple):
     """What the events so far have taught, of all lanes or of each.
 
     Attributes
@@ -104,28 +104,28 @@ class Odds(NamedTuple):
 
 
 @kernel
-def propensity_to_shift(lanes: Lanes, lane: int) -> float:
+def propensity_to_shift(lanes: ProbationLanes, lane: int) -> float:
     """Return how many times more often the lane has events than all lanes on average."""
     found, due = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
     return float(min(found / due, 20.0))
 
 
 @kernel
-def surprise_rate(params: Any, record: Record, row: int) -> float:
+def surprise_rate(params: Any, record: EventRecord, row: int) -> float:
     """Return the rate of events without a warning, per round of any lane."""
     rounds = SURPRISE_WEIGHT / params.surprise + record.rounds[row]
     return float((SURPRISE_WEIGHT + record.surprises[row]) / rounds)
 
 
 @kernel
-def whole_share(record: Record, row: int) -> float:
+def whole_share(record: EventRecord, row: int) -> float:
     """Return the share of the events that change all arms."""
     whole = WHOLE_WEIGHT + record.whole[row]
     return float(whole / (whole + SINGLE_WEIGHT + record.single[row]))
 
 
 @kernel
-def bayes_factor(lanes: Lanes, lane: int, arm: int) -> float:
+def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
     """Return the Bayes factor for a change of the arm, kept finite."""
     return float(np.exp(min(lanes.factor[lane, arm], 100.0)))
 
@@ -147,7 +147,7 @@ def weigh(params: Any, state: Any, lane: int) -> Odds:
 
 
 @kernel
-def merge_counts(lanes: Lanes, lane: int, arm: int) -> None:
+def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
     """Add what is new of an arm to the old, and begin its next window."""
     for k in range(2):
         lanes.old[lane, arm, k] += lanes.new[lane, arm, k]
@@ -157,7 +157,7 @@ def merge_counts(lanes: Lanes, lane: int, arm: int) -> None:
 
 
 @kernel
-def forget_old(lanes: Lanes, lane: int, arm: int) -> None:
+def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
     """Keep of an arm only what is new."""
     lanes.old[lane, arm, 0] = 0.0
     lanes.old[lane, arm, 1] = 0.0
@@ -165,7 +165,7 @@ def forget_old(lanes: Lanes, lane: int, arm: int) -> None:
 
 
 @kernel
-def enter(lanes: Lanes, lane: int, mode: int, prior: float) -> None:
+def enter(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
     """Begin a mode, with a prior probability of what is weighed in it."""
     lanes.mode[lane] = mode
     lanes.prior[lane] = prior
@@ -219,7 +219,7 @@ def settle(params: Any, state: Any, lane: int) -> None:
 
 
 @kernel
-def draw_single(lanes: Lanes, lane: int, uniform: float) -> int:
+def draw_single(lanes: ProbationLanes, lane: int, uniform: float) -> int:
     """Draw which arm changed, given that one did."""
     last = lanes.factor.shape[1] - 1
     total = 0.0
@@ -242,7 +242,7 @@ EXCLUDED = 1e-12
 """Explanations that are less probable do not count for the chance of an arm."""
 
 
-class Doubt(NamedTuple):
+class LaneDoubt(NamedTuple):
     """What the arms of a lane have in common while each may have changed without a warning.
 
     Attributes
@@ -259,7 +259,7 @@ class Doubt(NamedTuple):
 
 
 @kernel
-def doubt_of(params: Any, state: Any, lane: int) -> Doubt:
+def doubt_of(params: Any, state: Any, lane: int) -> LaneDoubt:
     """Return how much the arms of a quiet lane are in doubt."""
     lanes = state.lanes
     arms = lanes.factor.shape[1]
@@ -269,11 +269,11 @@ def doubt_of(params: Any, state: Any, lane: int) -> Doubt:
     tested = 0.0
     for arm in range(arms):
         tested = max(tested, lanes.start[lane, arm])
-    return Doubt(rate * share, rate * (share * UNSEEN + (1.0 - share) / arms), tested)
+    return LaneDoubt(rate * share, rate * (share * UNSEEN + (1.0 - share) / arms), tested)
 
 
 @kernel
-def odds_of_arm(params: Any, lanes: Lanes, lane: int, arm: int, doubt: Doubt) -> Any:
+def odds_of_arm(params: Any, lanes: ProbationLanes, lane: int, arm: int, doubt: LaneDoubt) -> Any:
     """Return the odds that an arm has changed where each may have: weights for and against it."""
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
@@ -284,7 +284,7 @@ def odds_of_arm(params: Any, lanes: Lanes, lane: int, arm: int, doubt: Doubt) ->
 
 
 @kernel
-def plays_in_all(lanes: Lanes, lane: int, impression: Impression, whole: bool) -> float:
+def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
     """Return how often the arms on offer were played; if all have changed, in their windows."""
     total = 0.0
     for i in range(len(impression.arms)):
@@ -309,7 +309,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
     lanes = state.lanes
     quiet = lanes.mode[lane] == QUIET
     whole, single = False, -1
-    doubt = Doubt(0.0, 0.0, 0.0)
+    doubt = LaneDoubt(0.0, 0.0, 0.0)
     uniform = rng.random()
     if quiet:
         doubt = doubt_of(params, state, lane)
@@ -344,7 +344,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
     return int(leader)
 
 
-class Scores(NamedTuple):
+class ArmScores(NamedTuple):
     """The two scores that an arm on offer may have: unchanged, and from its window alone.
 
     Attributes
@@ -363,7 +363,13 @@ class Scores(NamedTuple):
 
 @kernel
 def fill_scores(
-    params: Any, lanes: Lanes, lane: int, impression: Impression, place: int, doubt: Doubt, scores: Scores
+    params: Any,
+    lanes: ProbationLanes,
+    lane: int,
+    impression: Impression,
+    place: int,
+    doubt: LaneDoubt,
+    scores: ArmScores,
 ) -> None:
     """Fill in the scores if the arm at a place has changed, or, at −1, each may have."""
     count = len(impression.arms)
@@ -395,7 +401,7 @@ def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, sho
     place has, or that nothing has. In each the scores of the arms are independent.
     """
     lanes, arms, count = state.lanes, impression.arms, len(impression.arms)
-    odds, doubt = Odds(1.0, 0.0, 0.0), Doubt(0.0, 0.0, 0.0)
+    odds, doubt = Odds(1.0, 0.0, 0.0), LaneDoubt(0.0, 0.0, 0.0)
     if lanes.mode[lane] == QUIET:
         doubt = doubt_of(params, state, lane)
     else:
@@ -406,7 +412,7 @@ def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, sho
     for i in range(count):
         if arms[i] == shown:
             chosen = i
-    scores = Scores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
+    scores = ArmScores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
     total = odds.whole + odds.single + odds.nothing
     left, chance = total, 0.0
     for place in range(-1, count + 1):

@@ -18,7 +18,7 @@ from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_c
 from tacit.policies.shifting.common_priors import Priors, betas_of, count_round, fit_all, note_play
 from tacit.policies.shifting.hypotheses import (
     HYPOTHESES,
-    Found,
+    ChangesFound,
     Hypotheses,
     add_hypothesis,
     believe,
@@ -58,13 +58,13 @@ class Spread(NamedTuple):
     fractions: Floats
 
 
-class Shared(NamedTuple):
+class SharedByKeys(NamedTuple):
     """What all keys share.
 
     Attributes
     ----------
     priors : Priors
-    found : Found
+    found : ChangesFound
     spread : Spread
     usual : Usual
     crossings : array of float64, shape (1, arms)
@@ -72,7 +72,7 @@ class Shared(NamedTuple):
     """
 
     priors: Priors
-    found: Found
+    found: ChangesFound
     spread: Spread
     usual: Usual
     crossings: Floats
@@ -288,7 +288,7 @@ class ShiftMixture(TellsArms):
 
     class State(NamedTuple):
         own: Hypotheses
-        shared: Shared
+        shared: SharedByKeys
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys",
@@ -370,13 +370,13 @@ class ShiftMixture(TellsArms):
     def init(self, lanes: int) -> Any:
         arms = self.arm_count
         spread = Spread(*(np.zeros(1) for _ in Spread._fields))
-        found = Found(*(np.zeros(1) for _ in Found._fields))
+        found = ChangesFound(*(np.zeros(1) for _ in ChangesFound._fields))
         usual, room = Usual.nothing(self.context_dim), np.zeros((1, arms))
         priors, betas = Priors.uniform(arms), self.prior_betas
         if betas is not None:
             known = np.flatnonzero(betas.any(axis=1))
             priors.beta[0, 1 + known] = betas[known]
-        shared = Shared(priors, found, spread, usual, room)
+        shared = SharedByKeys(priors, found, spread, usual, room)
         return ShiftMixture.State(Hypotheses.unchanged(lanes, arms), shared)
 
     @staticmethod

@@ -46,7 +46,7 @@ TIMED = 10**6
 """Duels of the run by which a policy's time is taken."""
 
 
-class Setting(NamedTuple):
+class NamedMatrix(NamedTuple):
     """A preference matrix, and what it is."""
 
     matrix: Floats
@@ -71,12 +71,12 @@ def close_call(arms: int, epsilon: float) -> Floats:
     return preferences.from_margins(margins)
 
 
-def settings() -> dict[str, Setting]:
+def settings() -> dict[str, NamedMatrix]:
     """Return what is played."""
     return {
-        "ArXiv": Setting(preferences.arxiv(), "six retrieval functions of ArXiv.org"),
-        "50 arms": Setting(preferences.uniform_gap(50, 0.1), "each arm beats every later one by 0.1"),
-        "close call": Setting(
+        "ArXiv": NamedMatrix(preferences.arxiv(), "six retrieval functions of ArXiv.org"),
+        "50 arms": NamedMatrix(preferences.uniform_gap(50, 0.1), "each arm beats every later one by 0.1"),
+        "close call": NamedMatrix(
             close_call(6, 0.01), "six arms; the best beats the second by 0.01, others by 0.1"
         ),
     }
@@ -132,14 +132,14 @@ def reproduce(setup: Setup) -> Reproduction:
 
 
 def played(
-    policies: dict[str, DuelPolicy], setting: Setting, horizons: tuple[int, ...], setup: Setup
+    policies: dict[str, DuelPolicy], setting: NamedMatrix, horizons: tuple[int, ...], setup: Setup
 ) -> dict[str, Floats]:
     """Return per policy the regret of each run after each horizon."""
     result = play(policies, PreferenceMatrix(setting.matrix), horizons[-1], setup, horizons)
     return dict(zip(policies, result.regret, strict=True))
 
 
-def time_of(policy: DuelPolicy, setting: Setting, seed: int) -> float:
+def time_of(policy: DuelPolicy, setting: NamedMatrix, seed: int) -> float:
     """Return the processor's nanoseconds a duel, its environment included, in one thread."""
     run = Run(policy, PreferenceMatrix(setting.matrix), TIMED, seed, 0, np.array([TIMED]))
     run.advance(0)

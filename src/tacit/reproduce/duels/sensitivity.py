@@ -89,7 +89,7 @@ class Moments(NamedTuple):
         return searches_needed(self.mean, self.variance**0.5)
 
 
-class Query(NamedTuple):
+class GradedQuery(NamedTuple):
     """The grades of a query's documents, and how both rankers order them."""
 
     grades: Any
@@ -97,7 +97,7 @@ class Query(NamedTuple):
     worse: tuple[int, ...]
 
 
-def rankers(closeness: str, rng: Generator) -> list[Query]:
+def rankers(closeness: str, rng: Generator) -> list[GradedQuery]:
     """Return queries with two rankers, the one with the higher discounted gain first.
 
     ``one swap``: the worse one exchanges two neighbours in a tenth of the queries, the better one
@@ -117,14 +117,14 @@ def rankers(closeness: str, rng: Generator) -> list[Query]:
                 worse[[at, at + 1]] = worse[[at + 1, at]]
         else:
             worse = np.argsort(-(scores + noise * rng.standard_normal(DOCUMENTS)))
-        found.append(Query(grades, tuple(better.tolist()), tuple(worse.tolist())))
+        found.append(GradedQuery(grades, tuple(better.tolist()), tuple(worse.tolist())))
     # More noise may help by chance.
     if quality(found, "better") < quality(found, "worse"):
-        return [Query(grades, worse, better) for grades, better, worse in found]
+        return [GradedQuery(grades, worse, better) for grades, better, worse in found]
     return found
 
 
-def quality(queries: list[Query], side: str) -> float:
+def quality(queries: list[GradedQuery], side: str) -> float:
     """Return the sum of a ranker's discounted gains, by which it is called the better one."""
     discounts = 1 / np.log2(np.arange(LENGTH) + 2)
     tops = [query.grades[list(getattr(query, side)[:LENGTH])] for query in queries]
@@ -155,7 +155,7 @@ def differences(shown: Interleaved) -> Floats:
     return found
 
 
-class Listed(NamedTuple):
+class WeightedList(NamedTuple):
     """A list that may be shown for a query: its weight, its items, who leads after which clicks."""
 
     query: int
@@ -164,7 +164,7 @@ class Listed(NamedTuple):
     lead: Floats
 
 
-def listed(queries: list[Query], name: str, seed: int) -> list[Listed]:
+def listed(queries: list[GradedQuery], name: str, seed: int) -> list[WeightedList]:
     """Return all lists that a method shows, but for queries on which the rankers agree."""
     method = METHODS[name.partition(",")[0]]
     found = []
@@ -178,7 +178,7 @@ def listed(queries: list[Query], name: str, seed: int) -> list[Listed]:
                 lead = np.asarray(PATTERNS @ weights[:, 0])
             else:
                 lead = differences(shown)
-            found.append(Listed(number, chance / len(queries), shown.items, lead))
+            found.append(WeightedList(number, chance / len(queries), shown.items, lead))
     return found
 
 
@@ -191,14 +191,14 @@ def _lists_of(
     return [(1.0 / SAMPLED, method.interleave(pair, rng)) for _ in range(SAMPLED)]
 
 
-class Clicks:
+class ClickChances:
     """The probabilities of all ways to click, once for each list of grades."""
 
     def __init__(self, user: ClickModel) -> None:
         self._user = user
         self._known: dict[tuple[int, ...], Floats] = {}
 
-    def __call__(self, query: Query, items: Any) -> Floats:
+    def __call__(self, query: GradedQuery, items: Any) -> Floats:
         """Return them for the items of a list."""
         grades = query.grades[list(items)]
         key = tuple(grades.tolist())
@@ -207,7 +207,9 @@ class Clicks:
         return self._known[key]
 
 
-def of_interleaving(queries: list[Query], lists: list[Listed], clicks: Clicks, score: str) -> Moments:
+def of_interleaving(
+    queries: list[GradedQuery], lists: list[WeightedList], clicks: ClickChances, score: str
+) -> Moments:
     """Return the moments of the better ranker's lead on a search."""
     first, second = 0.0, 0.0
     for each in lists:
@@ -226,7 +228,7 @@ METRICS = {
 """What an A/B test may count of a search."""
 
 
-def of_ab_test(queries: list[Query], metric: str, clicks: Clicks) -> Moments:
+def of_ab_test(queries: list[GradedQuery], metric: str, clicks: ClickChances) -> Moments:
     """Return the moments of a metric's difference, were half of the users each ranker's."""
     worth, means, variances = METRICS[metric], [], []
     for side in ("better", "worse"):
@@ -258,7 +260,7 @@ def _of_a_pair(closeness: str, seed: int) -> list[Cell]:
     lists = {name: listed(queries, name, seed) for name in (*METHODS, BY_RANK)}
     found = []
     for reader, user in READERS.items():
-        clicks = Clicks(user)
+        clicks = ClickChances(user)
         tests = {metric: of_ab_test(queries, metric, clicks) for metric in METRICS}
         metric = min(tests, key=lambda name: tests[name].needed())
         best = tests[metric]

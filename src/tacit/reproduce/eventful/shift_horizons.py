@@ -49,36 +49,36 @@ def shifts(horizon: int) -> dict[str, int]:
     }
 
 
-class Row(NamedTuple):
+class PlayedPolicy(NamedTuple):
     """A policy and the signals that it is played with."""
 
     policy: Policy
     signals: str
 
 
-def rows(horizon: int, events: int) -> list[Row]:
+def rows(horizon: int, events: int) -> list[PlayedPolicy]:
     """Return who is played; what needs the number of events has its own ``tuned``."""
     rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
     weighing = partial(ProbationBandit, ARMS, classifier=rectangle)
     sizes = (ARMS, horizon, events)
     return [
-        Row(OracleRestart(KLUCB(ARMS), signal=FEATURES), "right"),
-        Row(weighing(base="kl-ucb"), "right"),
-        Row(weighing(base="kl-ucb"), "noise"),
-        Row(weighing(base="thompson"), "noise"),
-        Row(GLRKLUCB(ARMS), "none"),
-        Row(GLRKLUCB(ARMS, alpha=0.0), "none"),
-        Row(GLRKLUCB(ARMS, alpha=0.02), "none"),
-        Row(GLRKLUCB.tuned(*sizes), "tuned"),
-        Row(SlidingWindowUCB.tuned(*sizes), "tuned"),
-        Row(Thompson(ARMS, discount=0.999), "none"),
-        Row(Thompson(ARMS, discount=0.9999), "none"),
-        Row(KLUCB(ARMS), "none"),
-        Row(Thompson(ARMS), "none"),
+        PlayedPolicy(OracleRestart(KLUCB(ARMS), signal=FEATURES), "right"),
+        PlayedPolicy(weighing(base="kl-ucb"), "right"),
+        PlayedPolicy(weighing(base="kl-ucb"), "noise"),
+        PlayedPolicy(weighing(base="thompson"), "noise"),
+        PlayedPolicy(GLRKLUCB(ARMS), "none"),
+        PlayedPolicy(GLRKLUCB(ARMS, alpha=0.0), "none"),
+        PlayedPolicy(GLRKLUCB(ARMS, alpha=0.02), "none"),
+        PlayedPolicy(GLRKLUCB.tuned(*sizes), "tuned"),
+        PlayedPolicy(SlidingWindowUCB.tuned(*sizes), "tuned"),
+        PlayedPolicy(Thompson(ARMS, discount=0.999), "none"),
+        PlayedPolicy(Thompson(ARMS, discount=0.9999), "none"),
+        PlayedPolicy(KLUCB(ARMS), "none"),
+        PlayedPolicy(Thompson(ARMS), "none"),
     ]
 
 
-def named(row: Row) -> str:
+def named(row: PlayedPolicy) -> str:
     """Return what a row is called: the same at every horizon."""
     if row.signals == "tuned":
         return f"{type(row.policy).__name__}.tuned"

@@ -337,7 +337,7 @@ SHIFTS = (10_001, 20_001)
 SHIFTED_ROUNDS = 30_000
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """What is played for one table."""
 
     name: str
@@ -347,7 +347,7 @@ class Part(NamedTuple):
     horizons: tuple[int, ...]
 
 
-def parts(reading: str) -> list[Part]:
+def parts(reading: str) -> list[TablePart]:
     """Return what is played beyond the paper."""
     laplace, bounds = LaplaceEC(DIM, DIM), ECBandit(DIM, DIM)
     models: dict[str, Policy] = {
@@ -356,7 +356,7 @@ def parts(reading: str) -> list[Part]:
         "Logistic, intercept": LogisticTS(DIM, DIM),
     }
     found = [
-        Part("map", f"θ × {factor:g}", models, ExaminationArms(scale=factor, ball=reading), HORIZONS)
+        TablePart("map", f"θ × {factor:g}", models, ExaminationArms(scale=factor, ball=reading), HORIZONS)
         for factor in SCALES
     ]
     followers: dict[str, Policy] = {
@@ -370,7 +370,7 @@ def parts(reading: str) -> list[Part]:
         "Logistic, CUSUM restart": CUSUMRestart(LogisticTS(DIM, DIM)),
     }
     redrawn = ExaminationArms(scale=4, ball=reading, redraws=SHIFTS, announced=True)
-    found.append(Part("shifts", "θ × 4, redrawn twice", followers, redrawn, (SHIFTED_ROUNDS,)))
+    found.append(TablePart("shifts", "θ × 4, redrawn twice", followers, redrawn, (SHIFTED_ROUNDS,)))
     for devices in (1, 3):
         dims = DIM, 6 * devices
         readers: dict[str, Policy] = {
@@ -382,7 +382,7 @@ def parts(reading: str) -> list[Part]:
             "random": UniformRandom(60),
         }
         placed = ExaminationArms(pool=60, positions=6, devices=devices, scale=4, identified=True)
-        found.append(Part("devices", f"{devices} device(s)", readers, placed, (HORIZON,)))
+        found.append(TablePart("devices", f"{devices} device(s)", readers, placed, (HORIZON,)))
     return found
 
 

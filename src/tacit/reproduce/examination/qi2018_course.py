@@ -188,7 +188,7 @@ def read_course_log(path: Path) -> CourseLog:
     )
 
 
-class Room(NamedTuple):
+class ReplayRoom(NamedTuple):
     """Where one session's offer is laid out, and what the replay counts: matches and clicks."""
 
     arms: Ints
@@ -199,7 +199,7 @@ class Room(NamedTuple):
 
 
 def replay_sessions(
-    params: Any, state: Any, log: CourseLog, order: Ints, identified: int, room: Room, rng: Generator
+    params: Any, state: Any, log: CourseLog, order: Ints, identified: int, room: ReplayRoom, rng: Generator
 ) -> None:
     """Replay sessions in an order; a session counts, and teaches, where the choice matches."""
     for n in order:
@@ -233,7 +233,7 @@ def replayed(policy: Policy, log: CourseLog, run: int, seed: int) -> tuple[float
     rng = run_stream(seed, run, POLICY_STREAM)
     order = run_stream(seed, run, ENVIRONMENT_STREAM).permutation(len(log.video))
     most = int(np.diff(log.starts).max())
-    room = Room(
+    room = ReplayRoom(
         np.zeros(most, np.int64),
         np.zeros(0),
         np.zeros((most, log.relevance.shape[1])),

@@ -28,7 +28,7 @@ from tacit.service.http.messages import (
     shared_with,
 )
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import OTHER, Answer, Found, Header
+from tacit.service.http.route import OTHER, Addressed, Answer, Header
 from tacit.service.page.history import Answers
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -45,7 +45,7 @@ class Visit:
 
     Attributes
     ----------
-    found : Found
+    found : Addressed
         What its address names.
     method : str
     address : bytes
@@ -67,7 +67,13 @@ class Visit:
     )  # fmt: skip
 
     def __init__(
-        self, found: Found, method: str, address: bytes, headers: Headers, shared: tuple[Header, ...], id: str
+        self,
+        found: Addressed,
+        method: str,
+        address: bytes,
+        headers: Headers,
+        shared: tuple[Header, ...],
+        id: str,
     ) -> None:
         self.found, self.method, self.address, self.headers = found, method, address, headers
         self.shared, self.id = shared, id
@@ -149,7 +155,7 @@ class Guard:
             self.leave(visit, status)
             request_id.reset(token)
 
-    def enter(self, found: Found, method: str, address: bytes, headers: Headers) -> Visit:
+    def enter(self, found: Addressed, method: str, address: bytes, headers: Headers) -> Visit:
         """Let a request in, which is to leave when it is answered."""
         self.running += 1
         shared = shared_with(headers, self._origins)

@@ -13,7 +13,7 @@ from tacit.service.doors.ofrep import OFREP
 from tacit.service.doors.personalizer_routes import PERSONALIZER
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
-from tacit.service.http.route import Api, Found, Path, Route
+from tacit.service.http.route import Addressed, Api, Path, Route
 from tacit.service.log.requests import LONGEST_ID
 
 # ---- The one table of all that the service answers
@@ -29,7 +29,7 @@ SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
 APIS = PLACEMENTS, SITE, PERSONALIZER, OFREP
 
 
-def find(address: str) -> Found:
+def find(address: str) -> Addressed:
     """Return what an address names, known or not.
 
     Examples
@@ -46,7 +46,7 @@ def find(address: str) -> Found:
         found = api.find(address)
         if found is not None:
             return found
-    return Found(SITE.unknown)
+    return Addressed(SITE.unknown)
 
 
 # ---- The OpenAPI document, assembled from the table of routes and the structures that travel

@@ -23,7 +23,7 @@ from tacit.service.app.guard import Guard
 from tacit.service.config.keys import Keys, is_loopback
 from tacit.service.config.schema import Config
 from tacit.service.engine.service import Service
-from tacit.service.errors import AddressUnavailable, Unavailable
+from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def running(config: Config) -> Iterator[str]:
     ------
     MissingExtra, ConfigError, StoreError
         As :func:`serve`.
-    Unavailable
+    NotDurable
         If it ended before it answered.
 
     Examples
@@ -284,7 +284,7 @@ def running(config: Config) -> Iterator[str]:
         try:
             answering.wait()
             if not addresses:
-                raise Unavailable("service: it did not start; its log says why")
+                raise NotDurable("service: it did not start; its log says why")
             yield addresses[0]
         finally:
             server.should_exit = True

@@ -16,8 +16,8 @@ from tacit.service.app.routes import PLACEMENTS, find
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.endpoint import Endpoint
 from tacit.service.http.messages import Headers, request_id
-from tacit.service.http.protocol import Reply
-from tacit.service.http.route import Answer, Found, Path
+from tacit.service.http.protocol import AnswerUnderWay
+from tacit.service.http.route import Addressed, Answer, Path
 
 USUAL = "decide", "feedback"
 """Their paths; what answers them awaits nothing but futures."""
@@ -50,9 +50,9 @@ class UsualAnswers:
         self._guard, self._endpoints = guard, endpoints
         self._placements, self._server = placements, server
         self._paths = [PLACEMENTS.paths[name] for name in USUAL]
-        self._found: dict[bytes, Found] = {}
+        self._found: dict[bytes, Addressed] = {}
 
-    def find(self, address: bytes) -> Found | None:
+    def find(self, address: bytes) -> Addressed | None:
         """Return what an address names; None if that is not usual."""
         known = self._found.get(address)
         if known is not None:
@@ -77,12 +77,12 @@ class UsualAnswers:
 
     def begin(
         self,
-        found: Found,
+        found: Addressed,
         address: bytes,
         headers: Headers,
         body: bytes,
         client: tuple[str, int] | None,
-        reply: Reply,
+        reply: AnswerUnderWay,
     ) -> None:
         """Begin to answer a request."""
         visit = self._guard.enter(found, METHOD, address, headers)
@@ -99,7 +99,7 @@ class _Work:
 
     __slots__ = ("_guard", "_reply", "_steps", "_visit")
 
-    def __init__(self, guard: Guard, visit: Visit, work: Awaitable[Answer], reply: Reply) -> None:
+    def __init__(self, guard: Guard, visit: Visit, work: Awaitable[Answer], reply: AnswerUnderWay) -> None:
         self._guard, self._visit, self._reply = guard, visit, reply
         self._steps = work.__await__()
 
@@ -122,6 +122,6 @@ class _Work:
             awaited.add_done_callback(self._go_on)
 
 
-def _finish(guard: Guard, visit: Visit, reply: Reply, answer: Answer) -> None:
+def _finish(guard: Guard, visit: Visit, reply: AnswerUnderWay, answer: Answer) -> None:
     reply.send(answer, visit.id)
     guard.leave(visit, answer.status)

@@ -145,7 +145,7 @@ class Closing(NamedTuple):
         return cls(slots, taught, earned, np.empty(len(slots), np.bool_))
 
 
-class Loops(NamedTuple):
+class WindowLoops(NamedTuple):
     """The compiled loops of this file."""
 
     open: Any
@@ -232,14 +232,14 @@ def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
 
 
 @cache
-def loops() -> Loops:
+def loops() -> WindowLoops:
     """Return the loops :func:`open_rows`, :func:`tell_rows` and :func:`close_rows`, compiled."""
     from tacit.core.compiled import compiled
 
     windows, terms = Windows.zeros(0), Terms(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))
-    return Loops(
+    return WindowLoops(
         compiled(open_rows).entry((windows, none, none, 0, 0)),
         compiled(tell_rows).entry((windows, terms, 0, feedback)),
         compiled(close_rows).entry((windows, terms, Closing.of(none))),

@@ -12,7 +12,7 @@ from tacit.service.config.keys import DECIDE
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import Problem, meaning, problem_of
-from tacit.service.http.route import GUARDED, Answer, Api, Call, Error, Header, Refusals, Route
+from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
 from tacit.service.placements.placement import Placement
 
 # ---- What travels in the OpenFeature Remote Evaluation Protocol (OFREP, version 0.2)
@@ -80,7 +80,7 @@ ONLY_KEY = "default"
 TRUTHS = {"true": True, "false": False}
 
 
-async def evaluate(engine: Service, call: Call) -> EvaluationAnswer | Answer:
+async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
     """Decide for one impression, and answer as a flag."""
     try:
         return await _evaluated(engine, call)
@@ -88,7 +88,7 @@ async def evaluate(engine: Service, call: Call) -> EvaluationAnswer | Answer:
         return _refused(problem_of(error), flag=call.id)
 
 
-async def _evaluated(engine: Service, call: Call) -> EvaluationAnswer:
+async def _evaluated(engine: Service, call: RouteCall) -> EvaluationAnswer:
     placement = engine.placement(call.id)
     form = placement.kind.form
     if form is None or placement.config.policy.shows == "duel":

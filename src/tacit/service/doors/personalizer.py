@@ -75,7 +75,7 @@ class Asked(msgspec.Struct, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Offer:
+class DescribedActions:
     """What a request describes, as the placement uses it.
 
     Attributes
@@ -189,7 +189,7 @@ def _impression(
         checked_id("eventId", request.event_id) if request.event_id else None,
         bool(request.defer_activation),
         msgspec.json.encode(asked).decode(),
-        Offer(asked, relevance, baseline),
+        DescribedActions(asked, relevance, baseline),
     )
 
 
@@ -238,7 +238,7 @@ def _distinct(field: str, names: list[str]) -> list[str]:
 # ---- Placements that answer the Personalizer API: JSON features in, probabilities of actions out
 
 
-class Shown(msgspec.Struct):
+class ShownRanking(msgspec.Struct):
     """What a decision answered, as the log keeps it.
 
     Attributes
@@ -250,7 +250,7 @@ class Shown(msgspec.Struct):
     ranking: list[tuple[str, float | None]]
 
     @classmethod
-    def of(cls, row: DecisionRow) -> Shown:
+    def of(cls, row: DecisionRow) -> ShownRanking:
         """Return what a decision of the log answered."""
         return msgspec.json.decode(row.shown or "", type=cls)
 
@@ -310,7 +310,7 @@ class PersonalizerPlacement(FeaturePlacement):
         return Block.joined(DecisionRow, made)
 
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
-        offer: Offer = impression.given
+        offer: DescribedActions = impression.given
         assert impression.arms is not None
         places = [i for i, arm in enumerate(impression.arms) if arm not in self._taken]
         names, rows = [impression.arms[i] for i in places], offer.relevance[places]
@@ -351,7 +351,7 @@ class PersonalizerPlacement(FeaturePlacement):
         assert self.coin is not None
         found = np.empty(len(slots))
         for i, row in enumerate(self.windows.rows(slots)):
-            names = Shown.of(row).candidates
+            names = ShownRanking.of(row).candidates
             order = Asked.read(row.asked)
             baseline = order.baseline or next(n for n, _ in order.actions if n in names)
             offer = [baseline, *(name for name in names if name != baseline)]
@@ -383,7 +383,7 @@ class PersonalizerPlacement(FeaturePlacement):
             # A baseline that is always shown has the probability 1.
             fixed = self.mode == APPRENTICE
             ranking.append((arm, float(arm == chosen) if fixed else weighed[arm][0]))
-        return msgspec.json.encode(Shown(ranking)).decode()
+        return msgspec.json.encode(ShownRanking(ranking)).decode()
 
     def _decided(
         self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
@@ -409,7 +409,7 @@ class PersonalizerPlacement(FeaturePlacement):
         )  # fmt: skip
 
     def _offered(self, row: DecisionRow) -> int:
-        return len(Shown.of(row).candidates)
+        return len(ShownRanking.of(row).candidates)
 
     def _teach(self, rewards: Rewards) -> Booleans:
         if rewards.values:

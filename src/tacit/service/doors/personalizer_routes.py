@@ -28,7 +28,7 @@ from tacit.service.doors.personalizer import (
     KEY,
     Asked,
     PersonalizerPlacement,
-    Shown,
+    ShownRanking,
     impression_of,
     impressions_of,
     slot_id,
@@ -53,10 +53,10 @@ from tacit.service.doors.personalizer_wire import (
 from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
 from tacit.service.http.messages import Problem, file, problem_of
-from tacit.service.http.route import GUARDED, Answer, Api, Call, Error, Header, Refusals, Route
+from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
 from tacit.service.log.blocks import distinct
 from tacit.service.log.ids import decision_id
-from tacit.service.log.requests import Feedback
+from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import (
     ACTIVATE,
     APPRENTICE,
@@ -97,7 +97,7 @@ NAMES = {"decision_id": "eventId", "reward": "value"}
 BAD_REQUEST, NOT_FOUND, FAILED = "BadRequest", "ResourceNotFound", "InternalServerError"
 
 
-class Refused(TacitError):
+class NotServed(TacitError):
     """What this service does not do; ``code`` is the API's name for it."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
@@ -107,7 +107,7 @@ class Refused(TacitError):
 
 
 def _failed(error: Error, route: Route) -> Answer:
-    if isinstance(error, Refused):
+    if isinstance(error, NotServed):
         return _answer(error.status, str(error), error.code)
     found = problem_of(error)
     # The API knows no 422: what it cannot take is a bad request.
@@ -157,7 +157,7 @@ class _Shown(NamedTuple):
     decisions: list[Any]
 
 
-class Run:
+class EvaluationRun:
     """One evaluation, fed with the log in parts.
 
     Parameters
@@ -169,7 +169,7 @@ class Run:
 
     Raises
     ------
-    Refused
+    NotServed
         If the contract cannot be kept.
     """
 
@@ -177,11 +177,11 @@ class Run:
         self._contract, self._config, self._placement = contract, config, placement
         self._first, self._last = _micro(contract.start_time), _micro(contract.end_time)
         if self._last <= self._first:
-            raise Refused("InvalidEvaluationContract", "endTime: give a time after startTime")
+            raise NotServed("InvalidEvaluationContract", "endTime: give a time after startTime")
         asked = contract.policies or []
         names = [policy.name for policy in asked]
         if len(set(names)) < len(names):
-            raise Refused("DuplicateCustomPolicyNames", "policies: give each a name of its own")
+            raise NotServed("DuplicateCustomPolicyNames", "policies: give each a name of its own")
         self._learners = [Learner(policy_of(each), seed=0) for each in asked]
         self._windows = Attribution(config.rule)
         self._open: dict[int, _Shown] = {}
@@ -210,7 +210,7 @@ class Run:
                         self._windows.rule = rule
 
     def _weighed(self, row: DecisionRow) -> _Shown:
-        shown, asked = Shown.of(row), Asked.read(row.asked)
+        shown, asked = ShownRanking.of(row), Asked.read(row.asked)
         candidates, chance = shown.candidates, row.propensity or 1.0
         baseline = asked.baseline or next(name for name, _ in asked.actions if name in candidates)
         weights = [1.0, float(row.arm == baseline) / chance, 1.0 / len(candidates) / chance]
@@ -281,7 +281,7 @@ def policy_of(contract: PolicyContract) -> LinearEpsilonGreedy:
 
     Raises
     ------
-    Refused
+    NotServed
         If it holds another text.
     """
     try:
@@ -292,8 +292,8 @@ def policy_of(contract: PolicyContract) -> LinearEpsilonGreedy:
             assert isinstance(policy, LinearEpsilonGreedy)
             return policy
     except TacitError as error:
-        raise Refused("InvalidPolicyContract", f"policies.arguments: {error}") from error
-    raise Refused(
+        raise NotServed("InvalidPolicyContract", f"policies.arguments: {error}") from error
+    raise NotServed(
         "InvalidPolicyContract",
         f"policies.arguments: {contract.arguments!r}; give a LinearEpsilonGreedy(dim=…)",
     )
@@ -335,41 +335,42 @@ class Personalizer:
 
         Raises
         ------
-        Refused
+        NotServed
             If there is none, or no event can have the id.
         """
         name = name or self.usual()
         if name is None:
-            raise Refused("ResourceNotFound", "personalizer.placement: none is configured", 404)
+            raise NotServed("ResourceNotFound", "personalizer.placement: none is configured", 404)
         placement = self._engine.placements.get(name)
         if not isinstance(placement, PersonalizerPlacement):
-            raise Refused("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
+            raise NotServed("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
         if len(id) > wire.LONGEST:
-            raise Refused("BadRequest", f"id: give at most {wire.LONGEST} characters")
+            raise NotServed("BadRequest", f"id: give at most {wire.LONGEST} characters")
         return placement
 
     # Events ----------------------------------------------------------------------------------
 
-    async def _rank(self, call: Call) -> wire.RankResponse:
+    async def _rank(self, call: RouteCall) -> wire.RankResponse:
         impression = impression_of(call.request, call.placement.dim)
         (row,) = await self._engine.decide_many(call.placement.name, [impression])
         ranking = [
-            wire.RankedAction(id=name, probability=chance or 0.0) for name, chance in Shown.of(row).ranking
+            wire.RankedAction(id=name, probability=chance or 0.0)
+            for name, chance in ShownRanking.of(row).ranking
         ]
         return wire.RankResponse(ranking=ranking, event_id=row.id, reward_action_id=str(row.arm))
 
-    async def _reward(self, call: Call) -> None:
-        await self._tell(call, [Feedback(call.id, REWARD, call.request.value)])
+    async def _reward(self, call: RouteCall) -> None:
+        await self._tell(call, [FeedbackRequest(call.id, REWARD, call.request.value)])
 
-    async def _activate(self, call: Call) -> None:
-        await self._tell(call, [Feedback(call.id, ACTIVATE)])
+    async def _activate(self, call: RouteCall) -> None:
+        await self._tell(call, [FeedbackRequest(call.id, ACTIVATE)])
 
-    async def _tell(self, call: Call, feedback: list[Feedback]) -> None:
+    async def _tell(self, call: RouteCall, feedback: list[FeedbackRequest]) -> None:
         for outcome in await self._engine.record_many(call.placement.name, feedback):
             if isinstance(outcome, TacitError):
                 raise outcome
 
-    async def _rank_slots(self, call: Call) -> wire.MultiSlotRankResponse:
+    async def _rank_slots(self, call: RouteCall) -> wire.MultiSlotRankResponse:
         request: wire.MultiSlotRankRequest = call.request
         if call.placement.coin is not None:
             # Its slots take actions from each other: no coin of their own tells what each earns.
@@ -388,22 +389,22 @@ class Personalizer:
         ]
         return wire.MultiSlotRankResponse(slots=slots, event_id=event)
 
-    async def _reward_slots(self, call: Call) -> None:
+    async def _reward_slots(self, call: RouteCall) -> None:
         names = (await self._slots(call)).slots
         feedback = []
         for i, each in enumerate(call.request.reward):
             if each.slot_id not in names:
                 message = f"reward[{i}].slotId: {each.slot_id!r}; the event's slots are {names}"
-                raise Refused("InvalidRewardRequest", message)
+                raise NotServed("InvalidRewardRequest", message)
             id = slot_id(call.id, names.index(each.slot_id))
-            feedback.append(Feedback(id, REWARD, each.value))
+            feedback.append(FeedbackRequest(id, REWARD, each.value))
         await self._tell(call, feedback)
 
-    async def _activate_slots(self, call: Call) -> None:
+    async def _activate_slots(self, call: RouteCall) -> None:
         count = len((await self._slots(call)).slots)
-        await self._tell(call, [Feedback(slot_id(call.id, i), ACTIVATE) for i in range(count)])
+        await self._tell(call, [FeedbackRequest(slot_id(call.id, i), ACTIVATE) for i in range(count)])
 
-    async def _slots(self, call: Call) -> Asked:
+    async def _slots(self, call: RouteCall) -> Asked:
         id = slot_id(call.id, 0)
         first = (await self._engine.made(call.placement.name, [id])).get(id)
         if first is None or not (asked := Asked.read(first.asked)).slots:
@@ -412,11 +413,11 @@ class Personalizer:
 
     # Settings --------------------------------------------------------------------------------
 
-    async def _configuration(self, call: Call) -> wire.ServiceConfiguration:
+    async def _configuration(self, call: RouteCall) -> wire.ServiceConfiguration:
         placement = call.placement
         return configuration(placement.settings, placement.mode, placement.edited, _days(call))
 
-    async def _configure(self, call: Call) -> wire.ServiceConfiguration:
+    async def _configure(self, call: RouteCall) -> wire.ServiceConfiguration:
         wanted: wire.ServiceConfiguration = call.request
         placement, settings = call.placement, settings_of(wanted, _days(call))
         mode = MODES.get(str(wanted.learning_mode), placement.mode)
@@ -426,14 +427,14 @@ class Personalizer:
         await self._engine.ask(placement.name, NewSettings(settings.text), call.who)
         return await self._configuration(call)
 
-    async def _policy(self, call: Call) -> wire.PolicyContract:
+    async def _policy(self, call: RouteCall) -> wire.PolicyContract:
         policy = call.placement.learner.policy
         return wire.PolicyContract(name=type(policy).__name__, arguments=repr(policy))
 
-    async def _set_policy(self, call: Call) -> wire.PolicyContract:
+    async def _set_policy(self, call: RouteCall) -> wire.PolicyContract:
         now = await self._policy(call)
         if call.request != now:
-            raise Refused(
+            raise NotServed(
                 "InvalidPolicyConfiguration",
                 f"arguments: the policy is {now.arguments}; another one is set in the "
                 "configuration file, of a placement with a new name",
@@ -442,30 +443,30 @@ class Personalizer:
 
     # Model and log ---------------------------------------------------------------------------
 
-    async def _model(self, call: Call) -> Answer:
+    async def _model(self, call: RouteCall) -> Answer:
         return file(await self._engine.learner(call.placement.name))
 
-    async def _model_properties(self, call: Call) -> wire.ModelProperties:
+    async def _model_properties(self, call: RouteCall) -> wire.ModelProperties:
         made, taught = self._times(call)
         return wire.ModelProperties(creation_time=moment(made), last_modified_time=moment(taught or made))
 
-    async def _log_properties(self, call: Call) -> wire.LogsProperties:
+    async def _log_properties(self, call: RouteCall) -> wire.LogsProperties:
         made, _ = self._times(call)
         now = moment(max(call.placement.windows.time, made))
         return wire.LogsProperties(date_range=wire.DateRange(start=moment(made), end=now))
 
-    def _times(self, call: Call) -> tuple[int, int]:
+    def _times(self, call: RouteCall) -> tuple[int, int]:
         if not call.placement.made:
-            raise Refused("LogsPropertiesNotFound", "log: nothing was decided yet", 404)
+            raise NotServed("LogsPropertiesNotFound", "log: nothing was decided yet", 404)
         return call.placement.made, call.placement.taught
 
     # Evaluations -----------------------------------------------------------------------------
 
-    async def _evaluate(self, call: Call) -> wire.Evaluation:
+    async def _evaluate(self, call: RouteCall) -> wire.Evaluation:
         contract: wire.EvaluationContract = call.request
         placement, now = call.placement, self._engine.clock()
         id = call.id or decision_id(now)
-        run = Run(contract, placement.config, placement.id)
+        run = EvaluationRun(contract, placement.config, placement.id)
         evaluation = wire.Evaluation(
             id=id,
             name=contract.name,
@@ -482,7 +483,7 @@ class Personalizer:
         task.add_done_callback(self._running.discard)
         return evaluation
 
-    async def _carry_out(self, run: Run, placement: str, evaluation: wire.Evaluation) -> None:
+    async def _carry_out(self, run: EvaluationRun, placement: str, evaluation: wire.Evaluation) -> None:
         try:
             after = 0
             while rows := await self._engine.logged(placement, after, ROWS):
@@ -495,31 +496,31 @@ class Personalizer:
             logger.exception("evaluation %s failed", evaluation.id)
             evaluation.status = "failed"
 
-    async def _list_evaluations(self, call: Call) -> Any:
+    async def _list_evaluations(self, call: RouteCall) -> Any:
         name = call.placement.name
         found = [each for (of, _), each in self._evaluations.items() if of == name]
         return wire.Evaluations(value=found) if b"api-version=" in call.query else found
 
-    async def _evaluation(self, call: Call) -> wire.Evaluation:
+    async def _evaluation(self, call: RouteCall) -> wire.Evaluation:
         try:
             return self._evaluations[call.placement.name, call.id]
         except KeyError:
             message = f"evaluationId: there is none with the id {call.id!r}"
-            raise Refused("EvaluationNotFound", message, 404) from None
+            raise NotServed("EvaluationNotFound", message, 404) from None
 
-    async def _forget_evaluation(self, call: Call) -> None:
+    async def _forget_evaluation(self, call: RouteCall) -> None:
         self._evaluations.pop((call.placement.name, call.id), None)
 
 
-def _days(call: Call) -> int:
+def _days(call: RouteCall) -> int:
     """Return how long the log is kept, in whole days."""
     retention = call.placement.config.retention
     return KEPT if retention is None else math.ceil(retention)
 
 
-def _refusing(why: str) -> Callable[[Any, Call], Awaitable[None]]:
-    async def refuse(opened: Any, call: Call) -> None:
-        raise Refused("OperationNotAllowed", f"path: this cannot be done here: {why}", 403)
+def _refusing(why: str) -> Callable[[Any, RouteCall], Awaitable[None]]:
+    async def refuse(opened: Any, call: RouteCall) -> None:
+        raise NotServed("OperationNotAllowed", f"path: this cannot be done here: {why}", 403)
 
     return refuse
 
@@ -533,7 +534,7 @@ def _route(
     target: str,
     operation: str,
     summary: str,
-    handler: Callable[[Personalizer, Call], Awaitable[Any]],
+    handler: Callable[[Personalizer, RouteCall], Awaitable[Any]],
     wires: tuple[Any, Any] = (None, None),
     scope: str = ADMIN,
     status: int = 200,

@@ -10,11 +10,20 @@ from typing import Any
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.logs.decided import at_position, given_above
-from tacit.logs.ubi_records import CLICK, IMPRESSION, LONGEST_NAME, OURS, Event, digest, place_of, time_text
+from tacit.logs.ubi_records import (
+    CLICK,
+    IMPRESSION,
+    LONGEST_NAME,
+    OURS,
+    UbiEvent,
+    digest,
+    place_of,
+    time_text,
+)
 from tacit.logs.ubi_records import CLICKS as CLICK_ACTIONS
 from tacit.logs.ubi_records import EXAMINED as EXAMINED_ACTIONS
 from tacit.policies.spec import policy_from_stored
-from tacit.service.log.requests import Clicks, Feedback, action_of, checked_id
+from tacit.service.log.requests import Clicks, FeedbackRequest, action_of, checked_id
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow, slate_of
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.lists import matrix
@@ -56,13 +65,13 @@ def shows_one(row: DecisionRow) -> bool:
 # Records as feedback -------------------------------------------------------------------------
 
 
-def feedback_of(row: DecisionRow, event: Event, actions: Container[str] = ()) -> Feedback | None:
+def feedback_of(row: DecisionRow, event: UbiEvent, actions: Container[str] = ()) -> FeedbackRequest | None:
     """Return what an event tells of a decision; None if it is none of the actions that count.
 
     Parameters
     ----------
     row : DecisionRow
-    event : Event
+    event : UbiEvent
     actions : container of str
         Those on an item of a list that count besides clicks.
 
@@ -76,27 +85,27 @@ def feedback_of(row: DecisionRow, event: Event, actions: Container[str] = ()) ->
     id = named or digest(event._replace(ours={})._asdict())
     action, one = event.action, shows_one(row)
     if action == ACTIVATE:
-        return Feedback(row.id, ACTIVATE, None, id)
+        return FeedbackRequest(row.id, ACTIVATE, None, id)
     if action == REWARD and "reward" in ours:
         reward = checks.number("event_attributes.tacit.reward", ours["reward"], 0.0, 1.0)
-        return Feedback(row.id, REWARD, reward, id)
+        return FeedbackRequest(row.id, REWARD, reward, id)
     if action == NO_CLICK and not one:
-        return Feedback(row.id, CLICKS, None, id, Clicks([]))
+        return FeedbackRequest(row.id, CLICKS, None, id, Clicks([]))
     if action in EXAMINED_ACTIONS:
         _place(row, event)
-        return Feedback(row.id, EXAMINED, None, named or SEEN_ID)
+        return FeedbackRequest(row.id, EXAMINED, None, named or SEEN_ID)
     if action in actions and action not in CLICK_ACTIONS:
-        return Feedback(row.id, CLICKS, None, id, Clicks([_place(row, event)], action=action))
+        return FeedbackRequest(row.id, CLICKS, None, id, Clicks([_place(row, event)], action=action))
     if action not in CLICK_ACTIONS:
         return None
     place = _place(row, event)
     if one:
-        return Feedback(row.id, REWARD, 1.0, id)
+        return FeedbackRequest(row.id, REWARD, 1.0, id)
     # An event may say all clicks of the feedback that it is a part of.
     clicks = ours.get("clicks", [place])
     if not isinstance(clicks, list):
         raise InvalidValue("event_attributes.tacit.clicks", clicks, "give a list of positions")
-    return Feedback(row.id, CLICKS, None, id, Clicks(clicks))
+    return FeedbackRequest(row.id, CLICKS, None, id, Clicks(clicks))
 
 
 def _id(value: Any) -> str:
@@ -106,7 +115,7 @@ def _id(value: Any) -> str:
     return checked_id(field, value)
 
 
-def _place(row: DecisionRow, event: Event) -> int:
+def _place(row: DecisionRow, event: UbiEvent) -> int:
     items = listed(row)
     if items is None:
         raise InvalidValue(

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Meta
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.logs.ubi_records import Event, Query, digest, event_of, query_of
+from tacit.logs.ubi_records import UbiEvent, UbiQuery, digest, event_of, query_of
 from tacit.service.doors.ubi_records import ACTIVATED_ID, feedback_of
 from tacit.service.engine.service import Service
-from tacit.service.errors import Conflict, UnknownDecision
+from tacit.service.errors import InConflict, UnknownDecision
 from tacit.service.http.messages import problem_of
-from tacit.service.http.route import Call, route_of
-from tacit.service.log.requests import Feedback, checked_id
+from tacit.service.http.route import RouteCall, route_of
+from tacit.service.log.requests import FeedbackRequest, checked_id
 from tacit.service.log.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
 from tacit.service.placements.placement import Placement
 from tacit.wire.decisions import Durability
@@ -62,11 +62,11 @@ DEEPEST = 100
 """A record nested deeper could not be read again wherever the log may go."""
 KNOWN, KEPT, DUPLICATE = "known", "kept", "duplicate"
 
-Read = Query | Event
-_Step = Feedback | RecordRow | UbiOutcome
+Read = UbiQuery | UbiEvent
+_Step = FeedbackRequest | RecordRow | UbiOutcome
 
 
-async def take(engine: Service, call: Call) -> UbiAnswer:
+async def take(engine: Service, call: RouteCall) -> UbiAnswer:
     """Take feedback to decisions made here, keep all else; a wrong record stops no other."""
     name, request = call.placement, call.request
     records = [*request.queries, *request.events]
@@ -87,7 +87,7 @@ async def take(engine: Service, call: Call) -> UbiAnswer:
 async def _done(engine: Service, name: str, steps: Sequence[_Step]) -> list[UbiOutcome]:
     """Record the feedback, and keep the other records; return what became of everything."""
     outcomes = [step if isinstance(step, UbiOutcome) else UbiOutcome("") for step in steps]
-    feedback = {i: step for i, step in enumerate(steps) if isinstance(step, Feedback)}
+    feedback = {i: step for i, step in enumerate(steps) if isinstance(step, FeedbackRequest)}
     if feedback:
         became = await engine.record_many(name, list(feedback.values()))
         for i, outcome in zip(feedback, became, strict=True):
@@ -126,7 +126,7 @@ def _decision(one: Read) -> str:
     named = one.ours.get("decision_id")
     if isinstance(named, str):
         return named
-    return one.id if isinstance(one, Query) else one.query
+    return one.id if isinstance(one, UbiQuery) else one.query
 
 
 def _step(
@@ -141,11 +141,11 @@ def _step(
                 "send the id that its answer gave, or none"
             )
         )
-    if isinstance(one, Query):
+    if isinstance(one, UbiQuery):
         if row is None:
             return _row(placement.id, QUERY, one.id, record)
         if row.deferred:
-            return Feedback(row.id, ACTIVATE, None, ACTIVATED_ID)
+            return FeedbackRequest(row.id, ACTIVATE, None, ACTIVATED_ID)
         return UbiOutcome(KNOWN, row.id)
     try:
         feedback = None if row is None else feedback_of(row, one, placement.actions)
@@ -165,7 +165,9 @@ def _kept(row: RecordRow, before: str | None) -> UbiOutcome:
         return UbiOutcome(KEPT)
     if row.kind == EVENT or before == row.content:
         return UbiOutcome(DUPLICATE)
-    return _refused(Conflict(f"query_id: {row.id!r} stands for another query; send the same, or another id"))
+    return _refused(
+        InConflict(f"query_id: {row.id!r} stands for another query; send the same, or another id")
+    )
 
 
 def _refused(error: TacitError) -> UbiOutcome:

@@ -33,9 +33,9 @@ from tacit.service.engine.following import Following
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.reading import (
-    Found,
     Health,
     KeyFacts,
+    KeysFound,
     Lending,
     Lent,
     ShardHealth,
@@ -46,17 +46,17 @@ from tacit.service.engine.reading import (
 from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked_policy
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
-from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, Verdict, Verdicts
+from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
 from tacit.service.engine.writer import STOPPING, Commits, Writer
-from tacit.service.errors import Refused, StoreError, Unavailable
+from tacit.service.errors import NotDurable, Refused, StoreError
 from tacit.service.kind import check_path
-from tacit.service.log.ids import LogClock, LogTime, Names, Shard, as_text, wall_time
-from tacit.service.log.marks import Change, Regime, changes_of
+from tacit.service.log.ids import DecisionNames, LogClock, LogTime, Shard, as_text, wall_time
+from tacit.service.log.marks import LoggedChange, Regime, changes_of
 from tacit.service.log.requests import (
     Ask,
     Decide,
     Export,
-    Feedback,
+    FeedbackRequest,
     Impression,
     Mark,
     Record,
@@ -189,7 +189,7 @@ class Engine(Verbs):
         fold({placement.id: placement for placement in made.values()}, self.store)
         if self.shard is not None:
             for name, placement in made.items():
-                placement.new_ids = Names(name, self.shard, placement.config.spread)
+                placement.new_ids = DecisionNames(name, self.shard, placement.config.spread)
         return made
 
     async def start(self) -> None:
@@ -225,7 +225,7 @@ class Engine(Verbs):
         ------
         ConfigError
             If a placement does not fit what the store holds; then nothing changes.
-        Unavailable
+        NotDurable
             If the store fails.
         """
         concerned: list[str] = []
@@ -261,7 +261,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If the service is stopping.
         """
         await self._writer.between_groups(step)
@@ -293,21 +293,23 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Conflict, Unavailable
+        UnknownName, Conflict, NotDurable
             As :meth:`decide`.
         """
         self.placement(placement)
         rows: Sequence[DecisionRow] = await self._submit(Decide(placement, impressions))
         return rows
 
-    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
+    async def record_many(
+        self, placement: str, feedback: Sequence[FeedbackRequest]
+    ) -> list[str | TacitError]:
         """Record much feedback; for each what became of it, or why it could not be recorded.
 
         Raises
         ------
         UnknownName, InvalidValue
             As :meth:`feedback`; then nothing was recorded.
-        Unavailable
+        NotDurable
             If it could not be made durable.
         """
         config = self.placement(placement).config
@@ -322,7 +324,7 @@ class Engine(Verbs):
         ------
         UnknownName
             If there is no such placement.
-        Unavailable
+        NotDurable
             If the store fails.
         """
         known = self.placement(placement)
@@ -350,7 +352,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If the store fails; then nothing has changed.
         """
         done: dict[str, BlankedRows] = {}
@@ -372,7 +374,7 @@ class Engine(Verbs):
         try:
             await self.between_groups(step)
         except StoreError as error:
-            raise Unavailable(f"{error}; nothing has changed, try again later") from error
+            raise NotDurable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.begin_anew()
         if self.config.store.archive is not None:
             # Afterwards: what goes there from now on is blank.
@@ -383,7 +385,7 @@ class Engine(Verbs):
             try:
                 archived = await asyncio.to_thread(forget_archived, folder, subject, placements)
             except OSError as error:
-                raise Unavailable(f"store.archive: {error}; do it again") from error
+                raise NotDurable(f"store.archive: {error}; do it again") from error
             return added(done, archived)
         return done
 
@@ -394,7 +396,7 @@ class Engine(Verbs):
         ------
         UnknownName
             If there is no such placement.
-        Unavailable
+        NotDurable
             If they could not be made durable.
         """
         self.placement(placement)
@@ -408,14 +410,14 @@ class Engine(Verbs):
     async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call the store outside of any group."""
         if self._writer.stopping:
-            raise Unavailable(STOPPING)
+            raise NotDurable(STOPPING)
         try:
             return await self._writer.worker.do(function, *arguments)
         except Refused:
             raise
         except StoreError as error:
             logger.error("the store failed", exc_info=error)
-            raise Unavailable("store: it fails at present; try again later") from error
+            raise NotDurable("store: it fails at present; try again later") from error
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement from now on; return what is so then.
@@ -432,7 +434,7 @@ class Engine(Verbs):
         ------
         UnknownName, InvalidValue
             If there is no such placement, or it cannot be so; then nothing changes.
-        Unavailable
+        NotDurable
             If the change could not be made durable.
         """
         learner = self.placement(placement).learner
@@ -446,7 +448,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`learner`.
         InvalidValue
             If its decisions can be made nowhere else.
@@ -463,7 +465,7 @@ class Engine(Verbs):
         ------
         UnknownName
             If there is no such placement.
-        Unavailable
+        NotDurable
             If the service is stopping, or the store fails.
         """
         return await self.lending.of(placement, self._pending.seq)
@@ -478,7 +480,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If that could not be made durable.
         """
         self.following.leading = {**self.following.leading, **arms}
@@ -498,7 +500,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`decide`.
         """
         self.placement(placement)
@@ -510,7 +512,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`decide`.
         """
         known = self.placement(placement)
@@ -534,7 +536,7 @@ class Engine(Verbs):
         """Return the busiest keys of a placement, or raise UnknownName."""
         return await busiest(self.placement(placement))
 
-    async def find_keys(self, placement: str, text: str) -> Found:
+    async def find_keys(self, placement: str, text: str) -> KeysFound:
         """Return keys in which a text occurs, or raise UnknownName."""
         return await find_keys(self.placement(placement), text)
 
@@ -545,12 +547,12 @@ class Engine(Verbs):
         false_share: float = 0.05,
         *,
         patience: float = PATIENCE,
-    ) -> Verdict:
+    ) -> ReadVerdict:
         """Return what the searches of a placement of duels say by now, from the log.
 
         Raises
         ------
-        UnknownName, InvalidValue, Unavailable
+        UnknownName, InvalidValue, NotDurable
             As :meth:`~tacit.service.engine.verdicts.Verdicts.of`.
         """
         check_path(self.placement(placement), "duel")
@@ -563,7 +565,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`made`.
         """
         return await self._rebuilder.states(placement)
@@ -573,7 +575,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, InvalidValue, Conflict, Unavailable
+        UnknownName, InvalidValue, Conflict, NotDurable
             As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rebuild`.
         """
         known = self.placement(placement)
@@ -586,7 +588,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, InvalidValue, Conflict, Unavailable
+        UnknownName, InvalidValue, Conflict, NotDurable
             As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rollback`.
         """
         self.placement(placement)
@@ -597,12 +599,12 @@ class Engine(Verbs):
         if self.shard is not None:
             raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
-    async def history(self, placement: str) -> list[Change]:
+    async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement, in order.
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`made`.
         """
         known = self.placement(placement)
@@ -614,7 +616,7 @@ class Engine(Verbs):
 
         Raises
         ------
-        UnknownName, Unavailable
+        UnknownName, NotDurable
             As :meth:`made`.
         """
         self.placement(placement)
@@ -622,11 +624,11 @@ class Engine(Verbs):
 
     async def _submit(self, request: Request) -> Any:
         if self._writer.stopping:
-            raise Unavailable(STOPPING)
+            raise NotDurable(STOPPING)
         if not self._runs_ahead(request):
             return await self._writer.submit(request)
         if self._pending.buffered >= self.config.store.buffer:
-            raise Unavailable("store: the buffer is full; try again later")
+            raise NotDurable("store: the buffer is full; try again later")
         (result,) = apply(self._pending, [request], {})
         self._writer.wake()
         if isinstance(result, Exception):

@@ -16,7 +16,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, Serving, as_begun
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.marks import regimes_of
 from tacit.service.log.requests import Ask, Mark, Request
@@ -155,7 +155,7 @@ class Following:
                     changed = msgspec.json.encode(differences(before, now)).decode()
                     await self._submit(Mark(name, changed, CONFIGURATION, CONFIGURATION))
                 await self._engine.of_store(self._engine.store.configure, placement.id, now)
-            except Unavailable as error:
+            except NotDurable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)
 
     @property

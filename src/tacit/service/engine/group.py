@@ -17,10 +17,10 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.attribution.attribution import DUPLICATE
 from tacit.service.engine.pending import Key, Outcome, PendingLog
-from tacit.service.errors import Conflict, RepeatedFeedback, UnknownDecision
+from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
-from tacit.service.log.requests import Ask, Decide, Export, Feedback, Impression, Mark, Record, Request
-from tacit.service.log.rows import REWARD, TICK, Content, DecisionRow, FeedbackRow, Found
+from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
+from tacit.service.log.rows import REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.verbs import CHANGES
 
@@ -33,7 +33,7 @@ Accepted = tuple[int, str | None]
 
 
 def record(
-    pending: PendingLog, requests: Mapping[int, Record], found: Mapping[Key, Found], now: int
+    pending: PendingLog, requests: Mapping[int, Record], found: Mapping[Key, FoundDecision], now: int
 ) -> dict[int, list[Outcome]]:
     """Return for each request what became of its feedback; that of a placement is learned at once.
 
@@ -46,13 +46,13 @@ def record(
     now : int
         Time of the log.
     """
-    parts: dict[str, list[Sequence[Feedback]]] = {}
+    parts: dict[str, list[Sequence[FeedbackRequest]]] = {}
     for request in requests.values():
         parts.setdefault(request.placement, []).append(request.feedback)
     outcomes = {}
     for name, given in parts.items():
         recorder = _Recorder(pending, pending.placements[name], found, now)
-        joined: Block[Feedback] = Block.joined(Feedback, given)
+        joined: Block[FeedbackRequest] = Block.joined(FeedbackRequest, given)
         # What came back for a decision before decides what becomes of the next piece.
         outcomes[name] = iter(
             [one for part in distinct(joined, "decision") for one in recorder.recorded(part)]
@@ -66,11 +66,11 @@ class _Recorder:
     """Records feedback of one placement at one moment."""
 
     def __init__(
-        self, pending: PendingLog, placement: Placement, found: Mapping[Key, Found], now: int
+        self, pending: PendingLog, placement: Placement, found: Mapping[Key, FoundDecision], now: int
     ) -> None:
         self._pending, self._placement, self._found, self._now = pending, placement, found, now
 
-    def recorded(self, feedback: Block[Feedback]) -> list[Outcome]:
+    def recorded(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Return what became of feedback in which no decision comes twice."""
         placement = self._placement
         slots = self._open_slots(feedback)
@@ -91,7 +91,7 @@ class _Recorder:
         became = iter(placement.take_in(rows) if accepted else ())
         return [next(became) if isinstance(one, tuple) else one for one in judged]
 
-    def _open_slots(self, feedback: Block[Feedback]) -> Ints | None:
+    def _open_slots(self, feedback: Block[FeedbackRequest]) -> Ints | None:
         """Return the slots of the decisions where all feedback is fit at first sight."""
         plain = self._placement.shows_one and set(feedback.column("kind")) == {REWARD}
         if self._pending.ahead or not plain or any(feedback.column("id")):
@@ -104,7 +104,7 @@ class _Recorder:
         return slots if windows.answered_less(slots, MOST_FEEDBACK) else None
 
     def _logged(
-        self, feedback: Block[Feedback], seqs: list[int], clicks: list[str | None]
+        self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
         """Log feedback that is accepted."""
         count, first = len(feedback), self._pending.seq + 1
@@ -127,11 +127,11 @@ class _Recorder:
         self._pending.log_feedback(rows)
         return rows
 
-    def _closed(self, id: str) -> Found | None:
+    def _closed(self, id: str) -> FoundDecision | None:
         """Return a decision that the store or the pending log knows."""
         return self._found.get((self._placement.id, id)) or self._pending.uncommitted(self._placement, id)
 
-    def _judged(self, feedback: Feedback) -> Accepted | Outcome:
+    def _judged(self, feedback: FeedbackRequest) -> Accepted | Outcome:
         """Return what the log keeps of feedback; or the outcome of what is not recorded."""
         placement, windows, id = self._placement, self._placement.windows, feedback.decision
         slot = windows.find(id)
@@ -155,7 +155,7 @@ class _Recorder:
 
 
 def _refusal(
-    feedback: Feedback, clicks: str | None, known: Mapping[str, Content], times: int
+    feedback: FeedbackRequest, clicks: str | None, known: Mapping[str, Content], times: int
 ) -> str | TacitError | None:
     """Return why feedback is not recorded after what came before; None where it is."""
     id = feedback.id
@@ -163,7 +163,7 @@ def _refusal(
         said = feedback.kind, feedback.reward, clicks
         if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
             return DUPLICATE
-        return Conflict(f"feedback_id: {id!r} stands for other feedback; send the same, or another id")
+        return InConflict(f"feedback_id: {id!r} stands for other feedback; send the same, or another id")
     if times >= MOST_FEEDBACK:
         return RepeatedFeedback(
             f"decision_id: {feedback.decision!r} has had feedback {times} times; send no more"
@@ -182,7 +182,7 @@ Answers = range | list[DecisionRow | int]
 
 
 def decide(
-    pending: PendingLog, requests: Mapping[int, Decide], found: Mapping[Key, Found], now: int
+    pending: PendingLog, requests: Mapping[int, Decide], found: Mapping[Key, FoundDecision], now: int
 ) -> dict[int, Any]:
     """Return the decisions of each request, or the error that it met; then nothing of it is new.
 
@@ -216,7 +216,7 @@ def decide(
 class _Batch:
     """What a placement is to decide, of all requests of a group."""
 
-    def __init__(self, pending: PendingLog, name: str, found: Mapping[Key, Found]) -> None:
+    def __init__(self, pending: PendingLog, name: str, found: Mapping[Key, FoundDecision]) -> None:
         self._pending, self._name, self._found = pending, name, found
         self._placement = pending.placements[name]
         self._parts: list[Sequence[Impression]] = []
@@ -231,7 +231,7 @@ class _Batch:
 
         Raises
         ------
-        Conflict
+        InConflict
             If an id stands for another decision; then nothing is added.
         InvalidValue, UnknownName
             If an arm is no longer on offer; likewise.
@@ -281,7 +281,7 @@ class _Batch:
         else:
             return None
         if not same:
-            raise Conflict(
+            raise InConflict(
                 f"decision_id: {id!r} stands for a decision on other terms; "
                 "send the same request, or another id"
             )
@@ -310,7 +310,9 @@ class _Batch:
 # ---- One group of requests, applied to the placements; its rows wait in the order of the log
 
 
-def apply(pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found]) -> list[Any | Exception]:
+def apply(
+    pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision]
+) -> list[Any | Exception]:
     """Close windows, change what is asked, decide, record and export, in this order.
 
     Parameters
@@ -355,7 +357,7 @@ def apply(pending: PendingLog, requests: Sequence[Request], found: dict[Key, Fou
 
 
 def _keep_closing(
-    pending: PendingLog, requests: Sequence[Request], found: dict[Key, Found], now: int
+    pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision], now: int
 ) -> None:
     """Remember the decisions that are asked for while their windows close."""
     for placement, named in pending.named(requests):
@@ -370,7 +372,7 @@ def _keep_closing(
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)
                     for name, content in [*contents.items(), *nameless]
                 ]
-                found[placement.id, id] = Found(row, feedback[:times])
+                found[placement.id, id] = FoundDecision(row, feedback[:times])
 
 
 def _mark(pending: PendingLog, request: Mark, now: int) -> None:

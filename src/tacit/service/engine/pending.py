@@ -11,7 +11,7 @@ from tacit.service.config.schema import BUFFERED
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.ids import LogTime
 from tacit.service.log.requests import Decide, Record, Request
-from tacit.service.log.rows import DecisionRow, FeedbackRow, Found, MarkRow, Rows
+from tacit.service.log.rows import DecisionRow, FeedbackRow, FoundDecision, MarkRow, Rows
 from tacit.service.placements.placement import Placement
 
 Key = tuple[int, str]
@@ -53,7 +53,7 @@ class PendingLog:
         self.in_flight = Rows.none()
         self.broken: set[str] = set()
         self.frozen = False
-        self._uncommitted: dict[Key, Found] = {}
+        self._uncommitted: dict[Key, FoundDecision] = {}
         # When the windows of placements close next, as it was when each was touched last.
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
@@ -155,7 +155,7 @@ class PendingLog:
         made = self._uncommitted.get((placement.id, id))
         return None if made is None else made.decision
 
-    def uncommitted(self, placement: Placement, id: str) -> Found | None:
+    def uncommitted(self, placement: Placement, id: str) -> FoundDecision | None:
         """Return a decision that is not committed yet, and what came back for it."""
         return self._uncommitted.get((placement.id, id))
 
@@ -171,7 +171,7 @@ class PendingLog:
         self.seq += len(rows)
         self.tail.decisions.extend(rows)
         if self.buffers(placement):
-            self._uncommitted.update(((row.placement, row.id), Found(row, [])) for row in rows)
+            self._uncommitted.update(((row.placement, row.id), FoundDecision(row, [])) for row in rows)
 
     def log_feedback(self, rows: Block[FeedbackRow]) -> None:
         """Append feedback, which has the next sequence numbers."""

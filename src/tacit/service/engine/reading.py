@@ -174,7 +174,7 @@ class KeyFacts(NamedTuple):
     plays: Floats
 
 
-class Found(NamedTuple):
+class KeysFound(NamedTuple):
     """Keys in which a text occurs.
 
     Attributes
@@ -258,13 +258,13 @@ def _busiest_names(placement: Placement) -> list[str]:
     return [keys[lane] for lane in most.tolist() if rounds[lane]]
 
 
-async def find_keys(placement: Placement, text: str) -> Found:
+async def find_keys(placement: Placement, text: str) -> KeysFound:
     """Return keys in which a text occurs, among the first ones that there were."""
     keys = placement.learner.lanes.of
     some = list(islice(keys, MOST_LOOKED))
     found = await _beside(placement, _having, some, text)
     first = [text] if text in keys else []
-    return Found(text, [*first, *found][:MOST_FOUND], len(some), len(keys))
+    return KeysFound(text, [*first, *found][:MOST_FOUND], len(some), len(keys))
 
 
 def _having(keys: Sequence[str], text: str) -> list[str]:
@@ -279,14 +279,14 @@ def busiest_of(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
     return sorted(every, key=lambda facts: -facts.rounds)[:MOST_KEYS]
 
 
-def found_in(parts: Sequence[Found]) -> Found:
+def found_in(parts: Sequence[KeysFound]) -> KeysFound:
     """Return what was found in shards, each of which has other keys or the same."""
     text = parts[0].text
     keys = dict.fromkeys(key for part in parts for key in part.keys)
     first = [text] if text in keys else []
     others = [key for key in keys if key != text]
     looked, of = sum(part.looked for part in parts), sum(part.of for part in parts)
-    return Found(text, [*first, *others][:MOST_FOUND], looked, of)
+    return KeysFound(text, [*first, *others][:MOST_FOUND], looked, of)
 
 
 # ---- What placements have learned, as learners' files: made once for all who ask at about a time

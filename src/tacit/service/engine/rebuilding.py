@@ -28,7 +28,7 @@ from tacit.policies.spec import is_auto, policy_from_stored
 from tacit.service.config.file import checked_as
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.errors import Conflict, Unavailable
+from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
 from tacit.service.log.rows import UNLEARNED, DecisionRow, Event
@@ -157,9 +157,9 @@ class Rebuilder:
         ------
         InvalidValue
             If the policy is not fit for what was logged.
-        Conflict
+        InConflict
             If another one is under way, or the configuration was changed meanwhile.
-        Unavailable
+        NotDurable
             If the store fails, or the service is stopping.
         """
         placement = self._checked(name, policy)
@@ -174,7 +174,7 @@ class Rebuilder:
         ------
         InvalidValue
             If there is no such state.
-        Conflict, Unavailable
+        Conflict, NotDurable
             As :meth:`rebuild`.
         """
         placement = self._engine.placement(name)
@@ -217,7 +217,7 @@ class Rebuilder:
     async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
         name = placement.name
         if name in self.under_way:
-            raise Conflict("placement: a rebuild or rollback of it is under way; wait for its end")
+            raise InConflict("placement: a rebuild or rollback of it is under way; wait for its end")
         self.under_way.add(name)
         try:
             # A base of what was learned before must not come after the fold began without it.
@@ -248,7 +248,7 @@ class Rebuilder:
         await engine.between_groups(_nothing)
         there = engine.placement(name).regime
         if made.regime is None or there != made.regime:
-            raise Unavailable("store: it failed at the switch, and all is as before; try again")
+            raise NotDurable("store: it failed at the switch, and all is as before; try again")
         return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
 
     def _next(self, fold: _Fold) -> list[Event]:
@@ -276,7 +276,7 @@ class Rebuilder:
         engine, made = self._engine, fold.placement
         name = made.name
         if engine.config.placements.get(name) != config:
-            raise Conflict("placement: its configuration was changed meanwhile; begin again")
+            raise InConflict("placement: its configuration was changed meanwhile; begin again")
 
         def catch_up(seq: int, time: int) -> None:
             while rows := self._next(fold):

@@ -9,13 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
-from tacit.service.engine.reading import Found, Health, KeyFacts, Lent, ShardHealth
+from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth
 from tacit.service.engine.rebuilding import Replacement, State
-from tacit.service.engine.verdicts import PATIENCE, Verdict
+from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
-from tacit.service.log.marks import Change
-from tacit.service.log.requests import DecisionRequest, Feedback, Impression
+from tacit.service.log.marks import LoggedChange
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Impression
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
@@ -97,7 +97,9 @@ class Service(Overview, Protocol):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Choose for many impressions."""
 
-    async def record_many(self, placement: str, feedback: Sequence[Feedback]) -> list[str | TacitError]:
+    async def record_many(
+        self, placement: str, feedback: Sequence[FeedbackRequest]
+    ) -> list[str | TacitError]:
         """Record much feedback."""
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
@@ -121,7 +123,7 @@ class Service(Overview, Protocol):
     async def busiest(self, placement: str) -> list[KeyFacts]:
         """Return the busiest keys of a placement."""
 
-    async def find_keys(self, placement: str, text: str) -> Found:
+    async def find_keys(self, placement: str, text: str) -> KeysFound:
         """Return keys in which a text occurs."""
 
     async def verdict(
@@ -131,7 +133,7 @@ class Service(Overview, Protocol):
         false_share: float = 0.05,
         *,
         patience: float = PATIENCE,
-    ) -> Verdict:
+    ) -> ReadVerdict:
         """Return what the searches of a placement of duels say by now."""
 
     async def states(self, placement: str) -> list[State]:
@@ -143,7 +145,7 @@ class Service(Overview, Protocol):
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
         """Go back to what was learned before."""
 
-    async def history(self, placement: str) -> list[Change]:
+    async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""
 
 
@@ -263,18 +265,18 @@ class Verbs:
         Unavailable
             If the feedback could not be made durable.
         """
-        return await _one(self, placement, Feedback(decision, REWARD, reward, id))
+        return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
     async def examined(self: Service, placement: str, decision: str, id: str | None = None) -> str:
         """Record that what was shown was looked at; otherwise as :meth:`feedback`."""
-        return await _one(self, placement, Feedback(decision, EXAMINED, None, id))
+        return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 
     async def activate(self: Service, placement: str, decision: str, id: str | None = None) -> str:
         """Let a deferred decision count from now on; otherwise as :meth:`feedback`."""
-        return await _one(self, placement, Feedback(decision, ACTIVATE, None, id))
+        return await _one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
 
 
-async def _one(service: Service, placement: str, feedback: Feedback) -> str:
+async def _one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
     (outcome,) = await service.record_many(placement, [feedback])
     if isinstance(outcome, TacitError):
         raise outcome

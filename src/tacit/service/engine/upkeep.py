@@ -12,10 +12,10 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from tacit.errors import ConfigError, TacitError
-from tacit.learning.snapshot import Room
+from tacit.learning.snapshot import CopyRoom
 from tacit.service.config.schema import Config
 from tacit.service.engine.pending import PendingLog
-from tacit.service.errors import StoreError, Unavailable
+from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import as_text
 from tacit.service.log.store import BASES, SNAPSHOTS, Draft, Old, Store
 from tacit.service.placements.placement import Placement
@@ -247,7 +247,7 @@ class Retention:
 
 # ---- Upkeep between groups: snapshots are written, and rows that are old enough are dropped
 
-Rooms = Mapping[str, Room] | None
+Rooms = Mapping[str, CopyRoom] | None
 
 logger = logging.getLogger(__name__)
 
@@ -364,7 +364,7 @@ class Upkeep:
 
     async def _begin_in(
         self,
-        rooms: Mapping[str, Room],
+        rooms: Mapping[str, CopyRoom],
         placement: Placement,
         save: Callable[[Placement, Rooms], Awaitable[None]],
     ) -> None:
@@ -377,7 +377,7 @@ class Upkeep:
             for room in rooms.values():
                 await self._in_steps(room.touched())
             await self._between_groups(begin)
-        except Unavailable:
+        except NotDurable:
             # All is saved at the end.
             pass
         except Exception as error:

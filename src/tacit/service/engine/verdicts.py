@@ -174,7 +174,7 @@ NOT_READ = "The log is being read; ask again."
 NOT_IN_SHARDS = "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
 
 
-class Verdict(NamedTuple):
+class ReadVerdict(NamedTuple):
     """What the searches of a placement say by now.
 
     Attributes
@@ -230,7 +230,7 @@ class Verdicts:
 
     async def of(
         self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
-    ) -> Verdict:
+    ) -> ReadVerdict:
         """Return what the searches of a placement say by now.
 
         Parameters
@@ -295,14 +295,14 @@ class _Reading:
         self.means, self.log = _means(placement), DuelLog(placement)
         self.busy, self.whole = asyncio.Lock(), False
         self.task: asyncio.Task[None] | None = None
-        self._said: dict[tuple[float, float], Verdict] = {}
+        self._said: dict[tuple[float, float], ReadVerdict] = {}
 
     def take(self, rows: Sequence[Event]) -> None:
         """Take in the next rows."""
         self.log.take(rows)
         self._said.clear()
 
-    def verdict(self, confidence: float, false_share: float) -> Verdict:
+    def verdict(self, confidence: float, false_share: float) -> ReadVerdict:
         """Return the verdict on what was read; the same question is answered once."""
         asked = confidence, false_share
         if asked not in self._said:
@@ -314,7 +314,7 @@ class _Reading:
             said = said._replace(verdict=NOT_READ)
         return said._replace(whole=self.whole)
 
-    def _worked_out(self, confidence: float, false_share: float) -> Verdict:
+    def _worked_out(self, confidence: float, false_share: float) -> ReadVerdict:
         log = self.log
         report = log.report(confidence, false_share)
         table = None if report is None else report.as_dict()
@@ -322,7 +322,7 @@ class _Reading:
         if log.closes is not None and (report is None or report.early):
             some = open_sentence(log.open, moment(log.time), moment(log.closes))
             verdict = f"{TOO_EARLY} {some}" if report is None else f"{verdict} {some}"
-        return Verdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
+        return ReadVerdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
 
 
 def _means(placement: Any) -> Any:

@@ -15,7 +15,7 @@ from tacit.errors import UnknownName
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.upkeep import Upkeep, Worker
-from tacit.service.errors import Damaged, Refused, StoreError, Unavailable
+from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
 from tacit.service.log.store import Store
@@ -159,7 +159,7 @@ class Writer:
         if self._alarm is not None:
             self._alarm.cancel()
         for _, reply in self._steps:
-            _answer(reply, Unavailable(STOPPING))
+            _answer(reply, NotDurable(STOPPING))
         if self.failure is None:
             await self.upkeep.save_all()
         elif self._pending.tail.size:
@@ -189,11 +189,11 @@ class Writer:
 
         Raises
         ------
-        Unavailable
+        NotDurable
             If the service is stopping.
         """
         if self.stopping:
-            raise Unavailable(STOPPING)
+            raise NotDurable(STOPPING)
         reply: _Reply = asyncio.get_running_loop().create_future()
         self._steps.append((step, reply))
         self.wake()
@@ -283,7 +283,7 @@ class Writer:
             left = [(request, reply) for request, reply in group if not reply.done()]
             if alone:
                 logger.warning("a request was refused: %s", error)
-                lost = Unavailable("store: what it has of the decision is damaged")
+                lost = NotDurable("store: what it has of the decision is damaged")
                 _answer(group[0][1], error if isinstance(error, Refused) else lost)
                 return
             half = (len(left) + 1) // 2
@@ -353,20 +353,20 @@ class Writer:
     # When the store fails --------------------------------------------------------------------
 
     def _refuse(self, replies: Sequence[_Reply], error: Exception) -> None:
-        if not isinstance(error, Unavailable):
+        if not isinstance(error, NotDurable):
             if str(error) != str(self.failure):
                 logger.error("a group was not committed: %s", error, exc_info=error)
             self.failure = error
         for reply in replies:
             if not reply.done():
                 reply.set_exception(
-                    Unavailable("store: nothing can be made durable at present; try again later")
+                    NotDurable("store: nothing can be made durable at present; try again later")
                 )
 
     async def _heal(self) -> None:
         """See whether commits work again."""
         if clocks.monotonic() < self._heal_after:
-            raise Unavailable("store: it failed a moment ago")
+            raise NotDurable("store: it failed a moment ago")
         self._heal_after = clocks.monotonic() + RETRY_SECONDS
         await self._mend()
         self.failure = None

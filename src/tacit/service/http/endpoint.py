@@ -28,7 +28,7 @@ from tacit.service.http.messages import (
     received,
     sent,
 )
-from tacit.service.http.route import Answer, Call, Found, Path, Route
+from tacit.service.http.route import Addressed, Answer, Path, Route, RouteCall
 
 # ---- A path of the service as an ASGI application: bytes in, a handler's work, bytes out
 
@@ -102,7 +102,9 @@ class Endpoint:
         method, found, query = scope["method"], scope[FOUND], scope["query_string"]
         return await self.answer(method, found, query, body, scope[CALLER])
 
-    async def answer(self, method: str, found: Found, query: bytes, body: bytes, caller: Caller) -> Answer:
+    async def answer(
+        self, method: str, found: Addressed, query: bytes, body: bytes, caller: Caller
+    ) -> Answer:
         """Return the answer to a request with a method that the path takes."""
         route, api = self._path.routes[method], self._path.api
         assert route.handler is not None
@@ -114,7 +116,7 @@ class Endpoint:
             request = None if decode is None else decoded(decode, body)
             if route.asked is not None:
                 request = msgspec.convert(dict(QueryParams(query)), route.asked, strict=False)
-            call = Call(placement, found.id, query, request, caller)
+            call = RouteCall(placement, found.id, query, request, caller)
             result = await route.handler(self._opened, call)
         except Busy as error:
             return api.refusals.refused(problem_of(error), LATER)
@@ -122,7 +124,7 @@ class Endpoint:
             return api.refusals.failed(error, route)
         return _written(route, result)
 
-    def _concerned(self, route: Route, found: Found, query: bytes) -> str | None:
+    def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
         """Return the placement that a request is about; None if it is about all."""
         match route.of:
             case "id":

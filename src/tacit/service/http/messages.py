@@ -12,7 +12,7 @@ from starlette.types import Receive, Send
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.config.file import complaint
-from tacit.service.errors import Busy, Conflict, Forbidden, RepeatedFeedback, Unavailable, UnknownDecision
+from tacit.service.errors import Busy, Forbidden, InConflict, NotDurable, RepeatedFeedback, UnknownDecision
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
@@ -302,7 +302,7 @@ def _kind(error: TacitError, field: str) -> str:
             return "unknown-decision"
         case RepeatedFeedback():
             return "repeated-feedback"
-        case Conflict():
+        case InConflict():
             return "conflict"
         case Forbidden():
             return "forbidden"
@@ -310,7 +310,7 @@ def _kind(error: TacitError, field: str) -> str:
             return "too-many-requests"
         case UnknownName() if field == "placement":
             return "unknown-placement"
-        case Unavailable():
+        case NotDurable():
             return "unavailable"
     return "invalid-value"
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, head_of, lines, problem
-from tacit.service.http.route import Answer, Found, Header
+from tacit.service.http.route import Addressed, Answer, Header
 
 try:
     import resource
@@ -94,7 +94,7 @@ _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 class UsualRequests(typing.Protocol):
     """What answers usual requests without uvicorn; see :mod:`tacit.service.app.usual`."""
 
-    def find(self, address: bytes) -> Found | None:
+    def find(self, address: bytes) -> Addressed | None:
         """Return what an address names; None if that is not usual."""
 
     def size(self, headers: Headers) -> int | None:
@@ -102,12 +102,12 @@ class UsualRequests(typing.Protocol):
 
     def begin(
         self,
-        found: Found,
+        found: Addressed,
         address: bytes,
         headers: Headers,
         body: bytes,
         client: tuple[str, int] | None,
-        reply: Reply,
+        reply: AnswerUnderWay,
     ) -> None:
         """Begin to answer a request."""
 
@@ -189,7 +189,7 @@ class _Nobody:
         """Tell nobody."""
 
 
-class Reply:
+class AnswerUnderWay:
     """An answer under way, in the place of uvicorn's cycle, with what uvicorn asks of that.
 
     So what is sent ahead, a stop and a client that leaves are uvicorn's to deal with.
@@ -248,7 +248,7 @@ class Protocol(HttpToolsProtocol):
     _blocked: float | None = None
     _piece = b""
     """What the parser is being fed."""
-    _found: Found | None = None
+    _found: Addressed | None = None
     """What a usual request names whose body is on its way."""
     _said: Headers
     _body = b""
@@ -341,7 +341,7 @@ class Protocol(HttpToolsProtocol):
         # What comes after the body must not pass for a header (RFC 9110, section 6.5.1).
         self.headers = []
 
-    def _usual(self) -> Found | None:
+    def _usual(self) -> Addressed | None:
         """Return what a usual request names that came in one piece, and alone."""
         usual, parser = self.shared.usual, self.parser
         if usual is None or self.answering or self.pipeline or self.flow.write_paused:
@@ -388,7 +388,7 @@ class Protocol(HttpToolsProtocol):
         self._unfinished = 0
         if found is not None and usual is not None:
             body, self._body, self._found = self._body, b"", None
-            reply = self.cycle = self._turn = Reply(self)  # type: ignore[assignment]
+            reply = self.cycle = self._turn = AnswerUnderWay(self)  # type: ignore[assignment]
             usual.begin(found, self.url, self._said, body, self.client, reply)
 
     def on_response_complete(self) -> None:

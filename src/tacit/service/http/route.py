@@ -26,7 +26,7 @@ OPEN = (405, 421, 503)
 """What may be refused where none is."""
 
 
-class Call(NamedTuple):
+class RouteCall(NamedTuple):
     """What a handler is given.
 
     Attributes
@@ -54,8 +54,8 @@ class Call(NamedTuple):
         return self.caller.name
 
 
-Handler = Callable[[Any, Call], Awaitable[Any]]
-"""Called with what the API opened for a service, and a :class:`Call`."""
+Handler = Callable[[Any, RouteCall], Awaitable[Any]]
+"""Called with what the API opened for a service, and a :class:`RouteCall`."""
 
 
 class Answer(NamedTuple):
@@ -93,7 +93,7 @@ class Route(NamedTuple):
     operation, summary : str
         Its name in the OpenAPI document, and what it does; without a name it is not in there.
     handler : function or None
-        Called with what the API opened for a service, and a :class:`Call`; returns a structure, an
+        Called with what the API opened for a service, and a :class:`RouteCall`; returns a structure, an
         :class:`Answer`, bytes, or None for nothing. None where a framework serves it.
     request, answer : type or None
         What its bodies hold.
@@ -191,7 +191,7 @@ class Path:
         return READ if route is None else route.scope
 
 
-class Found(NamedTuple):
+class Addressed(NamedTuple):
     """What an address names: a path, perhaps a placement, perhaps an id."""
 
     path: Path
@@ -278,7 +278,7 @@ class Api:
             if "{id}" in path
         ]
 
-    def find(self, address: str) -> Found | None:
+    def find(self, address: str) -> Addressed | None:
         """Return what an address names; None if it is not of this API."""
         match = self._pattern.fullmatch(address)
         if match is None:
@@ -286,9 +286,9 @@ class Api:
         name = match["name"] if self._named else None
         path = self.paths.get(match["rest"])
         if path is not None:
-            return Found(path, name)
+            return Addressed(path, name)
         for pattern, path in self._with_id:
             inner = pattern.fullmatch(match["rest"])
             if inner is not None:
-                return Found(path, name, inner[1])
-        return Found(self.unknown, name) if self.whole else None
+                return Addressed(path, name, inner[1])
+        return Addressed(self.unknown, name) if self.whole else None

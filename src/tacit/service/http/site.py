@@ -13,11 +13,11 @@ from tacit.policies import policy_to_spec
 from tacit.service.config.keys import ADMIN
 from tacit.service.engine.reading import ShardHealth
 from tacit.service.engine.service import Service
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import GUARDED, OPEN, Answer, Call, Route
+from tacit.service.http.route import GUARDED, OPEN, Answer, Route, RouteCall
 from tacit.service.log.requests import checked_id
 from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
@@ -47,7 +47,7 @@ class Site(NamedTuple):
     document: bytes
 
 
-async def _placements(site: Site, call: Call) -> Placements:
+async def _placements(site: Site, call: RouteCall) -> Placements:
     engine = site.engine
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
     shards = [] if call.caller.placements is not None else engine.shards()
@@ -90,33 +90,33 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> Pl
     )
 
 
-async def _alive(site: Site, call: Call) -> Status:
+async def _alive(site: Site, call: RouteCall) -> Status:
     return Status("ok")
 
 
-async def _ready(site: Site, call: Call) -> Status:
+async def _ready(site: Site, call: RouteCall) -> Status:
     if not site.engine.health().ready:
-        raise Unavailable("store: commits fail, or it is stopping")
+        raise NotDurable("store: commits fail, or it is stopping")
     return Status("ok")
 
 
-async def _document(site: Site, call: Call) -> Answer:
+async def _document(site: Site, call: RouteCall) -> Answer:
     return Answer(200, JSON, site.document)
 
 
-async def _metrics(site: Site, call: Call) -> Answer:
+async def _metrics(site: Site, call: RouteCall) -> Answer:
     return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text(call.caller))
 
 
-async def _overview(site: Site, call: Call) -> Answer:
+async def _overview(site: Site, call: RouteCall) -> Answer:
     return _html(await site.pages.overview(call.caller.reaches))
 
 
-async def _placement(site: Site, call: Call) -> Answer:
+async def _placement(site: Site, call: RouteCall) -> Answer:
     return _html(await site.pages.placement(call.id, dict(QueryParams(call.query))))
 
 
-async def _key(site: Site, call: Call) -> Answer:
+async def _key(site: Site, call: RouteCall) -> Answer:
     query = QueryParams(call.query)
     return _html(await site.pages.key(query.get("placement", ""), query.get("key", "")))
 
@@ -125,7 +125,7 @@ def _html(text: str) -> Answer:
     return Answer(200, HTML, text.encode(), _page_headers)
 
 
-async def _forget(kind: str, site: Site, call: Call) -> Forgotten:
+async def _forget(kind: str, site: Site, call: RouteCall) -> Forgotten:
     done = await site.engine.forget(Subject(kind, checked_id(kind, call.id)), call.who)
     return Forgotten({name: Blanked(*found) for name, found in done.items()})
 

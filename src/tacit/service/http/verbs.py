@@ -20,16 +20,16 @@ from tacit.service.attribution.attribution import CORRECTED, LEARNED
 from tacit.service.config.file import checked_within
 from tacit.service.engine.rebuilding import Replacement
 from tacit.service.engine.service import Service
-from tacit.service.errors import Conflict
+from tacit.service.errors import InConflict
 from tacit.service.http.form import Form
 from tacit.service.http.messages import file, problem_of
-from tacit.service.http.route import Answer, Call, Handler, Route, route_of
+from tacit.service.http.route import Answer, Handler, Route, RouteCall, route_of
 from tacit.service.kind import KINDS, check_path, kind_of
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import (
     Clicks,
     DecisionRequest,
-    Feedback,
+    FeedbackRequest,
     Impression,
     Made,
     as_content,
@@ -54,14 +54,14 @@ def deciding(path: str) -> tuple[Handler, Handler]:
     Placements are asked and answer as the form of their kind says.
     """
 
-    async def decide(engine: Service, call: Call) -> msgspec.Struct:
+    async def decide(engine: Service, call: RouteCall) -> msgspec.Struct:
         placement = engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
         (row,) = await engine.decide_many(call.placement, [form.read(placement, call.request)])
         return form.write(placement, row, engine.durability(call.placement))
 
-    async def decide_many(engine: Service, call: Call) -> Any:
+    async def decide_many(engine: Service, call: RouteCall) -> Any:
         placement = engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
@@ -82,22 +82,23 @@ def decision_routes() -> Iterator[Route]:
         yield route_of(form.verb_many, many)
 
 
-# ---- Feedback
+# ---- FeedbackRequest
 
 
 def recording(
-    read: Callable[[Any], Feedback], read_many: Callable[[Sequence[Any]], Sequence[Feedback]] | None = None
+    read: Callable[[Any], FeedbackRequest],
+    read_many: Callable[[Sequence[Any]], Sequence[FeedbackRequest]] | None = None,
 ) -> tuple[Handler, Handler]:
     """Return the handlers of one piece of feedback and of many, each recorded or refused."""
 
-    async def record(engine: Service, call: Call) -> wire.Recorded:
+    async def record(engine: Service, call: RouteCall) -> wire.Recorded:
         feedback = read(call.request)
         (outcome,) = await engine.record_many(call.placement, [feedback])
         if isinstance(outcome, TacitError):
             raise outcome
         return _recorded(feedback.decision, outcome, engine.durability(call.placement))
 
-    async def record_many(engine: Service, call: Call) -> wire.ManyFeedback[wire.Recorded]:
+    async def record_many(engine: Service, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
         requests = call.request.feedback
         if read_many is not None:
             feedback = read_many(requests)
@@ -117,12 +118,12 @@ def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Recor
     return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability)
 
 
-def _reward(request: wire.Feedback) -> Feedback:
+def _reward(request: wire.Feedback) -> FeedbackRequest:
     metrics = as_content(request.metrics)
-    return Feedback(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
+    return FeedbackRequest(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 
 
-def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[Feedback]:
+def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[FeedbackRequest]:
     fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
     decisions, values, ids = zip(*fields, strict=True)
     block = rewards(decisions, values, ids)
@@ -132,12 +133,12 @@ def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[Feedback]:
     return block.with_column("metrics", list(map(as_content, metrics)))
 
 
-def _examined(request: wire.Event) -> Feedback:
-    return Feedback(request.decision_id, EXAMINED, None, request.feedback_id)
+def _examined(request: wire.Event) -> FeedbackRequest:
+    return FeedbackRequest(request.decision_id, EXAMINED, None, request.feedback_id)
 
 
-def _activated(request: wire.Event) -> Feedback:
-    return Feedback(request.decision_id, ACTIVATE, None, request.feedback_id)
+def _activated(request: wire.Event) -> FeedbackRequest:
+    return FeedbackRequest(request.decision_id, ACTIVATE, None, request.feedback_id)
 
 
 _feedback, _feedback_many = recording(_reward, _rewards)
@@ -148,11 +149,11 @@ _feedback, _feedback_many = recording(_reward, _rewards)
 LOGGED = "logged"
 
 
-async def _learner(engine: Service, call: Call) -> Answer:
+async def _learner(engine: Service, call: RouteCall) -> Answer:
     return file(await engine.lend(call.placement))
 
 
-async def _take_over(engine: Service, call: Call) -> ManyDecisions[TakenOver]:
+async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
     placement = engine.placement(call.placement)
     placement.check_takes_over()
     asked: list[LocalDecision] = call.request.decisions
@@ -181,7 +182,7 @@ async def _logged(
         if impressions:
             await engine.decide_many(placement, impressions)
         return [None] * len(impressions)
-    except (Conflict, InvalidValue) as error:
+    except (InConflict, InvalidValue) as error:
         if len(impressions) == 1:
             return [error]
     return [outcome for one in impressions for outcome in await _logged(engine, placement, [one])]
@@ -201,7 +202,7 @@ def _outcome(error: TacitError | None) -> tuple[str, str]:
 MOST_KEYS = 1000
 
 
-def _clicks(request: wire_lists.Clicks) -> Feedback:
+def _clicks(request: wire_lists.Clicks) -> FeedbackRequest:
     """Return clicks as the engine takes them.
 
     Raises
@@ -214,10 +215,10 @@ def _clicks(request: wire_lists.Clicks) -> Feedback:
     action = CLICK if request.action is None else request.action
     clicks = Clicks(request.clicks, request.items, action)
     metrics = as_content(request.metrics)
-    return Feedback(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
+    return FeedbackRequest(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 
 
-async def _standings(engine: Service, call: Call) -> wire_lists.Standings:
+async def _standings(engine: Service, call: RouteCall) -> wire_lists.Standings:
     asked: wire_lists.StandingsOf = call.request
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
@@ -234,7 +235,7 @@ def _busiest(placement: Any) -> list[wire_lists.DuelsOfKey]:
     return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 
-async def _verdict(engine: Service, call: Call) -> wire_lists.Verdict:
+async def _verdict(engine: Service, call: RouteCall) -> wire_lists.Verdict:
     asked: wire_lists.VerdictOf = call.request
     found = await engine.verdict(call.placement, asked.confidence, asked.false_share)
     since = None if found.since is None else as_text(found.since)
@@ -250,7 +251,7 @@ _click, _click_many = recording(_clicks)
 PLANNED = "share", "rate", "daily"
 
 
-async def _lift(engine: Service, call: Call) -> LiftReport:
+async def _lift(engine: Service, call: RouteCall) -> LiftReport:
     asked: wire_lists.LiftOf = call.request
     placement = engine.placement(call.placement)
     planned = {name: given for name in PLANNED if (given := getattr(asked, name)) is not None}
@@ -272,13 +273,13 @@ async def _lift(engine: Service, call: Call) -> LiftReport:
 def _changing(verb: Verb[Any]) -> Handler:
     """Return what handles a change, also one that has no body."""
 
-    async def change(engine: Service, call: Call) -> object:
+    async def change(engine: Service, call: RouteCall) -> object:
         return await engine.ask(call.placement, call.request or verb.request(), call.who)
 
     return change
 
 
-async def _history(engine: Service, call: Call) -> wire_control.History:
+async def _history(engine: Service, call: RouteCall) -> wire_control.History:
     changes = await engine.history(call.placement)
     return wire_control.History(
         [
@@ -288,17 +289,17 @@ async def _history(engine: Service, call: Call) -> wire_control.History:
     )
 
 
-async def _states(engine: Service, call: Call) -> wire_control.States:
+async def _states(engine: Service, call: RouteCall) -> wire_control.States:
     states = await engine.states(call.placement)
     kept = [wire_control.StateKept(state.name, as_text(state.time), state.policy) for state in states]
     return wire_control.States(kept[::-1])
 
 
-async def _rebuild(engine: Service, call: Call) -> wire_control.Rebuilt:
+async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
     return _rebuilt(await engine.rebuild(call.placement, call.request.policy, call.who))
 
 
-async def _rollback(engine: Service, call: Call) -> wire_control.Rebuilt:
+async def _rollback(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
     return _rebuilt(await engine.rollback(call.placement, call.request.to, call.who))
 
 

@@ -95,13 +95,13 @@ class Block(Sequence[Row], Generic[Row]):
         return Block(self.kind, [[column[i] for i in places] for column in self.columns])
 
 
-class Run(Sequence[Row], Generic[Row]):
+class BlockList(Sequence[Row], Generic[Row]):
     """A sequence of rows that grows by whole blocks.
 
     Examples
     --------
     >>> from tacit.service.log.store import End
-    >>> run = Run()
+    >>> run = BlockList()
     >>> run.extend([End(1, 100)])
     >>> run.extend(Block(End, [[2, 3], [100, 200]]))
     >>> len(run), [row.seq for row in run], run[1].seq
@@ -142,7 +142,7 @@ class Run(Sequence[Row], Generic[Row]):
 
 def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
     """Return rows as tuples: of a block as plain ones, which are made faster."""
-    return rows.tuples() if isinstance(rows, Block | Run) else rows
+    return rows.tuples() if isinstance(rows, Block | BlockList) else rows
 
 
 def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:

@@ -357,7 +357,7 @@ class Shard(NamedTuple):
         return slots_of(self.number, self.shards)
 
 
-class Names:
+class DecisionNames:
     """Names the decisions of a placement in a shard.
 
     Parameters
@@ -370,7 +370,7 @@ class Names:
 
     Examples
     --------
-    >>> names = Names("home", Shard(0, 1), spread=False)
+    >>> names = DecisionNames("home", Shard(0, 1), spread=False)
     >>> slot_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
     16836
     """

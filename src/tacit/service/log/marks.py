@@ -200,7 +200,7 @@ def state_name(time: int, policy: str) -> str:
 UNPIN = "unpin"
 
 
-class Change(NamedTuple):
+class LoggedChange(NamedTuple):
     """A change of a placement.
 
     Attributes
@@ -219,7 +219,7 @@ class Change(NamedTuple):
     detail: dict[str, Any]
 
 
-def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
+def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
     """Return the changes that marks tell, in order.
 
     Parameters
@@ -233,9 +233,9 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
     --------
     >>> marks = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
     >>> changes_of(marks, ["a"])
-    [Change(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
+    [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """
-    changes: list[Change] = []
+    changes: list[LoggedChange] = []
     before = list(arms), set[Arm]()
     for mark in marks:
         if mark.kind == ARMS:
@@ -245,7 +245,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
         elif mark.kind == PIN:
             pin = pin_of(mark.value)
             if pin is None:
-                changes.append(Change(mark.time, mark.who, UNPIN, {}))
+                changes.append(LoggedChange(mark.time, mark.who, UNPIN, {}))
                 continue
             detail = {"arms": pin.arms, "until": as_text(pin.until)}
         elif mark.kind == POLICY:
@@ -255,7 +255,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
                 detail["to"] = regime.state
             if regime.approximate:
                 detail["approximate"] = regime.approximate
-            changes.append(Change(mark.time, mark.who, regime.what, detail))
+            changes.append(LoggedChange(mark.time, mark.who, regime.what, detail))
             continue
         elif mark.kind == HOLDOUT and mark.who != CONFIGURATION:
             detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
@@ -264,7 +264,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[Change]:
         else:
             # What it says follows from the configuration.
             continue
-        changes.append(Change(mark.time, mark.who, mark.kind, detail))
+        changes.append(LoggedChange(mark.time, mark.who, mark.kind, detail))
     return changes
 
 

@@ -202,7 +202,7 @@ def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
 # ---- Requests to the engine; many make a group
 
 
-class Feedback(NamedTuple):
+class FeedbackRequest(NamedTuple):
     """Feedback as a client sends it.
 
     Attributes
@@ -242,7 +242,7 @@ def as_content(metrics: Mapping[str, float] | None) -> str | None:
 
 def rewards(
     decisions: Sequence[str], values: Sequence[float], ids: Sequence[str | None] | None = None
-) -> Block[Feedback]:
+) -> Block[FeedbackRequest]:
     """Return a reward for each of many decisions, for :meth:`Engine.record_many`.
 
     Parameters
@@ -262,7 +262,7 @@ def rewards(
     names = [None] * count if ids is None else list(ids)
     nothing: list[Any] = [None] * count
     columns = list(decisions), [REWARD] * count, list(values), names
-    return Block(Feedback, [*columns, nothing, nothing])
+    return Block(FeedbackRequest, [*columns, nothing, nothing])
 
 
 class Decide(NamedTuple):
@@ -276,7 +276,7 @@ class Record(NamedTuple):
     """To record feedback."""
 
     placement: str
-    feedback: Sequence[Feedback]
+    feedback: Sequence[FeedbackRequest]
 
 
 class Mark(NamedTuple):
@@ -307,16 +307,16 @@ Request = Decide | Record | Mark | Ask | Export
 
 
 def checked_feedback(
-    feedback: Sequence[Feedback],
+    feedback: Sequence[FeedbackRequest],
     lowest: float,
     metrics: Mapping[str, Any] = MappingProxyType({}),
     learned: str | None = None,
-) -> Sequence[Feedback]:
+) -> Sequence[FeedbackRequest]:
     """Return feedback, its rewards, metrics and ids checked; a block as a block.
 
     Parameters
     ----------
-    feedback : sequence of Feedback
+    feedback : sequence of FeedbackRequest
     lowest : float
         The least reward.
     metrics : mapping from str to MetricConfig
@@ -351,7 +351,7 @@ def checked_feedback(
     return feedback.with_column("reward", checked)
 
 
-def _worth(feedback: Feedback, name: str, metric: Any) -> Feedback:
+def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
     """Return feedback with the worth of a metric's amount as its reward."""
     if feedback.kind != REWARD:
         return feedback
@@ -375,7 +375,7 @@ def _check_metrics(content: str, known: Mapping[str, Any]) -> None:
         checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
 
 
-def _checked(feedback: Feedback, lowest: float) -> Feedback:
+def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
     if feedback.id is not None:
         checked_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:

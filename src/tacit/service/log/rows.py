@@ -15,7 +15,7 @@ import msgspec
 
 from tacit.core.arrays import Floats
 from tacit.learning.decisions import Arm
-from tacit.service.log.blocks import Block, Run, tuples
+from tacit.service.log.blocks import Block, BlockList, tuples
 
 # ---- What a decision on a list showed, as the log keeps it
 
@@ -307,14 +307,14 @@ def with_checksums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 class Rows(NamedTuple):
     """A stretch of the log, each kind in ascending order."""
 
-    decisions: Run[DecisionRow] | list[DecisionRow]
-    feedback: Run[FeedbackRow] | list[FeedbackRow]
+    decisions: BlockList[DecisionRow] | list[DecisionRow]
+    feedback: BlockList[FeedbackRow] | list[FeedbackRow]
     marks: list[MarkRow]
 
     @classmethod
     def none(cls) -> Rows:
         """Return an empty stretch, to be extended."""
-        return cls(Run(), Run(), [])
+        return cls(BlockList(), BlockList(), [])
 
     @property
     def size(self) -> int:
@@ -379,7 +379,7 @@ def _kind(event: Event) -> tuple[Any, ...]:
     return type(event), event.placement, event.time, mode
 
 
-class Found(NamedTuple):
+class FoundDecision(NamedTuple):
     """A decision, and what came back for it so far."""
 
     decision: DecisionRow

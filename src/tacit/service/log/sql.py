@@ -25,7 +25,7 @@ from tacit.service.log.rows import (
     DecisionRow,
     Event,
     FeedbackRow,
-    Found,
+    FoundDecision,
     MarkRow,
     RecordRow,
     Rows,
@@ -372,11 +372,11 @@ class SqlStore(ABC):
             rows = self._run(reader, PLACEMENT)
             return {name: StoredPlacement._make([*row, self.salt]) for name, *row in rows}
 
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
         """Return those decisions that exist, from their placements and ids."""
         with self._reading() as reader:
             decisions = self._sound("decisions", self._named(reader, wanted))
-            found = {row.seq: Found(row, []) for row in decisions}
+            found = {row.seq: FoundDecision(row, []) for row in decisions}
             if found:
                 for each in self._sound("feedback", self._feedback(reader, [*found])):
                     found[each.decision].feedback.append(each)

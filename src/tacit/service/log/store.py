@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from tacit.service.errors import Damaged
-from tacit.service.log.rows import Event, Found, MarkRow, RecordRow, Rows
+from tacit.service.log.rows import Event, FoundDecision, MarkRow, RecordRow, Rows
 from tacit.service.log.searches import Subject
 
 BATCH = 2**17
@@ -287,7 +287,7 @@ class Store(Protocol):
     def check_end(self) -> None:
         """Raise Damaged if the owner before came to no clean end and left a damaged index."""
 
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Found]:
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
         """Return those decisions that exist, from their placements and ids."""
 
     def events(self, after: int) -> Iterator[Event]:

@@ -55,7 +55,7 @@ class Point(NamedTuple):
     trials: int
 
 
-class Curve(NamedTuple):
+class ChartLine(NamedTuple):
     """Values over time under one name.
 
     Attributes
@@ -91,7 +91,7 @@ class Span(NamedTuple):
 
 
 def line_chart(
-    curves: Sequence[Curve],
+    curves: Sequence[ChartLine],
     span: Span,
     title: str,
     summary: str,
@@ -102,7 +102,7 @@ def line_chart(
 
     Parameters
     ----------
-    curves : sequence of Curve
+    curves : sequence of ChartLine
         Later ones are drawn over earlier ones.
     span : Span
     title, summary : str
@@ -148,7 +148,7 @@ class _Scale(NamedTuple):
     def at(self, time: float) -> float:
         return UNIT * self.span.place(time)
 
-    def line(self, curve: Curve) -> str:
+    def line(self, curve: ChartLine) -> str:
         drawn = ""
         for run in _runs(curve.points):
             path = " L".join(f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run)
@@ -157,7 +157,7 @@ class _Scale(NamedTuple):
             drawn += f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>'
         return drawn
 
-    def band(self, curve: Curve) -> str:
+    def band(self, curve: ChartLine) -> str:
         drawn = ""
         for run in _runs(curve.points):
             upper = [(self.at((p.begin + p.end) / 2), self.height(p.high)) for p in run]
@@ -187,7 +187,7 @@ def sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
     low, high = min(values), max(values)
     apart = (high - low) or abs(high) or 0.01
     scale = _Scale(span, low - 0.25 * apart, high + 0.25 * apart)
-    curve = Curve("", "learned", points)
+    curve = ChartLine("", "learned", points)
     return Markup(  # noqa: S704 (the title is escaped)
         f'<svg class="spark" role="img" width="100%" height="36" viewBox="0 0 {UNIT} {UNIT}" '
         f'preserveAspectRatio="none"><title>{escape(title)}</title>'
@@ -274,7 +274,7 @@ def _runs(points: Sequence[Point]) -> list[list[Point]]:
     return runs
 
 
-def _hints(curves: Sequence[Curve], span: Span) -> str:
+def _hints(curves: Sequence[ChartLine], span: Span) -> str:
     """Return an invisible column per stretch of time that tells its values when pointed at."""
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from tacit.service.log.ids import as_time
-from tacit.service.log.marks import Change
+from tacit.service.log.marks import LoggedChange
 from tacit.service.page.charts import Remark, clock_time
 
 # ---- How fast and how well requests of each placement were answered, over the last hour
@@ -126,20 +126,20 @@ class Line(NamedTuple):
     what: str
 
 
-def words(change: Change) -> str:
+def words(change: LoggedChange) -> str:
     """Return what was changed.
 
     Examples
     --------
-    >>> words(Change(0, None, "mode", {"mode": "frozen"}))
+    >>> words(LoggedChange(0, None, "mode", {"mode": "frozen"}))
     'mode: frozen'
-    >>> words(Change(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
+    >>> words(LoggedChange(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
     'arm added: a; arms restored: b, c'
-    >>> words(Change(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
+    >>> words(LoggedChange(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
     'window: 30 to 60'
-    >>> words(Change(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
+    >>> words(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
     'rebuild: UCB1 decides'
-    >>> words(Change(0, None, "pin", {"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}))
+    >>> words(LoggedChange(0, None, "pin", {"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}))
     'pinned until 3 May 12:00: a'
     """
     detail = change.detail
@@ -169,12 +169,12 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def remarks(changes: Sequence[Change]) -> list[Remark]:
+def remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
     """Return changes for the charts."""
     return [Remark(change.time, words(change)) for change in changes]
 
 
-def latest(changes: Sequence[Change]) -> list[Line]:
+def latest(changes: Sequence[LoggedChange]) -> list[Line]:
     """Return the latest changes, the last first."""
     return [
         Line(clock_time(change.time), _who(change.who), words(change))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
 from tacit.proof.sentences import NO_PROPENSITIES, per_decision, percent
-from tacit.service.engine.verdicts import Verdict
+from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import Range
 from tacit.service.placements.lift_report import CHANGES, ChapterLift, Group, LiftReport, lift_report
@@ -30,7 +30,7 @@ def alarms(report: LiftReport) -> list[str]:
     return [ALARMS.get(one.what, ALARM) for one in report.srm if one.alarm]
 
 
-class Shown(NamedTuple):
+class ShownLift(NamedTuple):
     """A lift as numbers: how much, between what, and where that is on a scale around nothing.
 
     Attributes
@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     right: float
 
 
-class Row(NamedTuple):
+class ChapterRow(NamedTuple):
     """A chapter of a lift, or a part of one."""
 
     since: str
@@ -65,7 +65,7 @@ class Chapters(NamedTuple):
     """The last chapters and parts of a lift, and how many there were before; nothing of a single
     one."""
 
-    rows: list[Row]
+    rows: list[ChapterRow]
     more: int
 
 
@@ -77,11 +77,11 @@ def chapters(report: LiftReport) -> Chapters:
         what = before or f"{one.control} to {percent(one.share or 0)}, by {one.unit}"
         left = "" if one.counted else "; not counted"
         title = f"Chapter {one.number}: {what}{left}"
-        rows.append(Row(_day(one.since), title, _decisions(one.groups), *_chapter_ends(one)))
+        rows.append(ChapterRow(_day(one.since), title, _decisions(one.groups), *_chapter_ends(one)))
         for part in one.parts[::-1] if len(one.parts) > 1 else ():
             ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
-            rows.append(Row(_day(part.since), label, _decisions(part.groups), ratio, ""))
+            rows.append(ChapterRow(_day(part.since), label, _decisions(part.groups), ratio, ""))
     if len(rows) < 2:
         return Chapters([], 0)
     return Chapters(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
@@ -120,7 +120,7 @@ def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) ->
     return lift_report(placement, now)
 
 
-def shown(report: LiftReport) -> Shown | None:
+def shown(report: LiftReport) -> ShownLift | None:
     """Return what a report says as numbers; None where it is too early."""
     written: Callable[[float], str]
     of, nothing, written, unit = report.ratio, 1.0, percent, ""
@@ -132,7 +132,7 @@ def shown(report: LiftReport) -> Shown | None:
     widest = max((abs(end - nothing) for end in ends if end is not None), default=0.0) or 1.0
     places = [_place(end, nothing, widest, at) for end, at in zip(ends, EDGES, strict=True)]
     low, estimate, high = (_signed(end, nothing, written) for end in ends)
-    return Shown(estimate, low, high, unit, *places)
+    return ShownLift(estimate, low, high, unit, *places)
 
 
 def _place(end: float | None, nothing: float, widest: float, unknown: float) -> float:
@@ -192,10 +192,10 @@ class Preferences:
 
     Parameters
     ----------
-    found : Verdict
+    found : ReadVerdict
     """
 
-    def __init__(self, found: Verdict) -> None:
+    def __init__(self, found: ReadVerdict) -> None:
         self.verdict, self.whole, self.open = found.verdict, found.whole, found.open
         self.beyond = sorted(found.beyond.items())
         report: dict[str, Any] = found.report or {}

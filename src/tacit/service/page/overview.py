@@ -163,7 +163,7 @@ class Row(NamedTuple):
     rate: str
     spark: Markup
     range: str
-    lift: lifts.Shown | None
+    lift: lifts.ShownLift | None
     verdict: str
     without: str
     claim: str
@@ -237,7 +237,7 @@ def seconds_kept(placements: int) -> int:
     return KEPT_SECONDS if placements > MANY else 0
 
 
-class Rows:
+class OverviewRows:
     """Rows of all placements, worked out again where they are old.
 
     Parameters

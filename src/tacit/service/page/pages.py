@@ -19,7 +19,7 @@ from tacit.service.page.charts import percent
 from tacit.service.page.history import Answered, Answers
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
-from tacit.service.page.overview import MODES, Rows, complaints, mode_of, seconds_kept
+from tacit.service.page.overview import MODES, OverviewRows, complaints, mode_of, seconds_kept
 from tacit.service.page.reader import PlacementReader, Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look, controls_of
@@ -89,7 +89,7 @@ class Pages:
     def __init__(self, engine: Reader, answers: Answers | None = None) -> None:
         self._engine = engine
         self._answers = answers or Answers(lambda: ())
-        self._rows = Rows(engine.clock, self._answers)
+        self._rows = OverviewRows(engine.clock, self._answers)
         self._looks, self._compiled = Looks(), False
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("tacit.service.page"),

@@ -13,11 +13,11 @@ from tacit.learning.decisions import Arm
 from tacit.learning.lanes import Offer
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.reading import Found, Health, KeyFacts, ShardHealth
+from tacit.service.engine.reading import Health, KeyFacts, KeysFound, ShardHealth
 from tacit.service.engine.rebuilding import State
-from tacit.service.engine.verdicts import Verdict
+from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.kind import Kind
-from tacit.service.log.marks import Change, Pin
+from tacit.service.log.marks import LoggedChange, Pin
 from tacit.service.placements.lift_sums import LiftSums
 from tacit.service.placements.series import Series
 
@@ -143,10 +143,10 @@ class Reader(Protocol):
     def shared_seconds(self, placement: str) -> float | None:
         """Return how old what shards of a placement know of each other is, at most."""
 
-    async def history(self, placement: str) -> list[Change]:
+    async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""
 
-    async def verdict(self, placement: str, *, patience: float = ...) -> Verdict:
+    async def verdict(self, placement: str, *, patience: float = ...) -> ReadVerdict:
         """Return what the searches of a placement of duels say by now."""
 
     async def states(self, placement: str) -> list[State]:
@@ -158,5 +158,5 @@ class Reader(Protocol):
     async def busiest(self, placement: str) -> list[KeyFacts]:
         """Return the busiest keys of a placement."""
 
-    async def find_keys(self, placement: str, text: str) -> Found:
+    async def find_keys(self, placement: str, text: str) -> KeysFound:
         """Return keys in which a text occurs."""

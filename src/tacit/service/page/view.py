@@ -16,10 +16,10 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
-from tacit.service.engine.verdicts import Verdict
-from tacit.service.log.marks import Change, Pin
+from tacit.service.engine.verdicts import ReadVerdict
+from tacit.service.log.marks import LoggedChange, Pin
 from tacit.service.page.amounts import age
-from tacit.service.page.charts import Curve, Remark, clock_time, line_chart, percent
+from tacit.service.page.charts import ChartLine, Remark, clock_time, line_chart, percent
 from tacit.service.page.history import latest, remarks
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
@@ -225,19 +225,19 @@ class Look(NamedTuple):
         Microseconds since 1970.
     asked : Range
         The time that it is about.
-    changes : sequence of Change
+    changes : sequence of LoggedChange
         What was changed, in order.
     busiest : sequence of KeyFacts
         The busiest keys.
-    verdict : Verdict or None
+    verdict : ReadVerdict or None
         On duels, where somebody asked for it.
     """
 
     now: int
     asked: Range
-    changes: Sequence[Change] = ()
+    changes: Sequence[LoggedChange] = ()
     busiest: Sequence[KeyFacts] = ()
-    verdict: Verdict | None = None
+    verdict: ReadVerdict | None = None
 
 
 class View:
@@ -368,14 +368,14 @@ class View:
         return [(clock_time(time), text) for time, text in self.remarks]
 
     @property
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[ChartLine]:
         """Rewards per impression, and of uniform exploration where that is known."""
         found = together(self._stretches)
         learned = rate_points(found, self.each, self._lowest)
-        curves = [Curve(self.policy, "learned", learned)]
+        curves = [ChartLine(self.policy, "learned", learned)]
         uniform = uniform_points(found) if self.randomized and self.each == 1 else []
         if uniform:
-            curves.insert(0, Curve("uniform exploration", "uniform", uniform))
+            curves.insert(0, ChartLine("uniform exploration", "uniform", uniform))
         return curves
 
     @property
@@ -455,7 +455,7 @@ class View:
     def share_chart(self) -> Markup:
         """Each arm's share of the impressions over time."""
         found = together(self._stretches, FEWEST_OF_ARMS)
-        curves = [Curve(name, style, share_points(found, slots)) for name, style, slots in self._stack]
+        curves = [ChartLine(name, style, share_points(found, slots)) for name, style, slots in self._stack]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
         return line_chart(
             curves,

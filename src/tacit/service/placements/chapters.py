@@ -246,7 +246,7 @@ MOST_PARTS = 100
 """Of more parts of a chapter, the oldest are joined."""
 
 
-class Part(NamedTuple):
+class ChapterPart(NamedTuple):
     """What a chapter summed from one change on: of arms, of the policy, of the mode.
 
     Attributes
@@ -265,11 +265,11 @@ class Part(NamedTuple):
     sums: HoldoutSums
 
     @classmethod
-    def begun(cls, what: str, seq: int, time: int) -> Part:
+    def begun(cls, what: str, seq: int, time: int) -> ChapterPart:
         """Return a part of nothing yet."""
         return cls(what, seq, time, HoldoutSums.empty())
 
-    def merged(self, other: Part) -> Part:
+    def merged(self, other: ChapterPart) -> ChapterPart:
         """Return a part with the decisions of both."""
         time = min(filter(None, (self.time, other.time)), default=0)
         return self._replace(time=time, sums=self.sums.merged(other.sums))
@@ -312,7 +312,7 @@ class Chapter:
     slices : Slices
         The same over time.
     metrics : dict of str to HoldoutSums
-    parts : list of Part
+    parts : list of ChapterPart
         The same as the reward's, without users, since each change.
     planned : HoldoutSums or None
         The reward's at the time of the planned look, once there is a decision after it.
@@ -330,7 +330,7 @@ class Chapter:
         self.reward = HoldoutSums.empty(clustered=clustered)
         self.slices = Slices()
         self.metrics: dict[str, HoldoutSums] = {}
-        self.parts = [Part.begun("", seq, time)]
+        self.parts = [ChapterPart.begun("", seq, time)]
         self.planned: HoldoutSums | None = None
         self.uniform = Scores(*np.zeros(6).tolist())
         self.decided, self.answered = np.zeros(2), np.zeros(2)
@@ -340,7 +340,7 @@ class Chapter:
         """Go on after a change that the coin knows nothing of."""
         if not self.time:
             return
-        self.parts.append(Part.begun(what, seq, time))
+        self.parts.append(ChapterPart.begun(what, seq, time))
         if len(self.parts) > MOST_PARTS:
             self.parts[:2] = [self.parts[0].merged(self.parts[1])]
 
@@ -389,7 +389,7 @@ class Chapter:
         for name, sums in other.metrics.items():
             self.metrics[name] = self.metrics.get(name, none).merged(sums)
         longer, shorter = sorted((self.parts, other.parts), key=len, reverse=True)
-        nothing = Part.begun("", 0, 0)
+        nothing = ChapterPart.begun("", 0, 0)
         both = zip_longest(longer, shorter, fillvalue=nothing)
         self.parts = [part.merged(its) for part, its in both]
         self.uniform = added(self.uniform, other.uniform)
@@ -425,12 +425,13 @@ class Chapter:
         made.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
         made.decided, made.answered = np.array(saved["decided"]), np.array(saved["answered"])
         # Earlier versions knew the present chapter alone, in one part.
-        made.parts = [Part("", made.seq, made.time, made.reward._replace(buckets=None))]
-        made.parts[0] = made.parts[0].merged(Part.begun("", 0, 0))
+        made.parts = [ChapterPart("", made.seq, made.time, made.reward._replace(buckets=None))]
+        made.parts[0] = made.parts[0].merged(ChapterPart.begun("", 0, 0))
         if "parts" in saved:
             made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
             made.parts = [
-                Part(what, seq, time, HoldoutSums.from_dict(sums)) for what, seq, time, sums in saved["parts"]
+                ChapterPart(what, seq, time, HoldoutSums.from_dict(sums))
+                for what, seq, time, sums in saved["parts"]
             ]
             planned = saved["planned"]
             made.planned = None if planned is None else HoldoutSums.from_dict(planned)

@@ -22,7 +22,7 @@ from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.merging import add_shared, delta, plus, shared_sums
 from tacit.policies import Policy
-from tacit.service.errors import Unavailable
+from tacit.service.errors import NotDurable
 
 # ---- What shards tell each other, and how it is written
 
@@ -36,7 +36,7 @@ Value = dict[str, str]
 """Arrays by their names, as base64 of their bytes."""
 
 
-class NotYet(Unavailable):
+class NotYet(NotDurable):
     """What was learned is of arms that are not known here yet."""
 
 

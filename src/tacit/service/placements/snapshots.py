@@ -14,7 +14,7 @@ import msgspec
 from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, SnapshotError, TacitError
 from tacit.learning.learner import Learner, restored, snapshot_of
-from tacit.learning.snapshot import LearnerSnapshot, Room, from_bytes, pieces
+from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
 from tacit.service.attribution.open_decisions import OpenDecisions
@@ -103,7 +103,7 @@ class Saving(Elsewhere):
         """
         return max(self.config.snapshot_every, self._held)
 
-    def rooms(self) -> dict[str, Room] | None:
+    def rooms(self) -> dict[str, CopyRoom] | None:
         """Return memory for the next draft, to be touched ahead; None where it takes no time."""
         learners = {"learner": self.learner}
         if self.shadow is not None:
@@ -111,17 +111,17 @@ class Saving(Elsewhere):
         states = {name: snapshot_of(one).arrays for name, one in learners.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
-        return {name: Room(state) for name, state in states.items()}
+        return {name: CopyRoom(state) for name, state in states.items()}
 
-    def room(self) -> Room:
+    def room(self) -> CopyRoom:
         """Return memory for a copy of what was learned, to be touched ahead."""
-        return Room(snapshot_of(self.learner).arrays)
+        return CopyRoom(snapshot_of(self.learner).arrays)
 
-    def copied(self, room: Room) -> LearnerSnapshot:
+    def copied(self, room: CopyRoom) -> LearnerSnapshot:
         """Return a copy of what was learned, for those who decide or look elsewhere."""
         return self._frozen(self.learner, room)
 
-    def draft(self, seq: int, time: int, rooms: Mapping[str, Room] | None = None) -> Draft:
+    def draft(self, seq: int, time: int, rooms: Mapping[str, CopyRoom] | None = None) -> Draft:
         """Return what was learned from the log up to ``seq``, which is all of it.
 
         It is a copy, so that it can be encoded while more is learned.
@@ -172,7 +172,7 @@ class Saving(Elsewhere):
                 (shadows[i],) = self._shadow_open.epochs(slots[i : i + 1])
         return self._open.epochs(slots), shadows
 
-    def _frozen(self, learner: Learner, room: Room | None = None) -> LearnerSnapshot:
+    def _frozen(self, learner: Learner, room: CopyRoom | None = None) -> LearnerSnapshot:
         # Where the generator stands is no part of what was learned.
         self._draws.begin(learner.rng, "")
         return snapshot_of(learner).copied(room)
