@@ -22,7 +22,6 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.signals import NAMES
 from tacit.logs import read_log
 from tacit.service.app.server import running
-from tacit.service.attribution.signals import PlacementSignals
 from tacit.service.config.file import load_config
 from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import Config, PlacementConfig
@@ -36,6 +35,7 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
+from tacit.service.placements.signals import PlacementSignals
 from tacit.wire.control import ArmsOf
 
 ARM_NAMES = ("holiday", "film", "recipe")

@@ -18,7 +18,6 @@ from tacit.policies import Policy
 from tacit.policies.context import Encoder
 from tacit.service.attribution.attribution import Attribution, Rewards
 from tacit.service.attribution.open_decisions import OpenDecisions
-from tacit.service.attribution.signals import PlacementSignals
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.kind import kind_of
@@ -43,6 +42,7 @@ from tacit.service.placements.coin import Coin, Control
 from tacit.service.placements.lift_sums import LiftSums
 from tacit.service.placements.series import Series
 from tacit.service.placements.shared import shared_of
+from tacit.service.placements.signals import PlacementSignals
 
 # ---- What a placement is and knows, and what its kind says of it
 
