@@ -140,7 +140,7 @@ def everything(placement):
     counted = placement.decisions, placement.feedback, placement.counts(), dict(placement.outcomes)
     counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.saved())
     counted += json.dumps(placement.lift.saved()), snapshot_of(placement.learner).plays.tobytes()
-    second = placement.shadow and arrays(placement.shadow)
+    second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
     return *arrays(placement.learner), placement.open_windows(), counted, second
 
 

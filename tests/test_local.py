@@ -21,6 +21,7 @@ from tacit.service.app.server import running
 from tacit.service.config.rule import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
+from tacit.service.placements.lent import checked_made
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")
@@ -37,7 +38,7 @@ configured = partial(with_policy, rule=Rule(window=30 * SECOND))
 def made(engine, id, key="k", arm="a", propensity=0.5, arms=None):
     """Return a decision of elsewhere, as the engine is given it."""
     request = DecisionRequest(key, arms, id=id)
-    return engine.placements["home"].checked_made(request, Made(arm, propensity))
+    return checked_made(engine.placements["home"], request, Made(arm, propensity))
 
 
 # The log -------------------------------------------------------------------------------------

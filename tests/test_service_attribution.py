@@ -341,7 +341,7 @@ def test_modes(tmp_path, kind):
             shown = [await decide_and_click() for _ in range(10)]
             assert {outcome for _, outcome in shown} == {LEARNED}
             # UCB1 plays what it knows nothing of, whatever is shown.
-            assert placement.shadow.state.plays[0].sum() == 10
+            assert placement.second.learner.state.plays[0].sum() == 10
             assert {row.would for row, _ in shown} <= {"film", "recipe"}
             assert placement.learner.state.successes[0].sum() == 11
             with pytest.raises(InvalidValue, match="mode"):

@@ -176,7 +176,7 @@ async def take_step(engine, i, what, number, waiting):
     kind = engine.config.placements["home"].kind
     if what in ("decide", "learn"):
         if what == "decide":
-            pin = engine.placements["home"].pin_at(now)
+            pin = engine.placements["home"].pins.at(now)
             rows = await living.take_step(engine, i, what, number, waiting)
             for row in rows:
                 assert (row.mode in ("pinned", "pinned-frozen")) == (pin is not None)
@@ -202,7 +202,7 @@ def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, sn
     config = living.of_kind(kind, snapshot_every=snapshot_every)
     # The mode of a placement that has decided nothing is that of its configuration.
     steps = [("decide", 0), *steps, ("decide", 0)]
-    living.check_stops(folder, config, steps, crash, take_step, lambda home: home.pin)
+    living.check_stops(folder, config, steps, crash, take_step, lambda home: home.pins.last)
 
 
 @pytest.mark.usefixtures("kind")

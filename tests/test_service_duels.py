@@ -235,7 +235,7 @@ async def test_modes(tmp_path):
         await clicked(engine, row, [0])
         engine.clock.now += WINDOW
         await engine.ask("search", ModeOf("frozen"))
-        shadow = engine.placements["search"].shadow
+        shadow = engine.placements["search"].second.learner
         assert shadow.state.bounds.wins[0].sum() == 1.0
         before = learned(engine)[1]
         frozen = await dueled(engine)

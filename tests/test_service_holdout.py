@@ -239,7 +239,7 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
             again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
             anew = again.placements["home"]
             assert everything(anew) == everything(home)
-            assert arrays(anew.shadow) == arrays(home.shadow) != arrays(home.learner)
+            assert arrays(anew.second.learner) == arrays(home.second.learner) != arrays(home.learner)
             again.store.close()
             return report(engine)
 

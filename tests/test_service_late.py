@@ -187,7 +187,7 @@ def test_the_second_policy_is_corrected_too(tmp_path):
             row = await engine.decide("home", "k")
             engine.clock.now += 31 * SECOND
             await engine.feedback("home", row.id, 1.0)
-            shadow = engine.placements["home"].shadow
+            shadow = engine.placements["home"].second.learner
             return shadow.state.plays.sum(), shadow.state.rewards.sum()
 
     assert asyncio.run(session()) == (1, 1)

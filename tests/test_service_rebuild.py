@@ -39,6 +39,7 @@ from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.lent import checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 
 KEY, NAMES = control.KEY, control.NAMES
@@ -206,7 +207,7 @@ def test_pins_arms_and_modes_come_along(tmp_path):
             await engine.rebuild("home", "epsilon-greedy(0.2)")
             placement = engine.placements["home"]
             assert (placement.offer.arms, placement.offer.retired) == (["b", "c", "d"], ["a"])
-            assert placement.pin.arms == ["d"]
+            assert placement.pins.last.arms == ["d"]
             await engine.ask("home", ArmsOf(["e"], (), ["a"]))
             await traffic(engine, 15, 5)
             await engine.rollback("home")
@@ -436,7 +437,7 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
     async with harness.served(path, config) as engine:
         await traffic(engine, 0, 9)
         request = DecisionRequest("key 0", id="rare")
-        told = engine.placements["home"].checked_made(request, Made("a", 1e-6))
+        told = checked_made(engine.placements["home"], request, Made("a", 1e-6))
         await engine.decide_many("home", [told])
         await engine.feedback("home", "rare", 1.0)
         await engine.rebuild("home", "exp3s")

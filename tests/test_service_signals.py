@@ -81,7 +81,7 @@ def known(engine):
     placement = engine.placements["home"]
     learner = placement.learner
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
-    return learner.keys, arrays, placement.signals.saved(learner), dict(placement.outcomes)
+    return learner.keys, arrays, placement.signals.saved(placement), dict(placement.outcomes)
 
 
 @examples(6)
@@ -158,7 +158,7 @@ def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     again = opened("home", config.placements["home"], store, 0)
     fold({again.id: again}, store)
     store.close()
-    assert again.signals.saved(again.learner) == before[2]
+    assert again.signals.saved(again) == before[2]
     assert again.learner.keys == before[0]
 
 
@@ -193,7 +193,7 @@ def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypa
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert anew.signals.saved(anew.learner) == before[2]
+    assert anew.signals.saved(anew) == before[2]
 
 
 def test_an_exported_log_has_the_whole_contexts(tmp_path):
@@ -239,9 +239,9 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
         assert placement.signals.of(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
         engine.clock.now += 10 * SECOND
         # Asked again, it is the same decision, and counts once.
-        before = placement.signals.saved(placement.learner)
+        before = placement.signals.saved(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-        assert placement.signals.saved(placement.learner) == before
+        assert placement.signals.saved(placement) == before
         with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
         other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
@@ -301,7 +301,7 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     async def session(config, length, start=0):
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, length, start)
-            return engine.placements["home"].signals.saved(engine.placements["home"].learner)
+            return engine.placements["home"].signals.saved(engine.placements["home"])
 
     asyncio.run(session(configured(), 10))
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
@@ -310,7 +310,7 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     fold({anew.id: anew}, folded.store)
     folded.store.close()
     placement = folded.placements["home"]
-    assert placement.signals.saved(placement.learner) == anew.signals.saved(anew.learner)
+    assert placement.signals.saved(placement) == anew.signals.saved(anew)
 
 
 def test_signals_over_http(tmp_path):
@@ -349,7 +349,7 @@ def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 12)
-            shadow = engine.placements["home"].shadow
+            shadow = engine.placements["home"].second.learner
             assert shadow.keys
             assert verify(config, engine.store) == []
             return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
@@ -377,7 +377,7 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
         async with served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
-            return list(engine.placements["home"].shadow.keys)
+            return list(engine.placements["home"].second.learner.keys)
 
     assert asyncio.run(session(plain, None)) == ["tomato"]
     assert asyncio.run(session(later, [0.5])) == ["tomato"]

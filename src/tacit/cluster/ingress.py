@@ -294,7 +294,8 @@ class Ingress(Verbs):
         """Let all shards, and what is shown of them, have the arms of the first one."""
         for name, now in arms.items():
             if name in self.placements:
-                self.placements[name].have_arms(now, self.clock())
+                known = self.placements[name]
+                known.living.have(known, now, self.clock())
         behind = []
         for link in self.links[1:]:
             link.leading |= arms

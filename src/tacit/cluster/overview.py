@@ -49,7 +49,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
     series = placement.series
     return ShardSnapshot(
         placement.mode,
-        placement.pin,
+        placement.pins.last,
         placement.decisions,
         placement.feedback,
         dict(placement.outcomes),
@@ -91,7 +91,7 @@ class ShardedView:
         if not snapshots:
             return
         spread = self.config.spread
-        self.mode, self.pin = snapshots[0].mode, snapshots[0].pin
+        self.modes.now, self.pins.last = snapshots[0].mode, snapshots[0].pin
         self.decisions = sum(one.decisions for one in snapshots)
         self.feedback = sum(one.feedback for one in snapshots)
         self.outcomes = sum((Counter(one.outcomes) for one in snapshots), Counter())
@@ -100,8 +100,8 @@ class ShardedView:
         ends = (one.closes for one in snapshots)
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        self._lift = LiftSums.merged([one.lift for one in snapshots])
-        self._hold(holdout_in(self._lift.terms))
+        self.earnings.sums = LiftSums.merged([one.lift for one in snapshots])
+        self.control.hold(self, holdout_in(self.earnings.sums.terms))
         times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         counts = [one.counts for one in snapshots]

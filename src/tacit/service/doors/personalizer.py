@@ -332,23 +332,23 @@ class PersonalizerPlacement(FeaturePlacement):
     def _held_out(
         self, asked: Block[Impression], ids: Sequence[str]
     ) -> tuple[Sequence[Decision], Tossed | None]:
-        assert self.coin is not None
+        assert self.control.coin is not None
         (impression,) = asked
         decision = self._choose(self.learner, impression)
         names = list(self._weighed)
         first = names.index(impression.given.baseline)
         offer = np.array([first, *(i for i in range(len(names)) if i != first)])
-        tossed = self.coin.toss(ids, [None], [offer])
+        tossed = self.control.coin.toss(ids, [None], [offer])
         each = np.arange(len(names))[:, None]
         alone, promises = np.array([self._weighed[name] for name in names]).T
-        control = self.coin.control.chances(each, [offer] * len(names))
-        mixed = self.coin.mixed(alone, control).tolist()
+        control = self.control.coin.control.chances(each, [offer] * len(names))
+        mixed = self.control.coin.mixed(alone, control).tolist()
         self._weighed = dict(zip(names, zip(mixed, promises.tolist(), strict=True), strict=True))
         arm = names[tossed.imposed[0, 0]] if tossed.control[0] else decision.arm
         return [decision._replace(shown=(arm,), propensity=self._weighed[arm][0])], tossed
 
-    def _control_chances(self, slots: Ints) -> Floats:
-        assert self.coin is not None
+    def control_chances(self, slots: Ints) -> Floats:
+        assert self.control.coin is not None
         found = np.empty(len(slots))
         for i, row in enumerate(self.windows.rows(slots)):
             names = ShownRanking.of(row).candidates
@@ -356,7 +356,7 @@ class PersonalizerPlacement(FeaturePlacement):
             baseline = order.baseline or next(n for n, _ in order.actions if n in names)
             offer = [baseline, *(name for name in names if name != baseline)]
             place = np.array([[offer.index(str(row.arm))]])
-            (found[i],) = self.coin.control.chances(place, [np.arange(len(offer))])
+            (found[i],) = self.control.coin.control.chances(place, [np.arange(len(offer))])
         return found
 
     def _all_shown(
@@ -381,16 +381,16 @@ class PersonalizerPlacement(FeaturePlacement):
                 continue
             arm = next(rest)
             # A baseline that is always shown has the probability 1.
-            fixed = self.mode == APPRENTICE
+            fixed = self.modes.now == APPRENTICE
             ranking.append((arm, float(arm == chosen) if fixed else weighed[arm][0]))
         return msgspec.json.encode(ShownRanking(ranking)).decode()
 
-    def _decided(
+    def decided(
         self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
     ) -> None:
         self.made = self.made or rows[0].time
         shown = list(map(self._shown_only, rows, decisions))
-        super()._decided(rows, shown, shadow and self._shown_only(rows[0], shadow))
+        super().decided(rows, shown, shadow and self._shown_only(rows[0], shadow))
 
     def _shown_only(self, row: DecisionRow, decision: Decision) -> Decision:
         """Return a decision without what was not shown."""

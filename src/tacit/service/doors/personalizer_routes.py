@@ -372,7 +372,7 @@ class Personalizer:
 
     async def _rank_slots(self, call: RouteCall) -> wire.MultiSlotRankResponse:
         request: wire.MultiSlotRankRequest = call.request
-        if call.placement.coin is not None:
+        if call.placement.control.coin is not None:
             # Its slots take actions from each other: no coin of their own tells what each earns.
             raise InvalidValue(
                 "slots",

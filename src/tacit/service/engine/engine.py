@@ -77,6 +77,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, End, Store, added
+from tacit.service.placements.lent import check_lends
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.shared import Learned
 from tacit.wire.control import HoldoutOf
@@ -453,7 +454,7 @@ class Engine(Verbs):
         InvalidValue
             If its decisions can be made nowhere else.
         """
-        self.placement(placement).check_lends(self._pending.time.now())
+        check_lends(self.placement(placement), self._pending.time.now())
         return await self.learner(placement)
 
     async def learner(self, placement: str) -> Lent:
@@ -517,7 +518,7 @@ class Engine(Verbs):
         """
         known = self.placement(placement)
         if known.shared is not None:
-            news = known.shared.news(known.learner, learned)
+            news = known.shared.news(known, learned)
             if news.parts:
                 value = msgspec.json.encode(news).decode()
                 await self._submit(Mark(placement, value, MERGE))
@@ -608,7 +609,7 @@ class Engine(Verbs):
             As :meth:`made`.
         """
         known = self.placement(placement)
-        first, changes = known.first_arms, self.store.changes
+        first, changes = known.living.began_with, self.store.changes
         return await self.of_store(lambda: changes_of(changes(known.id), first))
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:

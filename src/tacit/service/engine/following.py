@@ -82,7 +82,7 @@ class Following:
             If one cannot.
         """
         for placement in placements.values() if self._leads else ():
-            placement.check_configured()
+            placement.living.check_configured(placement)
 
     def log(self) -> list[str]:
         """Log what the configuration says of starts, arms and holdouts, and the log not yet.
@@ -93,7 +93,7 @@ class Following:
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_marked:
                 changes.append(Mark(name, placement.start.text, START, CONFIGURATION))
-            if self._leads and (change := placement.configured_change) is not None:
+            if self._leads and (change := placement.living.configured_change(placement)) is not None:
                 changes.append(Ask(name, change, CONFIGURATION))
             arms = self.leading.get(name)
             if arms is not None and placement.is_news(ARMS, arms):

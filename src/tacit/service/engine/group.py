@@ -402,4 +402,4 @@ STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {Mark: _mark, Ask: _a
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:
     if placement.shared is None:
         return {}
-    return placement.shared.learned(placement.learner, everything)
+    return placement.shared.learned(placement, everything)

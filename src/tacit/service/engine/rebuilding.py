@@ -34,7 +34,7 @@ from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state
 from tacit.service.log.rows import UNLEARNED, DecisionRow, Event
 from tacit.service.log.store import STATES, Draft, Store
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.state import learned_propensities
+from tacit.service.placements.reading import learned_propensities
 
 Result = TypeVar("Result")
 

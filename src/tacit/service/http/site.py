@@ -69,7 +69,7 @@ def _shard(shard: ShardHealth) -> ShardSummary:
 
 
 def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
-    pin = placement.pin_at(now)
+    pin = placement.pins.at(now)
     return PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,

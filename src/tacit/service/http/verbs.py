@@ -36,6 +36,7 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
+from tacit.service.placements.lent import check_takes_over, checked_made
 from tacit.service.placements.lift_report import PLANNED_LIFT, LiftReport, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
@@ -155,7 +156,7 @@ async def _learner(engine: Service, call: RouteCall) -> Answer:
 
 async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
     placement = engine.placement(call.placement)
-    placement.check_takes_over()
+    check_takes_over(placement)
     asked: list[LocalDecision] = call.request.decisions
     read = [_read(placement, one) for one in asked]
     good = [impression for impression in read if isinstance(impression, Impression)]
@@ -169,7 +170,7 @@ async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOve
 def _read(placement: Placement, one: LocalDecision) -> Impression | TacitError:
     request = DecisionRequest(one.key, one.arms, one.context, one.decision_id)
     try:
-        return placement.checked_made(request, Made(one.arm, one.propensity))
+        return checked_made(placement, request, Made(one.arm, one.propensity))
     except TacitError as error:
         return error
 

@@ -39,7 +39,7 @@ from tacit.service.log.rows import (
 from tacit.service.log.store import Store, StoredPlacement
 from tacit.service.placements.living import decoded
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.shared import Joined, Learned, joined_of
+from tacit.service.placements.shared import Joined, Learned
 
 ROWS = 5000
 
@@ -175,7 +175,7 @@ class Source:
         self._joined: dict[int, Joined] = {}
         for id, name in self.names.items():
             placement = opened(name, config.placements[name], store, 0, snapshot=False)
-            joined = joined_of(placement.shared)
+            joined = None if placement.shared is None else placement.shared.joined
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
 

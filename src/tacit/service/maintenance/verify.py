@@ -134,10 +134,8 @@ def _disorder(store: Store) -> list[str]:
 
 
 def _difference(kept: Placement, anew: Placement) -> str | None:
-    pairs = [("policy", kept.learner, anew.learner), ("shadow", kept.shadow, anew.shadow)]
-    for what, one, other in pairs:
-        if one is None or other is None:
-            continue
+    # Both are of one configuration.
+    for what, one, other in zip(("policy", "shadow"), kept.learners, anew.learners, strict=False):
         if one.keys != other.keys:
             return f"{what}: the snapshot has {len(one.keys)} keys, the log {len(other.keys)}"
         found = _first_difference(one, other)
@@ -148,7 +146,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
             return f"{what}: {getattr(kept, what)} after the snapshot, {getattr(anew, what)} by the log"
     if kept.series.to_bytes() != anew.series.to_bytes():
         return "series: what was counted over time after the snapshot is not that by the log"
-    if (kept.shared and kept.shared.saved()) != (anew.shared and anew.shared.saved()):
+    if (kept.shared and kept.shared.saved(kept)) != (anew.shared and anew.shared.saved(anew)):
         return "shared: what other shards sent after the snapshot is not that by the log"
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
@@ -159,7 +157,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     kept_results, results = kept.series.results, anew.series.results
     if kept_results.seq == results.seq and kept_results.saved() != results.saved():
         return "results: what arms earned after the snapshot is not that by the log"
-    known = [p.signals and p.signals.saved(p.learner) for p in (kept, anew)]
+    known = [p.signals and p.signals.saved(p) for p in (kept, anew)]
     if known[0] != known[1]:
         return "signals: those after the snapshot are not those by the log"
     after, by_log = (

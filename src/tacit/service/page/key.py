@@ -13,7 +13,7 @@ from tacit.learning.decisions import none_for_nan
 from tacit.learning.estimates import chances_best, intervals
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.page.amounts import age
-from tacit.service.page.reader import PlacementReader
+from tacit.service.placements.placement import Placement
 
 # ---- What the page says of the arms of one key: rates with intervals, and which is likely the best
 
@@ -173,13 +173,13 @@ class KeyView:
     Parameters
     ----------
     facts : KeyFacts
-    placement : PlacementReader
+    placement : Placement
         Of which it is one.
     now : int
         Microseconds since 1970.
     """
 
-    def __init__(self, facts: KeyFacts, placement: PlacementReader, now: int) -> None:
+    def __init__(self, facts: KeyFacts, placement: Placement, now: int) -> None:
         self.name, self.epoch = facts.name, facts.epoch
         self.placement = placement.name
         self.policy = type(placement.config.policy).__name__

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Floats
 from tacit.evaluate.duels import DuelReport, Pair
 from tacit.service.page.charts import percent
 from tacit.service.page.key import Believed, KeyView, share_believed
 from tacit.service.page.lift import Preferences
-from tacit.service.page.reader import PlacementReader
 from tacit.service.page.view import Look, View
-from tacit.service.placements.duels import DuelOptions
-from tacit.service.placements.lists import CLICKED, FIRST, SHOWN
+from tacit.service.placements.duels import DuelOptions, DuelPlacement
+from tacit.service.placements.lists import CLICKED, FIRST, SHOWN, FeaturePlacement, SlatePlacement
 
 # ---- What the page shows of a duel placement: standings, the matrix of preferences, the verdict
 
@@ -59,30 +58,12 @@ class Standing(NamedTuple):
     needed: int | None
 
 
-class DuelReader(PlacementReader, Protocol):
-    """What may be read of a duel placement besides.
-
-    Attributes
-    ----------
-    tallies : dict
-        The duels of each key.
-    duels : int
-        Of all keys.
-    """
-
-    tallies: dict[str, Any]
-    duels: int
-
-    def report(self, key: str | None = None, confidence: float = 0.95) -> tuple[str, DuelReport]:
-        """Return what the duels of a key say, and the key."""
-
-
 class DuelView(View):
     """A duel placement as the page shows it.
 
     Parameters
     ----------
-    placement : DuelReader
+    placement : DuelPlacement
     look : Look
     """
 
@@ -92,7 +73,7 @@ class DuelView(View):
     each = 2
     judged = True
 
-    def __init__(self, placement: DuelReader, look: Look) -> None:
+    def __init__(self, placement: DuelPlacement, look: Look) -> None:
         super().__init__(placement, look)
         self.key, self._report = placement.report()
         self.other_keys = max(len(placement.tallies) - 1, 0)
@@ -234,27 +215,19 @@ class Weight(NamedTuple):
     right: float
 
 
-class FeatureReader(PlacementReader, Protocol):
-    """What may be read of a feature placement besides."""
-
-    @property
-    def first_belief(self) -> tuple[str, Any] | None:
-        """Return what is believed of the features for the first key."""
-
-
 class FeatureView(View):
     """A feature placement as the page shows it.
 
     Parameters
     ----------
-    placement : FeatureReader
+    placement : FeaturePlacement
     look : Look
     """
 
     template = "features.html"
     deterministic = False
 
-    def __init__(self, placement: FeatureReader, look: Look) -> None:
+    def __init__(self, placement: FeaturePlacement, look: Look) -> None:
         super().__init__(placement, look)
         self._dims = placement.config.policy.feature_dims
         self._posterior: Any
@@ -298,31 +271,19 @@ class FeatureView(View):
 # ---- What the page shows of a slate placement: clicks and examination down the list, relevance
 
 
-class SlateReader(PlacementReader, Protocol):
-    """What may be read of a slate placement besides.
-
-    Attributes
-    ----------
-    tally : array of int64, shape (3, positions)
-        Of each position: lists with something there, with a click, with their first click.
-    """
-
-    tally: Ints
-
-
 class SlateView(View):
     """A slate placement as the page shows it.
 
     Parameters
     ----------
-    placement : SlateReader
+    placement : SlatePlacement
     look : Look
     """
 
     template = "slates.html"
     counted = "place in a list"
 
-    def __init__(self, placement: SlateReader, look: Look) -> None:
+    def __init__(self, placement: SlatePlacement, look: Look) -> None:
         super().__init__(placement, look)
         self.tally = placement.tally
         self.key: KeyView | None = None

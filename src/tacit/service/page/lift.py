@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from tacit.errors import InvalidValue
 from tacit.proof.sentences import NO_PROPENSITIES, per_decision, percent
 from tacit.service.engine.verdicts import ReadVerdict
-from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import Range
 from tacit.service.placements.lift_report import CHANGES, ChapterLift, Group, LiftReport, lift_report
+from tacit.service.placements.placement import Placement
 
 # ---- What the page says of lift: the report of the API, and where it stands on a scale
 
@@ -106,7 +106,7 @@ def _day(since: str | None) -> str:
     return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
-def lift_of(placement: PlacementReader, now: int, asked: Range | None = None) -> LiftReport | None:
+def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftReport | None:
     """Return the lift, of a range where that is kept; None of lists without a holdout."""
     if not placement.shows_one and placement.holdout is None:
         return None

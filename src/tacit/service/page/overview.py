@@ -14,9 +14,9 @@ from tacit.service.page import lift as lifts
 from tacit.service.page.amounts import age
 from tacit.service.page.charts import percent, sparkline
 from tacit.service.page.history import Answered, Answers
-from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import Range, asked_range, decisions_since, rate_points, stretches, together
 from tacit.service.placements.learning import CLOSED
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, R
 
 # ---- Whether a placement is well, and if not, why: sentences for the person on call
@@ -29,12 +29,12 @@ FEW = 100
 SURE = math.log(1e4)
 
 
-def complaints(placement: PlacementReader, now: int, answered: Answered | None = None) -> list[str]:
+def complaints(placement: Placement, now: int, answered: Answered | None = None) -> list[str]:
     """Return what is wrong with a placement; nothing where all is well.
 
     Parameters
     ----------
-    placement : PlacementReader
+    placement : Placement
     now : int
         Microseconds since 1970.
     answered : Answered, optional
@@ -45,7 +45,7 @@ def complaints(placement: PlacementReader, now: int, answered: Answered | None =
     return failing + [sentence for look in looks if (sentence := look(placement, now))]
 
 
-def _silent(placement: PlacementReader, now: int) -> str:
+def _silent(placement: Placement, now: int) -> str:
     """Say that nobody asks any more."""
     hour = decisions_since(placement.series, now - HOUR)
     day = decisions_since(placement.series, now - DAY)
@@ -55,7 +55,7 @@ def _silent(placement: PlacementReader, now: int) -> str:
     return f"No decision was asked for in the last hour; the last one was {age(now - last)}."
 
 
-def _unanswered(placement: PlacementReader, now: int) -> str:
+def _unanswered(placement: Placement, now: int) -> str:
     """Say that no feedback comes at all."""
     closed = placement.decisions - placement.pending
     if _feedback_count(placement) or closed < FEW:
@@ -64,12 +64,12 @@ def _unanswered(placement: PlacementReader, now: int) -> str:
     return f"No feedback has come for {many} decisions: nothing can be learned from clicks."
 
 
-def _feedback_count(placement: PlacementReader) -> int:
+def _feedback_count(placement: Placement) -> int:
     """Return how much feedback has come."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
 
-def _unrewarded(placement: PlacementReader, now: int) -> str:
+def _unrewarded(placement: Placement, now: int) -> str:
     """Say that rewards have stopped to come, where chance alone would hardly do that."""
     results, window = placement.series.results, placement.config.rule.window
     before, lately = now - HOUR - window, results.over(now - HOUR, now - window)
@@ -85,7 +85,7 @@ def _unrewarded(placement: PlacementReader, now: int) -> str:
     )
 
 
-def _late(placement: PlacementReader, now: int) -> str:
+def _late(placement: Placement, now: int) -> str:
     """Say that much feedback comes too late to be learned."""
     total = _feedback_count(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
@@ -98,7 +98,7 @@ def _late(placement: PlacementReader, now: int) -> str:
     )
 
 
-def _old_snapshot(placement: PlacementReader, now: int) -> str:
+def _old_snapshot(placement: Placement, now: int) -> str:
     """Say that a restart would take long."""
     since, every = placement.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
@@ -170,12 +170,12 @@ class Row(NamedTuple):
     wrong: list[str]
 
 
-def row_of(placement: PlacementReader, now: int, answered: Answered | None = None) -> Row:
+def row_of(placement: Placement, now: int, answered: Answered | None = None) -> Row:
     """Return what the overview says of a placement.
 
     Parameters
     ----------
-    placement : PlacementReader
+    placement : Placement
     now : int
         Microseconds since 1970.
     answered : Answered, optional
@@ -221,14 +221,14 @@ def row_of(placement: PlacementReader, now: int, answered: Answered | None = Non
     )
 
 
-def mode_of(placement: PlacementReader, now: int) -> str:
+def mode_of(placement: Placement, now: int) -> str:
     """Return what a placement does, in a word or two."""
-    pin = placement.pin_at(now)
+    pin = placement.pins.at(now)
     mode = LEARNS.get(placement.mode, placement.mode)
     return mode if pin is None else f"{mode}, pinned: {', '.join(map(str, pin.arms))}"
 
 
-def _asked(placement: PlacementReader, now: int) -> Range:
+def _asked(placement: Placement, now: int) -> Range:
     return asked_range(None, None, None, placement.series, now)
 
 
@@ -251,7 +251,7 @@ class OverviewRows:
         self._clock, self._answers = clock, answers
         self._kept: dict[str, _Kept] = {}
 
-    async def of(self, placements: Mapping[str, PlacementReader]) -> list[Row]:
+    async def of(self, placements: Mapping[str, Placement]) -> list[Row]:
         """Return a row for each placement, those first with which something is wrong."""
         now = self._clock()
         lasting = 1_000_000 * seconds_kept(len(placements))
@@ -268,5 +268,5 @@ class OverviewRows:
 
 class _Kept(NamedTuple):
     time: int
-    of: PlacementReader
+    of: Placement
     row: Row

@@ -20,9 +20,10 @@ from tacit.service.page.history import Answered, Answers
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
 from tacit.service.page.overview import MODES, OverviewRows, complaints, mode_of, seconds_kept
-from tacit.service.page.reader import PlacementReader, Reader
+from tacit.service.page.reader import Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look, controls_of
+from tacit.service.placements.placement import Placement
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""
@@ -221,7 +222,7 @@ class Pages:
 
 def rendered(
     template: jinja2.Template,
-    placement: PlacementReader,
+    placement: Placement,
     look: Look,
     *,
     answered: Answered | None,

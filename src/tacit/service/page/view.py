@@ -24,7 +24,6 @@ from tacit.service.page.history import latest, remarks
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
-from tacit.service.page.reader import PlacementReader
 from tacit.service.page.timeline import (
     FEWEST_OF_ARMS,
     Range,
@@ -39,6 +38,8 @@ from tacit.service.page.timeline import (
     uniform_points,
 )
 from tacit.service.placements.lift_report import LiftReport
+from tacit.service.placements.living import check_living
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
 
@@ -96,18 +97,13 @@ class Controls(NamedTuple):
 
 
 def controls_of(
-    placement: PlacementReader,
-    config: Config,
-    now: int,
-    states: Sequence[State] = (),
-    *,
-    sharded: bool = False,
+    placement: Placement, config: Config, now: int, states: Sequence[State] = (), *, sharded: bool = False
 ) -> Controls:
     """Return what may be turned at a placement.
 
     Parameters
     ----------
-    placement : PlacementReader
+    placement : Placement
     config : Config
         Of the service.
     now : int
@@ -117,17 +113,17 @@ def controls_of(
     sharded : bool, default False
         Whether it is in shards.
     """
-    pin = placement.pin_at(now)
+    pin = placement.pins.at(now)
     modes = []
-    for mode in placement.modes:
+    for mode in placement.possible_modes:
         try:
-            placement.check_mode(mode)
+            placement.modes.check(placement, mode)
         except InvalidValue:
             continue
         modes.append((mode, MODES.get(mode, "")))
     fixed = None
     try:
-        placement.check_living()
+        check_living(placement)
     except InvalidValue as error:
         fixed = error.allowed.removeprefix("its arms cannot change: ")
     offer = placement.offer
@@ -150,7 +146,7 @@ def controls_of(
     )
 
 
-def _holding(placement: PlacementReader) -> list[tuple[Any, str]] | str:
+def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
     """Return the controls that a holdout can have, or why none can be set here."""
     kinds = placement.kind.controls
     if not kinds:
@@ -245,7 +241,7 @@ class View:
 
     Parameters
     ----------
-    placement : PlacementReader
+    placement : Placement
     look : Look
     """
 
@@ -262,7 +258,7 @@ class View:
     judged = False
     """Whether the log can be asked which arm users prefer."""
 
-    def __init__(self, placement: PlacementReader, look: Look) -> None:
+    def __init__(self, placement: Placement, look: Look) -> None:
         self.name = placement.name
         self.kind = placement.kind
         self.config = placement.config
@@ -290,7 +286,7 @@ class View:
         self._now = look.now
 
     @classmethod
-    def verdict_of(cls, placement: PlacementReader) -> str:
+    def verdict_of(cls, placement: Placement) -> str:
         """Return what is said in the place of a lift where there is none."""
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 

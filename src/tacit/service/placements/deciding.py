@@ -1,39 +1,30 @@
-"""How a placement decides.
-
-Impressions are checked, one or many at once, and made rows of the log; decisions that were made next to the
-caller are taken over.
-"""
+"""How a placement decides: impressions are checked, one or many at once, and made rows of the log."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import filterfalse, groupby
 from typing import Any
 
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
-from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import SESSION, USER
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import DecisionRequest, Impression, Made, as_json, checked_id
-from tacit.service.log.rows import APPRENTICE, FROZEN, ONLINE, SHADOW, DecisionRow
+from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
+from tacit.service.log.rows import ONLINE, DecisionRow
+from tacit.service.placements import lent
 from tacit.service.placements.coin import Tossed
-from tacit.service.placements.learning import Recalling
-from tacit.service.placements.living import Pinning
-from tacit.service.placements.state import Opening, untouched
-
-# ---- How a placement decides: impressions checked, one or many at once, and made rows of the log
+from tacit.service.placements.living import listed_as_json
+from tacit.service.placements.state import State
 
 
-class Deciding(Pinning, Opening):
+class Deciding(State):
     """Decides for impressions."""
 
     def checked(self, request: DecisionRequest) -> Impression:
@@ -49,15 +40,9 @@ class Deciding(Pinning, Opening):
                 raise InvalidValue(field, given, "leave it out: the policy reads no features")
         arms = request.arms
         if arms is not None:
-            arms = self._named_arms(arms)
+            arms = self.living.named(arms)
         impression = self._impression(request, arms, self._session(request.session))
         return self._of_unit(impression, request.session, request.user)
-
-    def _named_arms(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return arms that are on offer, or were: whoever asks again is answered as before."""
-        offer = self.offer
-        known = Offer(offer.all) if offer.retired else offer
-        return [self.arms[slot] for slot in known.slots_of(arms).tolist()]
 
     def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
         """Return impressions of which nothing is said but their keys; as :meth:`checked`.
@@ -140,7 +125,7 @@ class Deciding(Pinning, Opening):
         """
         asked: Block[Impression] = Block.of(Impression, impressions)
         if self.signals is not None:
-            offers = list(map(self._slots_asked, asked.column("arms")))
+            offers = list(map(self.living.slots_asked, asked.column("arms")))
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
         rows = Block.joined(DecisionRow, list(self._in_parts(asked, seq, time)))
@@ -148,21 +133,20 @@ class Deciding(Pinning, Opening):
             self.signals.decided(self.learner, rows)
         return rows
 
-    def _slots_asked(self, arms: Sequence[Arm] | None) -> Ints:
-        """Return the slots that are on offer to a request, as the log will say them."""
-        whole = arms is None and self._wholes
-        return self.offer.slots if whole else self._offered_slots(arms)
-
     def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
-        ids = asked.column("id")
-        at_once = self.mode == ONLINE and not self.two and self.pin_at(time) is None
+        """Yield decisions by stretches that are made alike: elsewhere, at once, or one by one."""
+        at_once = self.modes.now == ONLINE and not self.two and self.pins.at(time) is None
+        ids, given = asked.column("id"), asked.column("given")
         if at_once and ids.count(None) == len(ids):
+            # Decisions that were made elsewhere have ids.
             yield self._chosen_many(asked, seq, time)
             return
         start = 0
-        for unnamed, run in groupby(ids, lambda id: id is None):
+        for (unnamed, elsewhere), run in groupby(zip(ids, given, strict=True), _made_how):
             stop = start + len(list(run))
-            if unnamed and at_once:
+            if elsewhere:
+                yield lent.taken_over(self.here, asked[start:stop], seq + start, time)
+            elif unnamed and at_once:
                 yield self._chosen_many(asked[start:stop], seq + start, time)
             else:
                 for i in range(start, stop):
@@ -170,109 +154,83 @@ class Deciding(Pinning, Opening):
             start = stop
 
     def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
-        """Whether a decision answers this very impression."""
+        """Whether a decision answers this very impression, or is the one that was made for it elsewhere."""
+        made = impression.given
+        if isinstance(made, Made) and made.arm != row.arm:
+            return False
         if impression.arms is None and self._was_whole(row.offered):
             row = row._replace(offered=None)
         return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def _was_whole(self, offered: str | None) -> bool:
         """Whether these are arms that a request got which named none."""
-        return offered in self._wholes
+        return offered in self.living.wholes
 
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         ids = self.new_ids(time, asked.column("key"), seq)
-        self._draws.begin(self.learner.rng, ids[0])
+        self.draws.begin(self.learner.rng, ids[0])
         decisions, tossed = self._held_out(asked, ids)
-        rows = self._rows(asked, seq, ids, time, decisions, tossed)
-        self._decided(rows, decisions)
+        rows = self.rows_of(asked, seq, ids, time, decisions, tossed)
+        self.decided(rows, decisions)
         return rows
 
     def _held_out(
         self, asked: Block[Impression], ids: Sequence[str]
     ) -> tuple[Sequence[Decision], Tossed | None]:
         """Return decisions, those of a control among them, and what its coin said."""
-        if self.coin is None:
+        coin = self.control.coin
+        if coin is None:
             return self.choose_many(self.learner, asked), None
-        offers = list(map(self._offer_of, asked))
-        tossed = self.coin.toss(ids, asked.column("unit"), offers)
+        offers = list(map(self.offer_of, asked))
+        tossed = coin.toss(ids, asked.column("unit"), offers)
         made = self.choose_many(self.learner, asked, tossed.imposed)
-        return self._mixed(made, offers), tossed
-
-    def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
-        """Return decisions with the propensities of policy and control together."""
-        assert self.coin is not None
-        chances = self.coin.control.chances(made.actions, offers)
-        return replace(made, propensities=self.coin.mixed(made.propensities, chances))
-
-    def _by_two(self, impression: Impression, seq: int, id: str, time: int) -> Block[DecisionRow]:
-        """Decide where the control has a policy of its own: one of both does, and learns from it.
-
-        The other one is asked what it would have shown, and remembers nothing of it.
-        """
-        assert self.coin is not None
-        assert self.shadow is not None
-        asked: Block[Impression] = Block.of(Impression, [impression])
-        tossed = self.coin.toss([id], [impression.unit], [self._offer_of(impression)])
-        policy, control = (self.learner, self._draws), (self.shadow, self._shadow_draws)
-        held = bool(tossed.control[0])
-        (one, draws), (other, others) = (control, policy) if held else (policy, control)
-        draws.begin(one.rng, id)
-        with self._standing(one, impression.key):
-            made = self.choose_many(one, asked, np.full_like(tossed.imposed, -1))
-        others.begin(other.rng, id)
-        with untouched(other, impression.key):
-            beside = self.choose_many(other, asked, made.actions)
-        other.decisions -= 1
-        alone = [made.propensities, beside.propensities]
-        mixed = self.coin.mixed(*(reversed(alone) if held else alone))
-        own = float(np.nan_to_num(made.propensities[0]))
-        epoch = self.learner.epoch(impression.key)
-        chosen = made[0]._replace(propensity=own or None)
-        logged = chosen._replace(propensity=none_for_nan(mixed)[0], epoch=epoch)
-        row = self._rows(asked, seq, [id], time, [logged], tossed)
-        row = row.with_column("would_propensity", [own])
-        read = (beside if held else made)[0].context
-        kept = chosen._replace(epoch=epoch, context=read)
-        self._decided(row, [kept], chosen if held else None)
-        return row
+        return self.control.mixed(made, offers), tossed
 
     def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = self.new_ids(time, [impression.key], seq)[0] if impression.id is None else impression.id
-        always = self._pinned(impression, time)
-        decides = always is None and self.mode != APPRENTICE
-        if self.two and decides:
-            return self._by_two(impression, seq, id, time)
-        one: Block[Impression] = Block.of(Impression, [impression])
+        pinned = self.pins.shown(self.here, impression, time)
+        if pinned is not None or not self.modes.policy_decides:
+            return self._fixed(impression, seq, id, time, pinned)
+        if self.second is not None and self.two:
+            return self.second.by_two(self.here, impression, seq, id, time)
+        asked: Block[Impression] = Block.of(Impression, [impression])
         tossed = None
-        if self.coin is not None and decides:
-            self._draws.begin(self.learner.rng, id)
-            with self._standing(self.learner, impression.key):
-                (decision,), tossed = self._held_out(one, [id])
+        if self.control.coin is not None:
+            self.draws.begin(self.learner.rng, id)
+            with self.standing(self.learner, impression.key):
+                (decision,), tossed = self._held_out(asked, [id])
         else:
-            decision = self._drawn(self.learner, self._draws, impression, id)
-        shown, counterfactual = decision, None
-        if not decides:
-            # What is always shown has the propensity 1.
-            fixed = always or self._baseline(impression, decision)
-            slots = self._slots_shown(fixed, impression.arms)
-            sure = np.ones(len(decision.prefix_propensities))
-            shown = decision._replace(
-                shown=fixed, slots=slots, propensity=1.0, prefix_propensities=sure, position_propensities=sure
-            )
-            counterfactual = decision
-        elif self.mode == SHADOW and self.shadow is not None:
-            counterfactual = self._drawn(self.shadow, self._shadow_draws, impression, id)
-        row = self._rows(one, seq, [id], time, [shown], tossed, counterfactual)
-        if always is not None:
-            row = row.with_column("mode", [self._mode_pinned])
-        shadow = None
-        if decides and self.mode == SHADOW and counterfactual is not None:
+            decision = self.drawn(self.learner, self.draws, impression, id)
+        would = learned = None
+        if self.second is not None and self.modes.compares:
+            would = self.second.drawn(self.here, impression, id)
             # The second policy learns from what was shown.
-            shadow = shown._replace(epoch=counterfactual.epoch, context=counterfactual.context)
-        self._decided(row, [shown], shadow)
+            learned = decision._replace(epoch=would.epoch, context=would.context)
+        row = self.rows_of(asked, seq, [id], time, [decision], tossed, would)
+        self.decided(row, [decision], learned)
         return row
 
-    def _rows(
+    def _fixed(
+        self, impression: Impression, seq: int, id: str, time: int, pinned: tuple[Arm, ...] | None
+    ) -> Block[DecisionRow]:
+        """Show what is pinned, or what the caller would have shown, with propensity 1."""
+        would = self.drawn(self.learner, self.draws, impression, id)
+        fixed = pinned or self._baseline(impression, would)
+        sure = np.ones(len(would.prefix_propensities))
+        shown = would._replace(
+            shown=fixed,
+            slots=self._slots_shown(fixed, impression.arms),
+            propensity=1.0,
+            prefix_propensities=sure,
+            position_propensities=sure,
+        )
+        row = self.rows_of(Block.of(Impression, [impression]), seq, [id], time, [shown], None, would)
+        if pinned is not None:
+            row = row.with_column("mode", [self.modes.of_pinned])
+        self.decided(row, [shown])
+        return row
+
+    def rows_of(
         self,
         asked: Block[Impression],
         seq: int,
@@ -280,8 +238,9 @@ class Deciding(Pinning, Opening):
         time: int,
         decisions: Sequence[Decision],
         tossed: Tossed | None = None,
-        counterfactual: Decision | None = None,
+        would: Decision | None = None,
     ) -> Block[DecisionRow]:
+        """Return decisions as rows of the log, from the sequence number ``seq`` on."""
         keys, arms, contexts, _, deferred, requests, *_ = asked.columns
         count = len(keys)
         if isinstance(decisions, Decisions):
@@ -299,14 +258,14 @@ class Deciding(Pinning, Opening):
             [self.policy_id] * count,
             [time] * count,
             keys,
-            self._as_offered(arms),
+            self.living.as_offered(arms),
             shown,
             propensities,
             epochs,
-            _as_json(contexts),
-            [self.mode] * count,
-            [counterfactual and self._counterfactual(counterfactual)] * count,
-            [counterfactual and counterfactual.propensity] * count,
+            listed_as_json(contexts),
+            [self.modes.now] * count,
+            [would and self._counterfactual(would)] * count,
+            [would and would.propensity] * count,
             list(map(int, deferred)),
             requests,
             self._all_shown(asked, decisions, ids, control),
@@ -315,16 +274,10 @@ class Deciding(Pinning, Opening):
         )
         return Block(DecisionRow, columns)
 
-    def _as_offered(self, arms: list[Any]) -> list[str | None]:
-        """Return the arms on offer as the log keeps them."""
-        offers = _as_json(arms)
-        if not self._wholes:
-            return offers
-        return [self._wholes[-1] if offer is None else offer for offer in offers]
-
-    def _drawn(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
+    def drawn(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
+        """Return what a policy shows, with the draws of a decision's id."""
         draws.begin(learner.rng, id)
-        with self._standing(learner, impression.key):
+        with self.standing(learner, impression.key):
             decision = self._choose(learner, impression)
         # The learner uses its array of contexts again.
         return decision._replace(context=decision.context.copy())
@@ -336,9 +289,10 @@ def _checked_key(key: str) -> str:
     return checks.name("key", key)
 
 
-def _as_json(values: list[Any]) -> list[str | None]:
-    """Return lists as the log keeps them; most often there is none."""
-    return values if values.count(None) == len(values) else list(map(as_json, values))
+def _made_how(asked: tuple[str | None, Any]) -> tuple[bool, bool]:
+    """Return whether the service names a decision, and whether it was made elsewhere."""
+    id, given = asked
+    return id is None, isinstance(given, Made)
 
 
 def _fits(context: Any, dim: int) -> bool:
@@ -348,100 +302,3 @@ def _fits(context: Any, dim: int) -> bool:
         and len(context) == dim
         and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
     )
-
-
-# ---- Decisions made next to the caller, with what was learned here: taken over as they were made
-
-ARMS = "arms"
-
-
-class Elsewhere(Deciding, Recalling):
-    """Lends what it has learned, and takes over what was decided with it.
-
-    What is taken over is taken in as the fold takes it in from the log: nothing is drawn.
-    """
-
-    def check_takes_over(self) -> None:
-        """Check that decisions can be made elsewhere, be it not now.
-
-        Raises
-        ------
-        InvalidValue
-            If each of them needs something that only the service has.
-        """
-        why = None
-        if self.config.kind != ARMS:
-            why = f"placements of kind {self.config.kind!r} decide here"
-        elif self.signals is not None:
-            why = "its signals are computed here"
-        elif self.coin is not None:
-            why = "the coin of its holdout is tossed here"
-        self._refuse(why)
-
-    def check_lends(self, time: int) -> None:
-        """Check that decisions may be made elsewhere at a time, with what was learned here.
-
-        Raises
-        ------
-        InvalidValue
-            As :meth:`check_takes_over`; or if the policy does not decide by itself then.
-        """
-        self.check_takes_over()
-        if self.mode in (APPRENTICE, SHADOW):
-            self._refuse(f"in mode {self.mode!r} each decision is compared here")
-        if self.pin_at(time) is not None:
-            self._refuse("it shows what is pinned")
-
-    def _refuse(self, why: str | None) -> None:
-        if why is not None:
-            raise InvalidValue("placement", self.name, f"ask the service for decisions: {why}")
-
-    def checked_made(self, request: DecisionRequest, made: Made) -> Impression:
-        """Return an impression that was decided elsewhere.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As :meth:`checked`; or if the arm was not on offer, or the propensity is none, or none
-            that the policy can have given, if this weighs by it.
-        """
-        impression = self.checked(request)
-        if made.arm not in self._slots:
-            raise InvalidValue("arm", made.arm, f"the placement has {', '.join(map(str, self.arms))}")
-        if impression.arms is not None and made.arm not in impression.arms:
-            raise InvalidValue("arm", made.arm, f"on offer were {list(impression.arms)}")
-        if made.propensity is not None:
-            checks.number("propensity", made.propensity, 0.0, 1.0, open_low=True)
-        self.learner.check_propensities([made.propensity], [len(self._offer_of(impression))])
-        return impression._replace(given=made)
-
-    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
-        """Whether a decision answers this very impression, or is the one that was made for it."""
-        made = impression.given
-        if isinstance(made, Made) and made.arm != row.arm:
-            return False
-        return super().asked_before(impression, row)
-
-    def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
-        if Made not in map(type, asked.column("given")):
-            yield from super()._in_parts(asked, seq, time)
-            return
-        for kind, run in groupby(asked, lambda impression: type(impression.given)):
-            part: Block[Impression] = Block.of(Impression, run)
-            if kind is Made:
-                yield self._taken_over(part, seq, time)
-            else:
-                yield from super()._in_parts(part, seq, time)
-            seq += len(part)
-
-    def _taken_over(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Take over decisions that were made elsewhere."""
-        known, epoch = self.learner.__contains__, self.learner.epoch
-        pairs = zip(asked.column("given"), asked.column("key"), strict=True)
-        made: list[Any] = [given._replace(epoch=epoch(key) if known(key) else 0) for given, key in pairs]
-        rows = self._rows(asked, seq, asked.column("id"), time, made)
-        # The policy decided, whatever else happens to decisions here by now.
-        mode = FROZEN if self.mode == FROZEN else ONLINE
-        rows = rows.with_column("mode", [mode] * len(rows))
-        self.recall(rows)
-        return rows

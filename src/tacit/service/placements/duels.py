@@ -21,6 +21,7 @@ from tacit.service.attribution.attribution import HELD_OUT, TIED, ClickAttributi
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
+from tacit.service.log.marks import Pin
 from tacit.service.log.requests import (
     Clicks,
     DecisionRequest,
@@ -139,7 +140,7 @@ class DuelPlacement(Placement):
     duels: int
     leading: str
     _most: int
-    modes = (ONLINE, FROZEN, SHADOW)
+    possible_modes = (ONLINE, FROZEN, SHADOW)
     attribution = ClickAttribution
     shows_one = False
 
@@ -171,14 +172,14 @@ class DuelPlacement(Placement):
         """
         rankings, said = request.rankings, self._said(request)
         if rankings is None:
-            if self.coin is not None:
+            if self.control.coin is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
             return self._impression(request, None, said.text)
         for name in rankings:
-            if name not in self._slots:
+            if name not in self.living.slots:
                 raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
-        for name in self._named if not self._wholes else ():
+        for name in self._named if not self.living.wholes else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
         arm = self.holdout and self.holdout.arm
@@ -214,7 +215,7 @@ class DuelPlacement(Placement):
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""
-        for impression in impressions if self._wholes else ():
+        for impression in impressions if self.living.wholes else ():
             if impression.given is not None and not self._listed(impression):
                 raise InvalidValue(
                     "rankings", list(impression.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
@@ -222,7 +223,7 @@ class DuelPlacement(Placement):
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; since rankers come and go, among those whose lists came."""
-        if self._wholes:
+        if self.living.wholes:
             count = len(self.offer.slots)
             listed = list(map(self._listed, impressions))
             impressions = [
@@ -231,13 +232,12 @@ class DuelPlacement(Placement):
             ]
         return super().choose(impressions, seq, time)
 
-    def _can_show(self, impression: Impression) -> Sequence[Arm]:
+    def can_show(self, impression: Impression) -> Sequence[Arm]:
         return self._listed(impression)
 
-    def _pinned(self, impression: Impression, time: int) -> tuple[Arm, ...] | None:
-        # Its list alone is what it makes with itself.
-        always = super()._pinned(impression, time)
-        return None if always is None else (*always, *always)
+    def shown_pinned(self, pin: Pin) -> tuple[Arm, ...]:
+        """Return the pair of a ranker with itself, whose list alone is shown."""
+        return (*pin.shown, *pin.shown)
 
     def _listed(self, impression: Impression) -> list[Arm]:
         """Return the rankers on offer whose lists came."""
@@ -252,8 +252,8 @@ class DuelPlacement(Placement):
     def _named(self) -> list[str]:
         return [str(arm) for arm in self.arms]
 
-    def _control(self, holdout: HoldoutConfig) -> Control:
-        slot = None if holdout.arm is None else self._slots[holdout.arm]
+    def control_of(self, holdout: HoldoutConfig) -> Control:
+        slot = None if holdout.arm is None else self.living.slots[holdout.arm]
         return PairControl(holdout.named, slot)
 
     def _all_shown(
@@ -290,12 +290,12 @@ class DuelPlacement(Placement):
         return left, right
 
     def _actions(self, rows: Block[DecisionRow]) -> Ints:
-        return np.array([[self._slots[arm] for arm in self.shown(row)] for row in rows])
+        return np.array([[self.living.slots[arm] for arm in self.shown(row)] for row in rows])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        slots = [self._slots[ranker] for row in rows for ranker in self.shown(row)]
+        slots = [self.living.slots[ranker] for row in rows for ranker in self.shown(row)]
         unknown = [None] * len(slots)
-        offered = [len(self._slots)] * len(slots)
+        offered = [len(self.living.slots)] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, offered, len(rows))
 
     # Learn -----------------------------------------------------------------------------------
@@ -344,14 +344,14 @@ class DuelPlacement(Placement):
     def _note_duel(self, row: DecisionRow, came: Any) -> None:
         clicked = _clicked(row, came)
         if clicked:
-            self.series.rewarded(row.time, None, len(self._slots), 1.0)
+            self.series.rewarded(row.time, None, len(self.living.slots), 1.0)
         if row.control or (not clicked and self._duels.unclicked == "nothing"):
             return
         credit = credit_of(row, came)
         left, right = self.shown(row)
         tally = self._tally(row.key)
         before = tally.duels
-        tally.add(self._slots[left], self._slots[right], credit)
+        tally.add(self.living.slots[left], self.living.slots[right], credit)
         self.duels += tally.duels - before
         if tally.duels > self._most:
             self._most, self.leading = tally.duels, row.key

@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.arrays import Booleans, Ints
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.service.attribution.attribution import FROZEN as NOT_LEARNING
-from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Ended, Rewards
+from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Rewards
 from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
-    FIXED,
-    FROZEN,
     REWARD,
     SHADOW,
     UNLEARNED,
@@ -27,24 +25,22 @@ from tacit.service.log.rows import (
     by_two,
     some_by_two,
 )
-from tacit.service.placements.lift_sums import Closed
+from tacit.service.placements.reading import learned_propensities, parsed, read_by
 from tacit.service.placements.series import weighed
-from tacit.service.placements.state import Opening, learned_propensities, parsed, read_by
-
-# ---- How a placement learns: what feedback, and windows that close without any, teach it
+from tacit.service.placements.state import State
 
 CLOSED = "window-closed"
 Earned = list[tuple[int | None, list[float]]]
 """Slots of arms, and what their rewards add to the sums."""
 
 
-class Learning(Opening):
+class Learning(State):
     """Learns from feedback and from windows that close."""
 
     def advance(self, time: int) -> None:
         """Advance to a time: learn what the windows that close by then teach."""
         rewards = self.windows.advance(time)
-        self._add_lift(self.windows.ended)
+        self.earnings.closed(self.here, self.windows.ended)
         if not rewards.values:
             return
         if self.signals is not None:
@@ -58,111 +54,6 @@ class Learning(Opening):
             self.windows.not_learned(left)
             self._note_unlearned(rewards, left.tolist())
         self._teach(learned)
-
-    def _add_lift(self, ended: Ended) -> None:
-        """Add decisions whose windows have closed to the sums behind the lift."""
-        if not len(ended.slots) or not self._has_lift:
-            return
-        if self._says_nothing(ended.slots):
-            return
-        seqs = np.array(self.windows.seqs(ended.slots))
-        metrics = self._lift.amounts_of(seqs.tolist())
-        counts = seqs >= self._lift.seq
-        # Nobody decided to show what was pinned, or what the caller would have shown.
-        counts &= [mode not in FIXED for mode in self.windows.values(ended.slots, "mode")]
-        self._count_shown(ended.slots[counts & (seqs >= self._lift.scored)])
-        counts &= ended.rewards == ended.rewards
-        slots = ended.slots[counts]
-        if not len(slots):
-            return
-        shown = self._open.actions(slots)[:, 0] if self._slots else np.zeros_like(slots)
-        control, bucket = (self.windows.values(slots, name) for name in ("control", "bucket"))
-        logged, policy = self._chances(slots, control)
-        self._lift.add(
-            Closed(
-                seqs[counts].tolist(),
-                self.windows.values(slots, "time"),
-                np.array(self._lift_rewards(slots, ended.rewards[counts])),
-                ended.answered[counts],
-                control,
-                bucket,
-                shown,
-                np.array(self._sizes(slots)),
-                logged,
-                policy,
-                {name: amounts[counts] for name, amounts in metrics.items()},
-            )
-        )
-
-    def _says_nothing(self, slots: Ints) -> bool:
-        """Whether decisions add to no sum behind the lift: there is no chance in them."""
-        if self.coin is not None or self.config.metrics:
-            return False
-        if np.isfinite(self._open.propensities(slots)).any():
-            return False
-        return set(self.windows.values(slots, "control")) == {None}
-
-    def _count_shown(self, slots: Ints) -> None:
-        if len(slots) and self._slots and self.shows_one:
-            shown, offers = self._open.actions(slots)[:, 0], self._open.offers(slots)
-            control = self.windows.values(slots, "control")
-            self._lift.shown(shown, self._after_coin(slots, control), offers)
-
-    def _logged(self, slots: Ints) -> Floats:
-        """Return the propensities of decisions as the log has them; NaN where not known."""
-        if not self.two:
-            return self._open.propensities(slots)
-        # NumPy takes None for NaN.
-        return np.array(self.windows.values(slots, "propensity"), np.float64)
-
-    def _chances(self, slots: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
-        """Return with what probability decisions were shown, and would be by the policy alone.
-
-        Where units stay in their group, the first is that of their group: once a unit is known, its
-        coin is no chance any more.
-        """
-        logged = self._logged(slots)
-        if self.coin is None:
-            return logged, logged
-        if not self.shows_one:
-            # What another list would have earned, propensities of whole lists hardly tell.
-            return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
-        policy = self._policy_chances(slots, logged, control)
-        return self._after_coin(slots, control) if self._lift.clustered else logged, policy
-
-    def _policy_chances(self, slots: Ints, logged: Floats, control: list[int | None]) -> Floats:
-        """Return with what probability the policy alone would have shown what was."""
-        assert self.coin is not None
-        if not self.two:
-            return self.coin.unmixed(logged, self._control_chances(slots))
-        own, held = self._open.propensities(slots), np.array([one == 1 for one in control])
-        return np.where(held, self.coin.unmixed(logged, own), own)
-
-    def _after_coin(self, slots: Ints, control: list[int | None]) -> Floats:
-        """Return with what probability decisions were shown by the one that the coin chose."""
-        logged = self._logged(slots)
-        if self.coin is None:
-            return logged
-        if self.two:
-            return self._open.propensities(slots)
-        of_control = self._control_chances(slots)
-        held = np.array([one == 1 for one in control])
-        return np.where(held, of_control, self.coin.unmixed(logged, of_control))
-
-    def _control_chances(self, slots: Ints) -> Floats:
-        """Return with what probability the control would have shown what decisions did."""
-        assert self.coin is not None
-        return self.coin.control.chances(self._open.actions(slots), self._open.offers(slots))
-
-    @property
-    def _has_lift(self) -> bool:
-        return self.shows_one or self.coin is not None
-
-    def _lift_rewards(self, slots: Ints, earned: Floats) -> list[float]:
-        """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
-        if self.shows_one:
-            return self._scaled(earned.tolist())
-        return list(map(float, self.windows.clicked(slots)))
 
     def take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
@@ -186,8 +77,7 @@ class Learning(Opening):
 
     def _take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
         outcomes, parts = self.windows.take_in(feedback, slots)
-        if any(contents := feedback.column("metrics")):
-            self._lift.note(feedback.column("decision"), contents, outcomes)
+        self.earnings.noted(feedback, outcomes)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)
         time = feedback.column("time")[0]
@@ -207,7 +97,7 @@ class Learning(Opening):
                 row = self.windows.of(seq)
                 self._count(Block.of(DecisionRow, [row]))
                 if self.signals is not None:
-                    offer = self._offered_slots(parsed(row.offered))
+                    offer = self.offered_slots(parsed(row.offered))
                     self.signals.activated(self.learner, row, offer, time)
 
     def _learned(self, rewards: Rewards, outcomes: list[str]) -> None:
@@ -225,13 +115,8 @@ class Learning(Opening):
                     outcomes[place] = LATE_EPOCH
 
     def _learnable(self, rewards: Rewards) -> Rewards:
-        """Return those rewards that are to be learned: nothing while frozen, or shown so."""
-        if self.mode == FROZEN or self.sets_aside:
-            return rewards.take([])
-        if not self._unlearned:
-            return rewards
-        slots = rewards.slots.tolist()
-        return rewards.take([i for i, slot in enumerate(slots) if slot not in self._unlearned])
+        """Return the rewards that are to be learned."""
+        return rewards.take([]) if self.sets_aside else self.modes.learnable(rewards)
 
     def _teach(self, rewards: Rewards) -> Booleans:
         """Learn; say of each lesson whether its decision was of the key's present epoch."""
@@ -244,36 +129,21 @@ class Learning(Opening):
         if len(rewarded) < len(values):
             those = np.array(rewarded, np.int64)
             slots, values = slots[those], [values[i] for i in rewarded]
-        before = None if rewards.before is None else self._scaled([rewards.before] * len(values))
+        before = None if rewards.before is None else self.scaled([rewards.before] * len(values))
         of = slots.tolist()
-        own: Sequence[int] = range(len(of))
-        if self._not_own:
-            own = [i for i, slot in enumerate(of) if slot not in self._not_own]
-        shadowed = [i for i, slot in enumerate(of) if slot in self._shadowed]
-        for learner, kept, some in (
-            (self.shadow, self._shadow_open, shadowed),
-            (self.learner, self._open, own),
-        ):
-            if not some or learner is None or kept is None:
+        lessons = [(self.learner, self.open, self.control.own(of))]
+        if self.second is not None:
+            lessons.insert(0, self.second.lessons(of))
+        for learner, kept, some in lessons:
+            if not some:
                 continue
             if len(some) == len(of):
-                fresh[those] = self._taught(learner, kept, slots, values, before)
+                fresh[those] = _taught(learner, kept, slots, values, before)
             else:
                 of_some, old = [values[i] for i in some], before and before[: len(some)]
-                taught = self._taught(learner, kept, slots[some], of_some, old)
-                fresh[those[some]] = taught
+                fresh[those[some]] = _taught(learner, kept, slots[some], of_some, old)
         self._note(rewards)
         return fresh
-
-    @staticmethod
-    def _taught(
-        learner: Learner, kept: OpenDecisions, slots: Ints, values: list[Any], before: list[float] | None
-    ) -> Any:
-        """Teach a learner, or put rewards that came late in the place of the defaults."""
-        if before is not None:
-            learner.correct_many(kept.decisions(slots), before, values)
-            return True
-        return kept.learn(slots, values)
 
     def _note(self, rewards: Rewards) -> None:
         """Count what came back for decisions, in place of what was counted before."""
@@ -286,7 +156,7 @@ class Learning(Opening):
             self.series.rewarded_many(
                 self.windows.values(slots, "time"),
                 self._propensities(slots),
-                self._sizes(slots),
+                self.sizes(slots),
                 [rewards.values[i] for i in came],
                 [before] * len(came),
                 self._earning(slots),
@@ -306,25 +176,20 @@ class Learning(Opening):
         return [
             [(slot, weighed(propensity, offered, value, rewards.before or 0.0))]
             for slot, propensity, offered, value in zip(
-                *columns, self._sizes(rewards.slots), rewards.values, strict=True
+                *columns, self.sizes(rewards.slots), rewards.values, strict=True
             )
         ]
 
     def _earning(self, slots: Ints) -> list[int | None]:
         """Return the arms that earned the rewards of open decisions, by their slots."""
-        return self._open.actions(slots)[:, 0].tolist()  # type: ignore[no-any-return]
+        return self.open.actions(slots)[:, 0].tolist()  # type: ignore[no-any-return]
 
-
-# ---- The fold: decisions of the log taken in again
-
-
-class Recalling(Opening):
-    """Takes in decisions from the log."""
+    # The fold: decisions of the log taken in again ---------------------------------------------
 
     def recall(self, rows: Block[DecisionRow]) -> None:
         """Take in decisions from the log, made by the same moment in the same mode."""
         if self.signals is not None:
-            offers = [self._offered_slots(parsed(offered)) for offered in rows.column("offered")]
+            offers = [self.offered_slots(parsed(offered)) for offered in rows.column("offered")]
             self.signals.recall(self.learner, rows, offers)
         mode = rows.column("mode")[0]
         one_by_one = self.restarts or self.sets_aside or mode in (*UNLEARNED, SHADOW)
@@ -338,7 +203,7 @@ class Recalling(Opening):
             epochs = [0] * len(rows)
         decisions = self._recalled_many(rows, epochs)
         self.learner.recall(decisions)
-        self._decided(rows, decisions)
+        self.decided(rows, decisions)
 
     def _recalled_many(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
         """Return the learner's form of decisions of the log."""
@@ -359,39 +224,40 @@ class Recalling(Opening):
 
     def _actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return what decisions showed, as the slots of arms."""
-        slots = list(map(self._slots.__getitem__, rows.column("arm")))
+        slots = list(map(self.living.slots.__getitem__, rows.column("arm")))
         return np.array(slots, np.int64).reshape(-1, 1)
 
     def _recall_one(self, rows: Block[DecisionRow]) -> None:
         """Take in a decision in whose epoch this fold may differ from the one that made it."""
         row = rows[0]
         if by_two(row):
-            self._decided(rows, *self._recalled_by_two(row))
+            self.decided(rows, *self._recalled_by_two(row))
             return
-        decision = self._recalled(self.learner, row)
-        shadow = None
-        if row.mode == SHADOW and self.shadow is not None and self._fits_shadow(row):
-            shadow = self._recalled(self.shadow, row)
-        self._decided(rows, [decision], shadow)
+        decision = self.recalled(self.learner, row)
+        second = None if self.second is None else self.second.recalled(self.here, row)
+        self.decided(rows, [decision], second)
 
     def _recalled_by_two(self, row: DecisionRow) -> tuple[list[Decision], Decision | None]:
         """Take in a decision beside a control with a policy of its own; only its maker saw it."""
-        second = self.shadow if self._fits_shadow(row) else None
+        second = None if self.second is None else self.second.recalled_by_two(self.here, row)
         if not row.control:
-            if second is not None:
-                second.lanes.admit([row.key])
-            return [self._recalled(self.learner, row)], None
+            return [self.recalled(self.learner, row)], second
         self.learner.lanes.admit([row.key])
-        decision = read_by(self.learner, self.decision_of(row, self.learner.epoch(row.key)))
-        return [decision], None if second is None else self._recalled(second, row)
+        return [read_by(self.learner, self.decision_of(row, self.learner.epoch(row.key)))], second
 
-    def _recalled(self, learner: Learner, row: DecisionRow) -> Decision:
+    def recalled(self, learner: Learner, row: DecisionRow) -> Decision:
+        """Take in a decision of the log; return a learner's form of it."""
         decision = read_by(learner, self.decision_of(row, row.epoch))
-        with self._standing(learner, row.key):
+        with self.standing(learner, row.key):
             learner.recall([decision])
         return decision._replace(epoch=learner.epoch(row.key))
 
-    def _fits_shadow(self, row: DecisionRow) -> bool:
-        """Whether the second policy can read a context, which may be older than that."""
-        dim = 0 if self.shadow is None else self.shadow.policy.context_dim
-        return dim == 0 or len(parsed(row.context) or ()) == dim
+
+def _taught(
+    learner: Learner, kept: OpenDecisions, slots: Ints, values: list[Any], before: list[float] | None
+) -> Any:
+    """Teach a learner, or put rewards that came late in the place of the defaults."""
+    if before is not None:
+        learner.correct_many(kept.decisions(slots), before, values)
+        return True
+    return kept.learn(slots, values)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,7 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.attribution.attribution import ClickAttribution, Rewards
@@ -51,17 +50,8 @@ class SlatePlacement(Placement):
     def _positions(self) -> int:
         return self.config.policy.action_width
 
-    def _control(self, holdout: HoldoutConfig) -> Control:
+    def control_of(self, holdout: HoldoutConfig) -> Control:
         return ListControl(holdout.named, self._positions)
-
-    def _mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
-        mixed = super()._mixed(made, offers)
-        if self.coin is None or not len(made.prefixes):
-            return mixed
-        control: Any = self.coin.control
-        prefixes = self.coin.mixed(made.prefixes, control.prefixes(made.actions, offers))
-        places = self.coin.mixed(made.places, control.places(made.actions, offers))
-        return replace(mixed, prefixes=prefixes, places=places)
 
     def _all_shown(
         self,
@@ -83,7 +73,7 @@ class SlatePlacement(Placement):
         return [None if slot < 0 else self.arms[slot] for slot in slots]
 
     @property
-    def _most_pinned(self) -> int:
+    def most_pinned(self) -> int:
         return self._positions
 
     def _counterfactual(self, decision: Decision) -> Arm:
@@ -99,14 +89,15 @@ class SlatePlacement(Placement):
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         slots = np.full(self._positions, -1, np.int64)
-        slots[: len(shown)] = [self._slots.get(arm, -1) for arm in shown]
+        slots[: len(shown)] = [self.living.slots.get(arm, -1) for arm in shown]
         return slots
 
     def _actions(self, rows: Block[DecisionRow]) -> Ints:
         return np.array([self._slots_shown(self.shown(row), None) for row in rows])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        slots = [self._slots[arm] for row in rows for arm in self.shown(row) if arm in self._slots]
+        known = self.living.slots
+        slots = [known[arm] for row in rows for arm in self.shown(row) if arm in known]
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
@@ -119,7 +110,7 @@ class SlatePlacement(Placement):
         listed = self.shown(row)
         positions = clicked_positions(clicks, listed)
         for position in json.loads(positions):
-            if listed[position] not in self._slots:
+            if listed[position] not in self.living.slots:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
@@ -135,7 +126,7 @@ class SlatePlacement(Placement):
 
     def _note(self, rewards: Rewards) -> None:
         times = self.windows.values(rewards.slots, "time")
-        actions = self._open.actions(rewards.slots)
+        actions = self.open.actions(rewards.slots)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
                 self.series.rewarded(time, None, 1, 1.0, int(slots[position]))
@@ -144,7 +135,7 @@ class SlatePlacement(Placement):
             self.tally[FIRST, clicks[:1]] += 1
 
     def _earned(self, rewards: Rewards) -> list[Earned]:
-        listed = self._open.actions(rewards.slots).tolist()
+        listed = self.open.actions(rewards.slots).tolist()
         return [
             [(slots[position], [1.0]) for position in clicks]
             for slots, clicks in zip(listed, rewards.values, strict=True)
@@ -174,9 +165,9 @@ class FeaturePlacement(Placement):
     """Whether a weight speaks of one feature."""
 
     @property
-    def _layers(self) -> int:
+    def layers(self) -> int:
         # Arms that come and go have no share of the impressions.
-        return max(len(self._slots), 1)
+        return max(len(self.living.slots), 1)
 
     @property
     def first_belief(self) -> tuple[str, Any] | None:
@@ -209,8 +200,8 @@ class FeaturePlacement(Placement):
         if len(sizes) > 1:
             raise InvalidValue("examination", len(given[1] or ()), "give as many rows as of relevance")
         (size,), arms = sizes, request.arms
-        if self._slots and arms is None and size != len(self._slots):
-            raise InvalidValue("relevance", size, f"give a row for each of {len(self._slots)} arms")
+        if self.living.slots and arms is None and size != len(self.living.slots):
+            raise InvalidValue("relevance", size, f"give a row for each of {len(self.living.slots)} arms")
         if arms is not None:
             arms = self._offer(arms, size)
         asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
@@ -218,8 +209,8 @@ class FeaturePlacement(Placement):
         return self._of_unit(impression, request.session, request.user)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
-        if self._slots:
-            offer = self._named_arms(arms)
+        if self.living.slots:
+            offer = self.living.named(arms)
         else:
             offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
         if len(offer) != size or len(set(offer)) < size:
@@ -242,22 +233,22 @@ class FeaturePlacement(Placement):
             contexts = [context or () for context in asked.column("context")]
         return contexts, asked.column("arms"), relevance, examination
 
-    def _offer_of(self, impression: Impression) -> Ints:
-        if self._slots or impression.arms is not None:
-            return self._offered_slots(impression.arms)
+    def offer_of(self, impression: Impression) -> Ints:
+        if self.living.slots or impression.arms is not None:
+            return self.offered_slots(impression.arms)
         return np.arange(max(len(rows) for rows in impression.given if rows is not None))
 
-    def _named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
+    def named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
         # What is on offer comes with each request, unless it has slots of its own.
-        return super()._named_pins(arms) if self._slots else list(arms)
+        return super().named_pins(arms) if self.living.slots else list(arms)
 
-    def _can_show(self, impression: Impression) -> Sequence[Arm]:
-        if impression.arms is not None or self._slots:
-            return super()._can_show(impression)
+    def can_show(self, impression: Impression) -> Sequence[Arm]:
+        if impression.arms is not None or self.living.slots:
+            return super().can_show(impression)
         return range(max(len(rows) for rows in impression.given if rows is not None))
 
     def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
-        if impression.arms is None and not self._slots:
+        if impression.arms is None and not self.living.slots:
             return (0,)
         return super()._baseline(impression, decision) if impression.arms is None else (impression.arms[0],)
 
@@ -275,26 +266,26 @@ class FeaturePlacement(Placement):
             offered = np.arange(max(len(relevance), len(examination)))
         return decision._replace(offered=offered, relevance=relevance, examination=examination)
 
-    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
-        if self._slots or offered is None:
-            return super()._offered_slots(offered)
+    def offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        if self.living.slots or offered is None:
+            return super().offered_slots(offered)
         return np.arange(len(offered))
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        if self._slots:
+        if self.living.slots:
             return super()._slots_shown(shown, offered)
         if offered is None:
             return np.array([int(arm) for arm in shown])
         return np.array([list(offered).index(arm) for arm in shown])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        slots = [self._slots.get(arm, 0) for arm in rows.column("arm")]
+        slots = [self.living.slots.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self._offered, rows))
         self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
 
     def _earning(self, slots: Ints) -> list[int | None]:
         # Arms that come with a request have no slots that last.
-        return super()._earning(slots) if self._slots else [None] * len(slots)
+        return super()._earning(slots) if self.living.slots else [None] * len(slots)
 
     def _offered(self, row: DecisionRow) -> int:
         if row.offered is not None:

@@ -1,27 +1,30 @@
-"""What a placement may show just now: arms that come and go, and pins until a time."""
+"""Arms that come and go: what a placement may show just now, and where each arm's slot is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
+from tacit.core.arrays import Ints
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
 from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.file import checked_as
-from tacit.service.config.holdout import UNIFORM
-from tacit.service.log.ids import as_text, as_time
-from tacit.service.log.marks import Pin
 from tacit.service.log.requests import Impression, Made, as_json
-from tacit.service.log.rows import FROZEN, PINNED, PINNED_FROZEN
+from tacit.service.log.rows import ARMS, MarkRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspect import Aspect, Effect, Saved
 from tacit.service.placements.chapters import holdout_in
-from tacit.service.placements.state import State
-from tacit.wire.control import ArmsOf, PinOf
+from tacit.wire import control as wire
 
-# ---- Arms that come and go: what a mark of the log says of them, and what follows from it
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+# ---- What a mark of the log says of arms
 
 
 class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,7 +47,7 @@ class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
     changes: int = 0
 
 
-class ConfiguredArms(ArmsOf, frozen=True):
+class ConfiguredArms(wire.ArmsOf, frozen=True):
     """A change of arms that the configuration makes.
 
     Attributes
@@ -56,40 +59,117 @@ class ConfiguredArms(ArmsOf, frozen=True):
     configured: int | Sequence[str] | None = None
 
 
-class Living(State):
-    """Lets arms come and go.
+class Living(Aspect):
+    """The arms, their slots, and which are on offer.
 
     The log says "all arms" of a decision only where these are the ones that the placement began
     with. Once they have changed, each decision says which arms were on offer.
 
+    Parameters
+    ----------
+    learner : Learner
+        The placement's.
+
     Attributes
     ----------
-    arms_now : LoggedArms
+    offer : Offer
+        The arms of the learner, and which of them are on offer.
+    names : list of arms
+        All that there ever were, in the order of their slots, retired ones too.
+    slots : dict
+        The slot of each.
+    first : array of int64
+        Slots of the arms that the placement began with.
+    wholes : list of str
+        Since the arms changed first, all that were on offer at a time, as the log keeps them.
+    now : LoggedArms
         As the last change left them.
     """
 
-    def _begin(self) -> None:
-        super()._begin()
-        self.arms_now = self._arms_known()
+    mark = ARMS
 
-    def _arms_known(self) -> LoggedArms:
-        """Return the arms of the learner."""
-        return LoggedArms(_listed(self.offer.all), self.offer.retired)
+    def __init__(self, learner: Learner) -> None:
+        self._name(learner)
+        self.first = learner.offer.slots
+        self.wholes: list[str] = []
+        self.now = _known(learner)
+
+    def _name(self, learner: Learner) -> None:
+        self.offer = learner.offer
+        self.names: list[Arm] = list(learner.offer.names)
+        self.slots = {arm: slot for slot, arm in enumerate(self.names)}
+        self._alone = {arm: np.array([slot]) for arm, slot in self.slots.items()}
+
+    def arms_named(self, placement: Placement) -> None:
+        """Go on with the arms that the learner has now."""
+        self._name(placement.learner)
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Go on with the arms of a mark."""
+        placement.since_snapshot += 1
+        self._become(placement, mark.value, mark.seq, mark.time)
+
+    def current(self, placement: Placement) -> str:
+        """Return what the last mark says, or would say."""
+        return encoded(self.now)
+
+    def is_news(self, placement: Placement, value: str) -> bool:
+        """Whether a mark tells of a change that is not known here."""
+        return decoded(value).changes > self.now.changes
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its fields of a snapshot."""
+        return {"offers": list(self.wholes), "arms": self.now if self.now.changes else None}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its fields of a snapshot, whose learner the placement has by now."""
+        arms = saved.arms
+        self.now = _known(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
+        self.wholes = saved.offers
+
+    # Slots -----------------------------------------------------------------------------------
+
+    def slots_of(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the slots of arms on offer; of None, as the log says it, those that it began with."""
+        if offered is None:
+            return self.first
+        return np.array([self.slots[arm] for arm in offered], np.int64)
+
+    def slots_asked(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the slots that are on offer to a request, as the log will say them."""
+        return self.offer.slots if offered is None and self.wholes else self.slots_of(offered)
+
+    def slot_of(self, arm: Arm) -> Ints:
+        """Return the slot of an arm, as an array of one."""
+        return self._alone[arm]
+
+    def as_offered(self, arms: list[Any]) -> list[str | None]:
+        """Return the arms on offer to requests as the log keeps them."""
+        offers = listed_as_json(arms)
+        if not self.wholes:
+            return offers
+        return [self.wholes[-1] if offer is None else offer for offer in offers]
+
+    def named(self, arms: Sequence[Arm]) -> list[Arm]:
+        """Return arms that are on offer, or were: a request that comes again is answered as before.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If there never was one of them, or one is named twice.
+        """
+        known = Offer(self.offer.all) if self.offer.retired else self.offer
+        return [self.names[slot] for slot in known.slots_of(arms).tolist()]
 
     @property
-    def offer(self) -> Offer:
-        """The arms, and which of them are on offer."""
-        return self.learner.offer
-
-    @property
-    def first_arms(self) -> list[Arm]:
-        """The arms that it began with."""
-        return self.arms[: len(self._all)]
+    def began_with(self) -> list[Arm]:
+        """The arms that the placement began with."""
+        return self.names[: len(self.first)]
 
     # Changes ---------------------------------------------------------------------------------
 
-    def arms_after(self, change: ArmsOf) -> LoggedArms:
-        """Return what :attr:`arms_now` is after a change; nothing is changed yet.
+    def after(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
+        """Return what :attr:`now` is after a change; nothing is changed yet.
 
         Raises
         ------
@@ -97,45 +177,37 @@ class Living(State):
             If an arm that is to come is there already, another one is not, one is named twice, or
             none would be on offer; or arms of this placement cannot change.
         """
-        self.check_living()
-        gone = [*change.retire, *change.restore]
-        for field, arms in (("retire", change.retire), ("restore", gone)):
-            if len(set(arms)) < len(arms):
-                raise InvalidValue(field, arms, "name each arm once")
-        offer = self.offer
-        if change.add:
-            _, offer = checked_as("add", offer.with_new, change.add)
-        offer = checked_as("restore", offer.restored, change.restore)
-        offer = checked_as("retire", offer.without, change.retire)
+        check_living(placement)
+        offer = _after(self.offer, change)
         # The configuration may change the holdout in the same moment.
         configured: Any = change.configured if isinstance(change, ConfiguredArms) else None
-        holdout = self.holdout if configured is None else holdout_in(self.lift_terms)
+        holdout = placement.holdout if configured is None else holdout_in(placement.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
-        for learner in self._learners:
+        for learner in placement.learners:
             checked_as("add", learner.policy.with_arms, offer.all)
         if configured is None:
-            configured = self.arms_now.configured
-        now = self.arms_now
+            configured = self.now.configured
+        now = self.now
         after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), now.changes)
         # What changes nothing is no event.
         return now if after == now else msgspec.structs.replace(after, changes=now.changes + 1)
 
-    @property
-    def configured_change(self) -> ConfiguredArms | None:
-        """What the configuration changes: it names other arms than it did before.
+    def configured_change(self, placement: Placement) -> ConfiguredArms | None:
+        """Return what the configuration changes: it names other arms than it did before.
 
         An arm that it names no longer is retired; one that it names anew comes, or comes back.
         What others did to the arms that it has always named, or never, stays, unless no arm would
         be on offer.
         """
-        configured, before = self.config.configured_arms, self.arms_now.configured
+        config = placement.config
+        configured, before = config.configured_arms, self.now.configured
         if before is None:
-            before = _listed(self.config.policy.arms)
+            before = _listed(config.policy.arms)
         named, known = set(_each(configured)), set(_each(before))
         if named == known:
             return None
-        add: Any = [arm for arm in _each(configured) if arm not in self._slots]
+        add: Any = [arm for arm in _each(configured) if arm not in self.slots]
         gone = [arm for arm in self.offer.arms if arm in known - named]
         # Where nothing would be on offer, all that it names comes back.
         empty = not add and len(gone) == len(self.offer.arms)
@@ -144,7 +216,7 @@ class Living(State):
             add = len(add)
         return ConfiguredArms(add, gone, back, configured)
 
-    def check_configured(self) -> None:
+    def check_configured(self, placement: Placement) -> None:
         """Check that the arms can be those that are configured.
 
         Raises
@@ -152,78 +224,41 @@ class Living(State):
         ConfigError
             If they cannot.
         """
-        change = self.configured_change
+        change = self.configured_change(placement)
         try:
             if change is not None:
-                self.arms_after(change)
+                self.after(placement, change)
         except TacitError as error:
             raise ConfigError(
-                f"placements.{self.name}: its arms cannot become those that are configured: "
+                f"placements.{placement.name}: its arms cannot become those that are configured: "
                 f"{error}; set them back to what they were"
             ) from error
 
-    def check_living(self) -> None:
-        """Check that arms of this placement can come and go.
-
-        Raises
-        ------
-        InvalidValue
-            If not.
-        """
-        why = None
-        if not self.kind.living:
-            why = f"arms of kind {self.kind.name!r} come with each request"
-        if why is not None:
-            raise InvalidValue("placement", self.name, f"its arms cannot change: {why}")
-
-    def have_arms(self, now: str, time: int) -> None:
+    def have(self, placement: Placement, now: str, time: int) -> None:
         """Have the arms of a mark in another log, unless these are known."""
-        if self.lacks_arms(now):
-            self._arms_changed(now, 0, time)
+        if self.is_news(placement, now):
+            self._become(placement, now, 0, time)
 
-    def lacks_arms(self, now: str) -> bool:
-        """Whether a mark tells of a change that is not known here."""
-        return decoded(now).changes > self.arms_now.changes
-
-    def _arms_changed(self, now: str, seq: int, time: int) -> None:
+    def _become(self, placement: Placement, now: str, seq: int, time: int) -> None:
         """Go on with the arms of a mark."""
         try:
-            self.check_living()
+            check_living(placement)
         except InvalidValue as error:
             raise ConfigError(
-                f"placements.{self.name}: its arms have changed, but {error.allowed}; set its "
+                f"placements.{placement.name}: its arms have changed, but {error.allowed}; set its "
                 "configuration back"
             ) from error
-        before, self.arms_now = self.arms_now, decoded(now)
-        if (before.arms, before.retired) == (self.arms_now.arms, self.arms_now.retired):
+        before, self.now = self.now, decoded(now)
+        if (before.arms, before.retired) == (self.now.arms, self.now.retired):
             return
-        shown = self._control_shows
-        for learner in self._learners:
-            fit(learner, self.arms_now)
-        self._wholes.append(as_json(self.learner.arms) or "")
-        self._reach_arms()
-        self.series.reach(self._layers)
-        counts = len(self._slots), len(self.learner.arms)
-        self._lift.arms_changed(*counts, seq, time, control=shown != self._control_shows)
-
-    @property
-    def _control_shows(self) -> list[int] | None:
-        """What the control shows where all arms are on offer; None where it draws, or learns."""
-        if self.coin is None or self.two or self.coin.config.control == UNIFORM:
-            return None
-        return self.coin.control.shown(self.offer.slots, 0).tolist()  # type: ignore[no-any-return]
-
-    def _reach_arms(self) -> None:
-        """Let all that is kept for each arm have the arms of the learner."""
-        self._name_arms()
-        if self.signals is not None:
-            self.signals.reach(len(self.arms))
-        if self.shared is not None:
-            self.shared.reach(self.learner.policy)
-
-    @property
-    def _learners(self) -> list[Learner]:
-        return [self.learner] if self.shadow is None else [self.learner, self.shadow]
+        shown = placement.control_shows
+        for learner in placement.learners:
+            fit(learner, self.now)
+        self.wholes.append(as_json(placement.learner.arms) or "")
+        placement.name_arms()
+        placement.series.reach(placement.layers)
+        counts = len(self.slots), len(placement.learner.arms)
+        placement.lift.arms_changed(*counts, seq, time, control=shown != placement.control_shows)
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
         """Check that the arms which impressions name are on offer still.
@@ -233,10 +268,41 @@ class Living(State):
         InvalidValue, UnknownName
             If one was retired since it was asked for.
         """
-        if self._wholes:
+        if self.wholes:
             for impression in impressions:
                 if impression.arms is not None and not isinstance(impression.given, Made):
                     self.offer.slots_of(impression.arms)
+
+
+def check_living(placement: Placement) -> None:
+    """Check that arms of a placement can come and go.
+
+    Raises
+    ------
+    InvalidValue
+        If not.
+    """
+    if not placement.kind.living:
+        why = f"its arms cannot change: arms of kind {placement.kind.name!r} come with each request"
+        raise InvalidValue("placement", placement.name, why)
+
+
+def _after(offer: Offer, change: wire.ArmsOf) -> Offer:
+    """Return the offer after a change."""
+    gone = [*change.retire, *change.restore]
+    for field, arms in (("retire", change.retire), ("restore", gone)):
+        if len(set(arms)) < len(arms):
+            raise InvalidValue(field, arms, "name each arm once")
+    if change.add:
+        _, offer = checked_as("add", offer.with_new, change.add)
+    offer = checked_as("restore", offer.restored, change.restore)
+    after: Offer = checked_as("retire", offer.without, change.retire)
+    return after
+
+
+def _known(learner: Learner) -> LoggedArms:
+    """Return the arms of a learner."""
+    return LoggedArms(_listed(learner.offer.all), learner.offer.retired)
 
 
 def encoded(now: LoggedArms) -> str:
@@ -269,73 +335,20 @@ def _each(arms: Any) -> Sequence[Arm]:
     return range(arms) if isinstance(arms, int) else arms or ()
 
 
-# ---- What is pinned: shown by every decision until a time, which the time of the decision decides
+def listed_as_json(values: list[Any]) -> list[str | None]:
+    """Return lists as the log keeps them; most often there is none."""
+    return values if values.count(None) == len(values) else list(map(as_json, values))
 
 
-class Pinning(Living):
-    """Shows what is pinned, with propensity 1, where an impression offers it.
+# ---- The verbs that change them
 
-    What could not be shown is decided by the policy, as if nothing were pinned.
-    """
 
-    def check_pin(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return arms that can be pinned, by the names that the placement has for them.
+def _change(placement: Placement, asked: wire.ArmsOf, time: int) -> str:
+    return encoded(placement.living.after(placement, asked))
 
-        Raises
-        ------
-        InvalidValue
-            If an arm is not on offer, one is named twice, or there are too many.
-        """
-        if not self.kind.pinned:
-            why = f"what is on offer at a placement of kind {self.kind.name!r} comes with requests"
-            raise InvalidValue("placement", self.name, f"nothing can be pinned: {why}")
-        most = self._most_pinned
-        if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
-            some = "one arm" if most == 1 else f"1 to {most} arms, each once"
-            raise InvalidValue("arms", list(arms), f"pin {some}")
-        return self._named_pins(arms)
 
-    @property
-    def _most_pinned(self) -> int:
-        return 1
+def _now(placement: Placement, time: int) -> wire.ArmsNow:
+    return wire.ArmsNow(placement.living.offer.arms, placement.living.offer.retired)
 
-    def _named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
-        offered = {str(arm): arm for arm in self.offer.arms}
-        for arm in arms:
-            if str(arm) not in offered:
-                raise InvalidValue("arms", arm, f"on offer are {', '.join(offered)}")
-        return [offered[str(arm)] for arm in arms]
 
-    def pin_after(self, asked: PinOf, time: int) -> Pin:
-        """Return what is pinned after a request at a time of the log; nothing is changed yet.
-
-        Raises
-        ------
-        InvalidValue
-            If that cannot be.
-        """
-        until = as_time("until", asked.until)
-        if until <= time:
-            remedy = f"give a time after that of the service, which is {as_text(time)}"
-            raise InvalidValue("until", as_text(until), remedy)
-        return Pin(self.check_pin(asked.arms), until)
-
-    def pin_at(self, time: int) -> Pin | None:
-        """Return what is pinned at a time."""
-        return self.pin if self.pin is not None and time < self.pin.until else None
-
-    def _pinned(self, impression: Impression, time: int) -> tuple[Arm, ...] | None:
-        """Return what is pinned for an impression; None where the policy decides."""
-        pin = self.pin_at(time)
-        if pin is None or not set(pin.arms) <= set(self._can_show(impression)):
-            return None
-        return pin.shown
-
-    def _can_show(self, impression: Impression) -> Sequence[Arm]:
-        """Return the arms that an impression offers."""
-        return self.offer.arms if impression.arms is None else impression.arms
-
-    @property
-    def _mode_pinned(self) -> str:
-        """How the log tells a decision that shows what is pinned."""
-        return PINNED_FROZEN if self.mode == FROZEN else PINNED
+CHANGES = {wire.ArmsOf: Effect(ARMS, _change, _now, leads=True), ConfiguredArms: Effect(ARMS, _change, _now)}

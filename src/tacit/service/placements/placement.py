@@ -5,23 +5,16 @@ from __future__ import annotations
 from copy import copy
 from typing import Self
 
-import msgspec
-
-from tacit.errors import ConfigError, InvalidValue
-from tacit.service.config.holdout import DECISION, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.log.ids import as_text
-from tacit.service.log.marks import Regime, pin_of, pin_text, regime_of, start_of
-from tacit.service.log.rows import ARMS, FROZEN, HOLDOUT, MERGE, MODE, PIN, POLICY, SHADOW, START, MarkRow
+from tacit.service.log.marks import Regime, regime_of, start_of
+from tacit.service.log.rows import POLICY, START, MarkRow
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.chapters import holdout_in
-from tacit.service.placements.learning import Learning
-from tacit.service.placements.living import encoded
-from tacit.service.placements.shared import Learned
+from tacit.service.placements.deciding import Deciding
 from tacit.service.placements.snapshots import Saving
+from tacit.service.placements.state import ASPECTS
 
 
-class Placement(Learning, Saving):
+class Placement(Deciding, Saving):
     """The learner of a placement, and how its decisions stand in the log.
 
     This one decides for one of several arms. Other kinds are subclasses: they say what they take,
@@ -65,16 +58,18 @@ class Placement(Learning, Saving):
         if snapshot is None or not self._restored(snapshot):
             self._rest_on(base, origin)
         # Nobody's request shall wait for the compiler.
-        for learner in filter(None, (self.learner, self.shadow)):
+        for learner in self.learners:
             learner.compile()
-            if self.coin is not None:
+            if self.control.coin is not None:
                 _ = learner.loops.impose
 
     def still(self) -> Self:
         """Return what there is to see of it by now, for another thread while this one goes on."""
         seen = copy(self)
-        seen.series, seen._lift = self.series.still(), self.lift.still()
-        seen.outcomes = self.outcomes.copy()
+        seen.series, seen.outcomes = self.series.still(), self.outcomes.copy()
+        for name in ASPECTS:
+            if (aspect := getattr(self, name)) is not None:
+                setattr(seen, name, aspect.still())
         return seen
 
     @property
@@ -92,80 +87,27 @@ class Placement(Learning, Saving):
         """When the last window closes that is open."""
         return self.windows.closes
 
-    def check_mode(self, mode: str) -> None:
-        """Check that the placement can be in a mode.
-
-        Raises
-        ------
-        InvalidValue
-            If it cannot.
-        """
-        if mode not in self.modes:
-            raise InvalidValue("mode", mode, f"of this placement it is {', '.join(self.modes)}")
-        if mode == SHADOW and not self.config.can_shadow:
-            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
-
     def current_mark(self, kind: str) -> str | None:
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
-        return {
-            MODE: self.mode,
-            HOLDOUT: self._lift.terms,
-            ARMS: encoded(self.arms_now),
-            PIN: pin_text(self.pin),
-            START: self.start.text if self.start is not None and self.start_marked else None,
-        }.get(kind)
+        if kind == START:
+            return self.start.text if self.start is not None and self.start_marked else None
+        return next((each.current(self) for each in self.aspects if each.mark == kind), None)
 
     def is_news(self, kind: str, value: str) -> bool:
         """Whether a mark says what was not so before."""
-        return self.lacks_arms(value) if kind == ARMS else self.current_mark(kind) != value
-
-    def terms_after(self, holdout: HoldoutConfig | None, time: int) -> str:
-        """Return the terms with another holdout at a time of the log; nothing is changed yet.
-
-        Raises
-        ------
-        InvalidValue
-            If the placement cannot have such a holdout.
-        """
-        if self.two:
-            remedy = "a control's own policy is set in the configuration, and taken over at SIGHUP"
-            raise InvalidValue("holdout", self.name, remedy)
-        if holdout is not None:
-            if holdout.arm is not None and holdout.arm not in self.offer.arms:
-                offered = ", ".join(map(str, self.offer.arms)) or "none: they come with requests"
-                raise InvalidValue("control", holdout.arm, f"on offer are {offered}")
-            try:
-                holdout.check(self.kind.name, self.kind.controls, self.kind.units)
-            except ConfigError as error:
-                raise InvalidValue("holdout", self.name, str(error)) from error
-            if holdout.looked is not None and holdout.looked <= time:
-                remedy = f"plan it before the first decision: it is {as_text(time)} by now"
-                raise InvalidValue("look", holdout.look, remedy)
-        return self._terms_with(holdout)
+        aspect = next((each for each in self.aspects if each.mark == kind), None)
+        return self.current_mark(kind) != value if aspect is None else aspect.is_news(self, value)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
         if mark.placement != self.id:
             return
-        if mark.kind == MODE:
-            self.mode = mark.value
-            self._lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
-        elif mark.kind == HOLDOUT:
-            self._hold(holdout_in(mark.value))
-            sticky = self.holdout is not None and self.holdout.unit != DECISION
-            self._lift.begin(mark.value, mark.seq, mark.time, clustered=sticky)
-        elif mark.kind == ARMS:
-            self.since_snapshot += 1
-            self._arms_changed(mark.value, mark.seq, mark.time)
-        elif mark.kind == START:
+        for aspect in self.aspects:
+            if aspect.mark == mark.kind:
+                aspect.marked(self, mark)
+        if mark.kind == START:
             self.start_marked = True
-        elif mark.kind == PIN:
-            self.pin = pin_of(mark.value)
         elif mark.kind == POLICY:
             # A start should not fold it all again.
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-            self._lift.begin_part(regime_of(mark).what, mark.seq, mark.time)
-        elif mark.kind == MERGE:
-            self.since_snapshot += 1
-            if self.shared is not None and self.mode != FROZEN:
-                self.shared.take(self.learner, msgspec.json.decode(mark.value, type=Learned))
+            self.earnings.sums.begin_part(regime_of(mark).what, mark.seq, mark.time)

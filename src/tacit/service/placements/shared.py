@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -23,6 +23,12 @@ from tacit.learning.learner import Learner
 from tacit.learning.merging import add_shared, delta, plus, shared_sums
 from tacit.policies import Policy
 from tacit.service.errors import NotDurable
+from tacit.service.log.rows import MERGE, MarkRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspect import Aspect, Saved
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
 
 # ---- What shards tell each other, and how it is written
 
@@ -483,7 +489,48 @@ class Several:
             part.restore(own)
 
 
-def joined_of(shared: Shared | None) -> Joined | None:
-    """Return the classifier among what is shared."""
-    parts = shared.parts if isinstance(shared, Several) else [shared]
-    return next((part for part in parts if isinstance(part, Joined)), None)
+class Sharing(Aspect):
+    """What a placement shares with those of its name in other shards.
+
+    Parameters
+    ----------
+    part : Shared
+        What is shared, and how.
+    """
+
+    mark = MERGE
+
+    def __init__(self, part: Shared) -> None:
+        self._part = part
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Take in what another shard has learned."""
+        placement.since_snapshot += 1
+        if not placement.modes.frozen:
+            self._part.take(placement.learner, msgspec.json.decode(mark.value, type=Learned))
+
+    def arms_named(self, placement: Placement) -> None:
+        """Go on with a policy of more arms."""
+        self._part.reach(placement.learner.policy)
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot."""
+        return {"shared": self._part.saved()}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot."""
+        self._part.restore(saved.shared)
+
+    def learned(self, placement: Placement, everything: bool) -> dict[str, Value]:
+        """Return what was learned here since the last time, or altogether."""
+        return self._part.learned(placement.learner, everything)
+
+    def news(self, placement: Placement, learned: Learned) -> Learned:
+        """Return what another shard has learned that is not known here."""
+        return self._part.news(placement.learner, learned)
+
+    @property
+    def joined(self) -> Joined | None:
+        """The classifier among what is shared."""
+        parts = self._part.parts if isinstance(self._part, Several) else [self._part]
+        return next((part for part in parts if isinstance(part, Joined)), None)

@@ -16,14 +16,17 @@ from tacit.learning.signals import Signals
 from tacit.service.config.rule import SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspect import Aspect, Saved
 
 if TYPE_CHECKING:
     from tacit.service.log.requests import Impression
+    from tacit.service.placements.placement import Placement
 
 SESSION_BYTES = 8
 
 
-class PlacementSignals:
+class PlacementSignals(Aspect):
     """The signals of a placement, a fold over its part of the log.
 
     Times are those of the log, the lanes are those of the placement's learner.
@@ -39,9 +42,9 @@ class PlacementSignals:
         self.names = config.names
         self.stream = Signals(config.names, arms, config.fast, config.slow)
 
-    def reach(self, arms: int) -> None:
+    def arms_named(self, placement: Placement) -> None:
         """Make room for more arms."""
-        self.stream.reach(arms)
+        self.stream.reach(len(placement.living.names))
 
     def session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it, by its hash.
@@ -102,9 +105,16 @@ class PlacementSignals:
         """Count the answers to decisions, each when it came or when its window closed."""
         self.stream.answered(learner.lanes.admit(keys), times, clicked)
 
-    def saved(self, learner: Learner) -> bytes:
-        """Return everything that is known."""
-        return self.stream.to_bytes(len(learner))
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot: everything that is known."""
+        return {"signals": self.stream.to_bytes(len(placement.learner))}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot, if that is of the same signals."""
+        then, now = (json.loads(plan).get("signals") for plan in (snapshot.plan, placement.fold_spec))
+        if saved.signals is not None and then == now:
+            # Of other signals, the base of a log says nothing: they begin there.
+            self.stream.restore(saved.signals)
 
     def of(self, row: DecisionRow) -> dict[str, float]:
         """Return the signals of a decision by their names."""

@@ -17,18 +17,17 @@ from tacit.learning.learner import Learner, restored, snapshot_of
 from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
-from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
-from tacit.service.log.marks import Pin, Start
+from tacit.service.log.marks import Start
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
-from tacit.service.placements.chapters import holdout_in
-from tacit.service.placements.deciding import Elsewhere
-from tacit.service.placements.living import LoggedArms, fit
+from tacit.service.placements.aspect import Saved
+from tacit.service.placements.learning import Learning
+from tacit.service.placements.living import fit
+from tacit.service.placements.second import Second
 from tacit.service.placements.series import Series
-from tacit.service.placements.state import read_by
 
 OPEN_AT_ONCE = 500
 LEAST_ROOM = 2**22
@@ -38,28 +37,7 @@ NOTHING_OPEN = b'"defaults":[],"open":[]}'
 logger = logging.getLogger(__name__)
 
 
-class _Saved(msgspec.Struct):
-    time: int
-    mode: str
-    decisions: int
-    feedback: int
-    outcomes: dict[str, int]
-    counts: Any = None
-    signals: bytes | None = None
-    shared: Any = None
-    lift: dict[str, Any] | None = None
-    results: dict[str, Any] | None = None
-    pin: Pin | None = None
-    # Since the arms changed first, the offers of all that there were.
-    offers: list[str] = []
-    # Since they changed.
-    arms: LoggedArms | None = None
-    # The last ones, so that they can be written bit by bit.
-    defaults: list[tuple[Any, ...]] = []
-    open: list[tuple[Any, ...]] = []
-
-
-class Saving(Elsewhere):
+class Saving(Learning):
     """Writes snapshots, and begins at one.
 
     Attributes
@@ -105,10 +83,7 @@ class Saving(Elsewhere):
 
     def rooms(self) -> dict[str, CopyRoom] | None:
         """Return memory for the next draft, to be touched ahead; None where it takes no time."""
-        learners = {"learner": self.learner}
-        if self.shadow is not None:
-            learners["shadow"] = self.shadow
-        states = {name: snapshot_of(one).arrays for name, one in learners.items()}
+        states = {name: snapshot_of(one).arrays for name, one in self._by_field.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
         return {name: CopyRoom(state) for name, state in states.items()}
@@ -128,25 +103,20 @@ class Saving(Elsewhere):
         """
         rooms = rooms or {}
         self._held = len(self.learner) + len(self.windows)
-        saved = _Saved(
-            self.windows.time,
-            self.mode,
-            self.decisions,
-            self.feedback,
-            dict(self.outcomes),
-            self.counts(),
-            None if self.signals is None else self.signals.saved(self.learner),
-            self.shared and self.shared.saved(),
-            self._lift.saved(),
-            self.series.results.saved(),
-            self.pin,
-            list(self._wholes),
-            self.arms_now if self.arms_now.changes else None,
+        fields: dict[str, Any] = {}
+        for aspect in self.aspects:
+            fields |= aspect.saved(self.here)
+        saved = Saved(
+            time=self.windows.time,
+            decisions=self.decisions,
+            feedback=self.feedback,
+            outcomes=dict(self.outcomes),
+            counts=self.counts(),
+            results=self.series.results.saved(),
+            **fields,
         )
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
-        learners = {"learner": self._frozen(self.learner, rooms.get("learner"))}
-        if self.shadow is not None:
-            learners["shadow"] = self._frozen(self.shadow, rooms.get("shadow"))
+        learners = {name: self._frozen(each, rooms.get(name)) for name, each in self._by_field.items()}
         series = self.series.to_bytes()
         return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
 
@@ -166,15 +136,19 @@ class Saving(Elsewhere):
 
     def _epochs(self, slots: Ints) -> tuple[list[int], list[int | None]]:
         """Return the epochs of open decisions, as either policy counts them."""
-        shadows: list[int | None] = [None] * len(slots)
-        for i, slot in enumerate(slots.tolist() if self._shadowed else ()):
-            if slot in self._shadowed and self._shadow_open is not None:
-                (shadows[i],) = self._shadow_open.epochs(slots[i : i + 1])
-        return self._open.epochs(slots), shadows
+        of_second: list[int | None] = [None] * len(slots)
+        if self.second is not None:
+            of_second = list(self.second.epochs(slots))
+        return self.open.epochs(slots), of_second
+
+    @property
+    def _by_field(self) -> dict[str, Learner]:
+        """The learners, by the fields of a snapshot that hold them."""
+        return dict(zip(("learner", "shadow"), self.learners, strict=False))
 
     def _frozen(self, learner: Learner, room: CopyRoom | None = None) -> LearnerSnapshot:
         # Where the generator stands is no part of what was learned.
-        self._draws.begin(learner.rng, "")
+        self.draws.begin(learner.rng, "")
         return snapshot_of(learner).copied(room)
 
     def _rest_on(self, base: Snapshot | None, origin: Snapshot | None) -> None:
@@ -192,7 +166,7 @@ class Saving(Elsewhere):
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             raise damaged_base(self.name, error) from error
         if json.loads(base.plan)["shadow"] != json.loads(self.fold_spec)["shadow"]:
-            self._shadow_anew()
+            self._second_anew()
 
     @property
     def _regime(self) -> int | None:
@@ -219,7 +193,7 @@ class Saving(Elsewhere):
                 f"store: placement {self.name}: the state that it has gone back to is missing; "
                 "restore a backup"
             )
-        saved = msgspec.json.decode(base.windows, type=_Saved)
+        saved = msgspec.json.decode(base.windows, type=Saved)
         count = saved.decisions - len(saved.open)
         self.approximate.append(
             f"what {count} decisions up to {as_text(base.time)} taught was folded away by "
@@ -240,15 +214,11 @@ class Saving(Elsewhere):
         )
         return Learner(policy, self.seed, propensities=self.config.propensities)
 
-    def _shadow_anew(self) -> None:
+    def _second_anew(self) -> None:
         """Begin anew with a second policy that was not there before."""
-        config = self.config
-        self.shadow = None
-        if config.shadow is not None:
-            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-            fit(self.shadow, self.arms_now)
-        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow, self._all)
-        self._shadowed.clear()
+        if self.config.shadow is not None:
+            self.second = Second(self.config, self.seed, self.living.first)
+            fit(self.second.learner, self.living.now)
 
     def _restored(self, snapshot: Snapshot) -> bool:
         """Begin at a snapshot; say whether it could be used."""
@@ -274,40 +244,28 @@ class Saving(Elsewhere):
         restore: Callable[[LearnerSnapshot], Learner] = restored,
     ) -> None:
         """Take over what a snapshot has; but for what was learned, if another learner is given."""
-        saved = msgspec.json.decode(snapshot.windows, type=_Saved)
+        saved = msgspec.json.decode(snapshot.windows, type=Saved)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore)
-        if snapshot.shadow is not None:
-            self.shadow = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restore)
-        self.arms_now = saved.arms or self._arms_known()
+        self.living.restore(self.here, saved, snapshot)
         if learner is not None:
-            fit(learner, self.arms_now)
+            fit(learner, self.living.now)
             self.learner = learner
-        self._reach_arms()
-        self._wholes = saved.offers
+        self.name_arms()
         self._open_none()
+        if self.second is not None and snapshot.shadow is not None:
+            second = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restore)
+            self.second.go_on(second, self.living.first)
         self.series = Series.from_bytes(snapshot.series)
-        self.mode, self.decisions, self.feedback = saved.mode, saved.decisions, saved.feedback
+        self.decisions, self.feedback = saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
-        self.pin = saved.pin
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
-        self._lift.reach(len(self._slots), len(self.learner.arms))
-        if saved.lift is None:
-            # A snapshot of an earlier version: what came before is not known.
-            self._lift.begin(None, snapshot.seq + 1, snapshot.time)
-        else:
-            self._lift.restore(saved.lift)
-            self._hold(holdout_in(self._lift.terms))
         if saved.results is None:
             self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
         else:
             self.series.results.restore(saved.results)
-        if self.shared is not None:
-            self.shared.restore(saved.shared)
-        same = json.loads(snapshot.plan).get("signals") == json.loads(self.fold_spec).get("signals")
-        if self.signals is not None and saved.signals is not None and same:
-            # Of other signals, the base of a log says nothing: they begin there.
-            self.signals.stream.restore(saved.signals)
+        for aspect in self.aspects:
+            aspect.restore(self.here, saved, snapshot)
         if learner is not None:
             self.series.epochs = {}
         anew = learner is not None
@@ -323,15 +281,16 @@ class Saving(Elsewhere):
             return
         slots = self.windows.restore(saved, defaulted=defaulted)
         rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(slots))
-        *_, epochs, shadow_epochs = zip(*saved, strict=True)
+        *_, epochs, second_epochs = zip(*saved, strict=True)
         if anew:
             known, epoch = self.learner.__contains__, self.learner.epoch
             epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
         self._keep(slots, rows, self._recalled_many(rows, epochs), None)
-        for i, epoch in enumerate(shadow_epochs):
-            if epoch is not None and self.shadow is not None:
-                shadow = read_by(self.shadow, self.decision_of(rows[i], epoch))
-                self._keep_shadow(slots[i : i + 1], rows[i : i + 1], shadow)
+        for i, epoch in enumerate(second_epochs):
+            if epoch is not None and self.second is not None:
+                some = rows[i : i + 1]
+                decision = self.second.reopened(self.here, rows[i], epoch)
+                self.second.keep(slots[i : i + 1], decision, plain=self._offers_all(some))
 
 
 def _sound(snapshot: LearnerSnapshot) -> Learner:
@@ -358,7 +317,7 @@ def damaged_base(name: str, error: Exception) -> StoreError:
 def _pieces(
     learners: dict[str, LearnerSnapshot],
     series: bytes,
-    saved: _Saved,
+    saved: Saved,
     known: tuple[Iterator[tuple[Any, ...]], ...],
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the fields of a snapshot bit by bit; encoding one holds up everything else."""

@@ -1,18 +1,19 @@
-"""What a placement is and knows, and what its kind says of it; decisions open their windows here."""
+"""What a placement is made of, what its kind says of it, and how decisions open their windows."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from tacit.core.arrays import Ints, leaves
+from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
+from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
 from tacit.policies.context import Encoder
@@ -25,32 +26,31 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_ids
 from tacit.service.log.marks import Pin, Regime
 from tacit.service.log.requests import Clicks, Impression
-from tacit.service.log.rows import (
-    CLICKS,
-    FIXED,
-    FROZEN,
-    MODES,
-    ONLINE,
-    UNLEARNED,
-    DecisionRow,
-    by_two,
-    some_by_two,
-)
+from tacit.service.log.rows import CLICKS, FIXED, MODES, DecisionRow
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.chapters import configured_in, terms_of
+from tacit.service.placements.aspect import Aspect
 from tacit.service.placements.coin import Coin, Control
+from tacit.service.placements.control import ControlGroup
+from tacit.service.placements.earnings import Earnings
 from tacit.service.placements.lift_sums import LiftSums
+from tacit.service.placements.living import Living
+from tacit.service.placements.modes import Modes, untouched
+from tacit.service.placements.pins import Pins
+from tacit.service.placements.reading import learned_propensities, parsed
+from tacit.service.placements.second import Second
 from tacit.service.placements.series import Series
-from tacit.service.placements.shared import shared_of
+from tacit.service.placements.shared import Sharing, shared_of
 from tacit.service.placements.signals import PlacementSignals
 
-# ---- What a placement is and knows, and what its kind says of it
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
 
-"""Features: a row for each arm."""
+ASPECTS = "living", "modes", "pins", "second", "earnings", "control", "shared", "signals"
+"""The aspects of a placement by their names, in the order in which they take over a snapshot."""
 
 
 class State:
-    """The learners of a placement, its open decisions and its counts.
+    """The learner of a placement, its open decisions, its counts, and its aspects.
 
     Kinds of placements differ in what they take, show and learn, which they say here; everything
     else is the same for all.
@@ -61,9 +61,11 @@ class State:
     config : PlacementConfig
     stored : StoredPlacement
         As the store has it.
+    regime : Regime, optional
+        The last one, where the policy is another one than in the beginning.
     """
 
-    modes: ClassVar[tuple[str, ...]] = MODES
+    possible_modes: ClassVar[tuple[str, ...]] = MODES
     attribution: ClassVar[type[Attribution]] = Attribution
     shows_one: ClassVar[bool] = True
     """Whether a decision shows one arm, so that a reward fits it."""
@@ -88,95 +90,106 @@ class State:
         self.sets_aside = False
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
-        # Each policy learns from decisions of its own.
-        self.two = config.holdout is not None and config.holdout.policy is not None
-        policies = [config.policy, config.shadow if self.two else None]
-        self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
-        self._draws, self._shadow_draws = Draws(stored.seed), Draws(stored.seed, "shadow")
+        self.draws = Draws(stored.seed)
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
         self._begin()
+        policies = [config.policy, config.shadow if self.two else None]
+        self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
 
     def _begin(self) -> None:
+        """Be what the placement was before its first decision."""
         config = self.config
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
-        self.shadow: Learner | None = None
-        if config.shadow is not None:
-            self.shadow = Learner(config.shadow, self.seed, propensities=config.propensities)
-        self.holdout = config.holdout
-        self._name_arms()
-        # The arms that the placement began with; and, since these changed, all that were on offer
-        # at a time.
-        self._all = self.learner.offer.slots
-        self._wholes: list[str] = []
-        self.shared = shared_of(config.policy, config.spread)
-        self.series = Series(self._layers)
-        self.windows = self.attribution(config.rule)
-        self._open_none()
-        # Slots of decisions that the second policy knows, of those made while frozen, and of those
-        # that a control's own policy made.
-        self._shadowed: set[int] = set()
-        self._unlearned: set[int] = set()
-        self._not_own: set[int] = set()
+        self.living = Living(self.learner)
+        self.modes, self.pins = Modes(), Pins()
+        self.second = None if config.shadow is None else Second(config, self.seed, self.living.first)
+        self.earnings = Earnings(len(self.living.slots), config.metrics)
+        self.control = ControlGroup(config.holdout)
+        part = shared_of(config.policy, config.spread)
+        self.shared = None if part is None else Sharing(part)
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
-        self._lift = LiftSums(max(len(self._slots), 1), config.metrics)
-        self.mode = ONLINE
-        self.pin: Pin | None = None
+        self.control.arms_named(self.here)
+        self.series = Series(self.layers)
+        self.windows = self.attribution(config.rule)
+        self._open_none()
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
         self.covered = self._held = 0
 
     def _open_none(self) -> None:
-        self._open = OpenDecisions(self.learner, self._all)
-        self._shadow_open = None if self.shadow is None else OpenDecisions(self.shadow, self._all)
+        self.open = OpenDecisions(self.learner, self.living.first)
 
-    def _name_arms(self) -> None:
-        """Name the arm of each slot, be it on offer or retired."""
-        self.arms: list[Arm] = list(self.learner.offer.names)
-        self._slots = {arm: slot for slot, arm in enumerate(self.arms)}
-        self._alone = {arm: np.array([slot]) for arm, slot in self._slots.items()}
-        self.coin = self._made_coin()
-
-    def _hold(self, holdout: HoldoutConfig | None) -> None:
-        """Have a holdout from now on."""
-        self.holdout = holdout
-        self.coin = self._made_coin()
+    # Aspects ---------------------------------------------------------------------------------
 
     @property
-    def lift_terms(self) -> str:
-        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew.
+    def here(self) -> Placement:
+        """This placement, as its aspects know it: whole."""
+        return cast("Placement", self)
 
-        What somebody has put in the place of the configured holdout stays until that is changed.
-        """
-        configured = self.config.holdout
-        stays = configured_in(self._lift.terms) == configured
-        return self._terms_with(self.holdout if stays else configured)
+    @property
+    def aspects(self) -> Iterator[Aspect]:
+        """What it does besides deciding and learning; what its configuration does not need is not there."""
+        return filter(None, (getattr(self, name) for name in ASPECTS))
 
-    def _terms_with(self, holdout: HoldoutConfig | None) -> str:
-        config = self.config
-        if holdout == config.holdout:
-            rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
-            return terms_of(holdout, rules)
-        return terms_of(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
+    def name_arms(self) -> None:
+        """Let all aspects have the arms of the learner."""
+        for aspect in self.aspects:
+            aspect.arms_named(self.here)
 
-    def _made_coin(self) -> Coin | None:
-        """Return the coin of the holdout, which knows the slot of its control's arm."""
-        holdout = self.holdout
-        return None if holdout is None else Coin(holdout, self.seed, self._control(holdout))
+    @property
+    def arms(self) -> list[Arm]:
+        """The arm of each slot, be it on offer or retired."""
+        return self.living.names
+
+    @property
+    def offer(self) -> Offer:
+        """The arms, and which of them are on offer."""
+        return self.learner.offer
+
+    @property
+    def mode(self) -> str:
+        """Whether the policy decides and learns: ``online``, ``apprentice``, ``frozen`` or ``shadow``."""
+        return self.modes.now
+
+    @property
+    def holdout(self) -> HoldoutConfig | None:
+        """The holdout, if there is one."""
+        return self.control.holdout
+
+    @property
+    def two(self) -> bool:
+        """Whether the holdout's control has a policy of its own."""
+        return self.second is not None and self.second.of_control
+
+    @property
+    def learners(self) -> list[Learner]:
+        """The placement's learner, and that of the second policy if there is one."""
+        return [self.learner] if self.second is None else [self.learner, self.second.learner]
 
     @property
     def lift(self) -> LiftSums:
-        """The sums behind the lift."""
+        """The sums behind the lift, with all that has closed in them."""
         self.settle()
-        return self._lift
+        return self.earnings.sums
 
     def settle(self) -> None:
-        """Put into sums what waits for it, so that whoever reads them changes nothing."""
-        self._lift.settle()
+        """Put into sums what waits, so that those who read them change nothing."""
+        self.earnings.sums.settle()
+
+    @property
+    def lift_terms(self) -> str:
+        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew."""
+        return self.control.terms(self.here)
+
+    @property
+    def control_shows(self) -> list[int] | None:
+        """What the control shows where all arms are on offer; None where it draws, or learns."""
+        return None if self.two else self.control.shows(self.offer.slots)
 
     @property
     def randomized(self) -> bool:
@@ -186,18 +199,64 @@ class State:
     # What a kind says of itself --------------------------------------------------------------
 
     @property
-    def _layers(self) -> int:
+    def layers(self) -> int:
         """How many things the series counts the impressions of."""
         return self.learner.policy.arm_count
 
     def _own_fold_spec(self) -> dict[str, Any]:
         return {}
 
-    def _control(self, holdout: HoldoutConfig) -> Control:
+    def control_of(self, holdout: HoldoutConfig) -> Control:
         """Return what the control of a holdout shows."""
         # One that is to come is shown by nobody yet.
-        slot = None if holdout.arm is None else self._slots.get(holdout.arm, -1)
+        slot = None if holdout.arm is None else self.living.slots.get(holdout.arm, -1)
         return Control(holdout.named, slot)
+
+    def control_chances(self, slots: Ints) -> Floats:
+        """Return with what probability the control would have shown what open decisions did."""
+        return self._coin.control.chances(self.open.actions(slots), self.open.offers(slots))
+
+    @property
+    def _coin(self) -> Coin:
+        assert self.control.coin is not None
+        return self.control.coin
+
+    @property
+    def most_pinned(self) -> int:
+        """How many arms can be pinned at once."""
+        return 1
+
+    def named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
+        """Return arms to be pinned by the names that the placement has for them.
+
+        Raises
+        ------
+        InvalidValue
+            If one is not on offer.
+        """
+        offered = {str(arm): arm for arm in self.offer.arms}
+        for arm in arms:
+            if str(arm) not in offered:
+                raise InvalidValue("arms", arm, f"on offer are {', '.join(offered)}")
+        return [offered[str(arm)] for arm in arms]
+
+    def can_show(self, impression: Impression) -> Sequence[Arm]:
+        """Return the arms that an impression offers."""
+        return self.offer.arms if impression.arms is None else impression.arms
+
+    def check_offered(self, impressions: Sequence[Impression]) -> None:
+        """Check that what impressions name is on offer still.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If something was retired since it was asked for.
+        """
+        self.living.check_offered(impressions)
+
+    def shown_pinned(self, pin: Pin) -> tuple[Arm, ...]:
+        """Return what a decision shows because it is pinned."""
+        return pin.shown
 
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
         context = impression.context if learner.policy.context_dim else None
@@ -215,11 +274,9 @@ class State:
         contexts = asked.column("context") if learner.policy.context_dim else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
-    def _offer_of(self, impression: Impression) -> Ints:
+    def offer_of(self, impression: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
-        if impression.arms is None:
-            return self.learner.offer.slots
-        return self._offered_slots(impression.arms)
+        return self.offer.slots if impression.arms is None else self.offered_slots(impression.arms)
 
     def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
         """Return what the mode ``apprentice`` shows."""
@@ -248,22 +305,22 @@ class State:
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         if len(shown) == 1:
-            return self._alone[shown[0]]
-        return np.array([self._slots[arm] for arm in shown])
+            return self.living.slot_of(shown[0])
+        return np.array([self.living.slots[arm] for arm in shown])
 
-    def _offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
-        if offered is None:
-            return self._all
-        return np.array([self._slots[arm] for arm in offered], np.int64)
+    def offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the slots of arms that the log says were on offer."""
+        return self.living.slots_of(offered)
 
     def _offered(self, row: DecisionRow) -> int:
-        return len(self._all) if row.offered is None else len(json.loads(row.offered))
+        return len(self.living.first) if row.offered is None else len(json.loads(row.offered))
 
     def _policy_rewards(self, rewards: Rewards) -> list[Any]:
         """Return what the learner learns from what came back; None for nothing."""
-        return self._scaled(rewards.values)
+        return self.scaled(rewards.values)
 
-    def _scaled(self, rewards: list[float]) -> list[float]:
+    def scaled(self, rewards: list[float]) -> list[float]:
+        """Return rewards on the scale from 0 to 1 that policies learn from."""
         lowest = self.config.rule.lowest
         if not lowest:
             return rewards
@@ -291,7 +348,7 @@ class State:
         return None
 
     def _take_counts(self, counts: Any) -> None:
-        """Take over what :meth:`_counts` gave."""
+        """Take over what :meth:`counts` gave."""
 
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
@@ -300,49 +357,22 @@ class State:
         if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
         shown = self.shown(row)
-        offered, slots = self._offered_slots(names), self._slots_shown(shown, names)
+        offered, slots = self.offered_slots(names), self._slots_shown(shown, names)
         (propensity,) = learned_propensities(Block.of(DecisionRow, [row]))
         return Decision(row.seq, row.key, shown, propensity, epoch, offered, slots, context)
 
+    # Decisions as they are made or recalled: their windows opened, and counted -----------------
 
-def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
-    return decision_ids(time, len(keys))
-
-
-def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-    """Return the propensities of decisions to those who learn from them."""
-    logged: list[float | None] = rows.column("propensity")
-    if not some_by_two(rows):
-        return logged
-    # One that rounding made 0 is not known.
-    return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
-
-
-def parsed(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
-def read_by(learner: Learner, decision: Decision) -> Decision:
-    """Return a decision without its context where that is not read."""
-    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
-
-
-# ---- Decisions as they are made or recalled: their windows opened, and counted
-
-
-class Opening(State):
-    """Opens the windows of decisions, keeps what learning needs of them, and counts them."""
-
-    def _decided(
-        self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
+    def decided(
+        self, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None = None
     ) -> None:
         """Open the windows of decisions made at the same time.
 
         Where the second policy is to learn from it too, there is one decision.
         """
         slots = self.windows.decided(rows)
-        self._keep(slots, rows, decisions, shadow)
-        self._lift.made(rows.column("control"), rows.column("time")[0])
+        self._keep(slots, rows, decisions, second)
+        self.earnings.made(rows)
         self.decisions += len(rows)
         self.since_snapshot += len(rows)
         deferred = rows.column("deferred")
@@ -352,24 +382,14 @@ class Opening(State):
         self._count(counted)
 
     def _keep(
-        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None
+        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
     ) -> None:
-        self._open.keep(slots, decisions, plain=self._offers_all(rows))
-        for some in filter(None, (self._shadowed, self._unlearned, self._not_own)):
-            some.difference_update(slots.tolist())
-        if some_by_two(rows):
-            made = zip(slots.tolist(), rows, strict=True)
-            self._not_own.update(slot for slot, row in made if row.control and by_two(row))
-        if not set(modes := rows.column("mode")).isdisjoint(UNLEARNED):
-            pairs = zip(slots.tolist(), modes, strict=True)
-            self._unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
-        if shadow is not None:
-            self._keep_shadow(slots, rows, shadow)
-
-    def _keep_shadow(self, slots: Ints, rows: Block[DecisionRow], shadow: Decision) -> None:
-        if self._shadow_open is not None:
-            self._shadow_open.keep(slots, [shadow], plain=self._offers_all(rows))
-            self._shadowed.update(slots.tolist())
+        plain = self._offers_all(rows)
+        self.open.keep(slots, decisions, plain=plain)
+        self.modes.keep(slots, rows.column("mode"))
+        self.control.keep(slots, rows)
+        if self.second is not None:
+            self.second.keep(slots, second, plain=plain)
 
     def _offers_all(self, rows: Block[DecisionRow]) -> bool:
         """Whether each decision could choose among all arms, without features."""
@@ -391,7 +411,7 @@ class Opening(State):
         """Count decisions made at the same time."""
         self.series.decided_many(
             rows.column("time")[0],
-            list(map(self._slots.__getitem__, rows.column("arm"))),
+            list(map(self.living.slots.__getitem__, rows.column("arm"))),
             self._weighable(rows),
             self._offer_sizes(rows),
         )
@@ -407,7 +427,7 @@ class Opening(State):
     def _offer_sizes(self, rows: Block[DecisionRow]) -> list[int]:
         """Return how many arms were on offer."""
         if not any(rows.column("offered")):
-            return [len(self._all)] * len(rows)
+            return [len(self.living.first)] * len(rows)
         return list(map(self._offered, rows))
 
     def _propensities(self, slots: Ints) -> list[float | None]:
@@ -418,28 +438,16 @@ class Opening(State):
         pairs = zip(propensities, modes, strict=True)
         return [None if mode in FIXED else value for value, mode in pairs]
 
-    def _sizes(self, slots: Ints) -> list[int]:
+    def sizes(self, slots: Ints) -> list[int]:
         """Return how many arms open decisions could choose among."""
         if self._plain and not any(self.windows.values(slots, "offered")):
-            return [len(self._all)] * len(slots)
+            return [len(self.living.first)] * len(slots)
         return list(map(self._offered, self.windows.rows(slots)))
 
-    @contextmanager
-    def _standing(self, learner: Learner, key: str) -> Iterator[None]:
+    def standing(self, learner: Learner, key: str) -> Any:
         """While nothing is learned, leave the state as it was, even by what the policy observes."""
-        if self.mode != FROZEN and not self.sets_aside:
-            yield
-            return
-        with untouched(learner, key):
-            yield
+        return untouched(learner, key) if self.modes.frozen or self.sets_aside else nullcontext()
 
 
-@contextmanager
-def untouched(learner: Learner, key: str) -> Iterator[None]:
-    """Leave what a learner knows of a key as it was."""
-    lanes = learner.lanes
-    (lane,) = lanes.admit([key]).tolist()
-    kept = [array.copy() for _, array in leaves(lanes.view(lane))]
-    yield
-    for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
-        array[:] = values
+def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
+    return decision_ids(time, len(keys))

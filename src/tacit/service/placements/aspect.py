@@ -1,0 +1,105 @@
+"""Aspects: what a placement does besides deciding and learning, each an object with a few hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import msgspec
+
+from tacit.service.log.marks import Pin
+from tacit.service.log.rows import MarkRow
+from tacit.service.log.store import Snapshot
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+
+class Aspect:
+    """Something that a placement does besides deciding and learning.
+
+    A placement has the aspects that its configuration needs (``placement.aspects``). Of each mark of the log,
+    of each snapshot, and of each change of arms every one of them takes what is its own. A hook does nothing
+    unless the aspect says otherwise.
+
+    Attributes
+    ----------
+    mark : str or None
+        The kind of the marks in the log that change it.
+    """
+
+    mark: ClassVar[str | None] = None
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Take in a mark of its kind."""
+
+    def current(self, placement: Placement) -> str | None:
+        """Return what the last mark of its kind says, or would say; None where none need say it."""
+        return None
+
+    def is_news(self, placement: Placement, value: str) -> bool:
+        """Whether a mark says what was not so before."""
+        return self.current(placement) != value
+
+    def arms_named(self, placement: Placement) -> None:
+        """Go on with the arms that the placement has now."""
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its fields of a snapshot (:class:`Saved`)."""
+        return {}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its fields of a snapshot, after those of the aspects before it."""
+
+    def still(self) -> Self:
+        """Return what there is to see of it by now, for another thread while this one goes on."""
+        return copy(self)
+
+
+class Saved(msgspec.Struct):
+    """What a snapshot holds besides the learners and the series.
+
+    Of fields without a default there is one in each version; the others may be missing.
+    """
+
+    time: int
+    mode: str
+    decisions: int
+    feedback: int
+    outcomes: dict[str, int]
+    counts: Any = None
+    signals: bytes | None = None
+    shared: Any = None
+    lift: dict[str, Any] | None = None
+    results: dict[str, Any] | None = None
+    pin: Pin | None = None
+    # Since the arms changed first, the offers of all that there were.
+    offers: list[str] = []
+    # Since they changed: a structure of its own, which the aspect reads.
+    arms: Any = None
+    # The last ones, so that they can be written bit by bit.
+    defaults: list[tuple[Any, ...]] = []
+    open: list[tuple[Any, ...]] = []
+
+
+class Effect(NamedTuple):
+    """What a request to change a placement does.
+
+    Attributes
+    ----------
+    kind : str
+        Of the mark that it makes in the log.
+    mark : function
+        Returns what the mark says, from the placement, the request and the time of the log; None
+        where nothing changes. Raises TacitError where it cannot be; changes nothing itself.
+    answer : function
+        Returns what is so now, from the placement and the time.
+    leads : bool
+        Whether, of several shards, the first one changes first.
+    """
+
+    kind: str
+    mark: Callable[[Placement, Any, int], str | None]
+    answer: Callable[[Placement, int], Any]
+    leads: bool = False

@@ -1,0 +1,173 @@
+"""What learning earned more than a control: what windows that close add to the sums behind the lift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.service.attribution.attribution import Ended
+from tacit.service.config.holdout import MetricConfig
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import FIXED, DecisionRow, FeedbackRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspect import Aspect, Saved
+from tacit.service.placements.lift_sums import Closed, LiftSums
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+
+class Earnings(Aspect):
+    """The sums behind the lift.
+
+    Parameters
+    ----------
+    arms : int
+        How many have slots of their own.
+    metrics : mapping of str to MetricConfig
+        What is watched beside the reward.
+
+    Attributes
+    ----------
+    sums : LiftSums
+    """
+
+    def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
+        self.sums = LiftSums(max(arms, 1), metrics)
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot."""
+        return {"lift": self.sums.saved()}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot."""
+        self.sums.reach(len(placement.living.slots), len(placement.learner.arms))
+        if saved.lift is None:
+            # A snapshot of an earlier version: what came before is not known.
+            self.sums.begin(None, snapshot.seq + 1, snapshot.time)
+        else:
+            self.sums.restore(saved.lift)
+
+    def still(self) -> Earnings:
+        """Return a copy, for another thread to read while this one goes on."""
+        self.sums.settle()
+        seen = super().still()
+        seen.sums = self.sums.still()
+        return seen
+
+    def made(self, rows: Block[DecisionRow]) -> None:
+        """Count decisions as they are made."""
+        self.sums.made(rows.column("control"), rows.column("time")[0])
+
+    def noted(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
+        """Note the metrics that came with feedback."""
+        if any(contents := feedback.column("metrics")):
+            self.sums.note(feedback.column("decision"), contents, outcomes)
+
+    def closed(self, placement: Placement, ended: Ended) -> None:
+        """Add decisions whose windows have closed."""
+        if not len(ended.slots) or not (placement.shows_one or placement.control.coin is not None):
+            return
+        if self._no_chance(placement, ended.slots):
+            return
+        windows, sums = placement.windows, self.sums
+        seqs = np.array(windows.seqs(ended.slots))
+        metrics = sums.amounts_of(seqs.tolist())
+        counts = seqs >= sums.seq
+        # Nobody decided to show what was pinned, or what the caller would have shown.
+        counts &= [mode not in FIXED for mode in windows.values(ended.slots, "mode")]
+        self._count_shown(placement, ended.slots[counts & (seqs >= sums.scored)])
+        counts &= ended.rewards == ended.rewards
+        slots = ended.slots[counts]
+        if not len(slots):
+            return
+        shown = placement.open.actions(slots)[:, 0] if placement.living.slots else np.zeros_like(slots)
+        control, bucket = (windows.values(slots, name) for name in ("control", "bucket"))
+        logged, policy = _chances(placement, slots, control)
+        sums.add(
+            Closed(
+                seqs[counts].tolist(),
+                windows.values(slots, "time"),
+                np.array(_rewards(placement, slots, ended.rewards[counts])),
+                ended.answered[counts],
+                control,
+                bucket,
+                shown,
+                np.array(placement.sizes(slots)),
+                logged,
+                policy,
+                {name: amounts[counts] for name, amounts in metrics.items()},
+            )
+        )
+
+    @staticmethod
+    def _no_chance(placement: Placement, slots: Ints) -> bool:
+        """Whether decisions add to no sum: nothing about them was drawn."""
+        if placement.control.coin is not None or placement.config.metrics:
+            return False
+        if np.isfinite(placement.open.propensities(slots)).any():
+            return False
+        return set(placement.windows.values(slots, "control")) == {None}
+
+    def _count_shown(self, placement: Placement, slots: Ints) -> None:
+        if len(slots) and placement.living.slots and placement.shows_one:
+            shown, offers = placement.open.actions(slots)[:, 0], placement.open.offers(slots)
+            control = placement.windows.values(slots, "control")
+            self.sums.shown(shown, _after_coin(placement, slots, control), offers)
+
+
+def _rewards(placement: Placement, slots: Ints, earned: Floats) -> list[float]:
+    """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
+    if placement.shows_one:
+        return placement.scaled(earned.tolist())
+    return list(map(float, placement.windows.clicked(slots)))
+
+
+# ---- With what probability decisions were shown: by policy and control together, and by each alone
+
+
+def _logged(placement: Placement, slots: Ints) -> Floats:
+    """Return the propensities of decisions as the log has them; NaN where not known."""
+    if not placement.two:
+        return placement.open.propensities(slots)
+    # NumPy takes None for NaN.
+    return np.array(placement.windows.values(slots, "propensity"), np.float64)
+
+
+def _chances(placement: Placement, slots: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
+    """Return with what probability decisions were shown, and would be by the policy alone.
+
+    Where units stay in their group, the first is that of their group: once a unit is known, its
+    coin is no chance any more.
+    """
+    logged, coin = _logged(placement, slots), placement.control.coin
+    if coin is None:
+        return logged, logged
+    if not placement.shows_one:
+        # What another list would have earned, propensities of whole lists hardly tell.
+        return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
+    if placement.two:
+        own = placement.open.propensities(slots)
+        policy = np.where(_held(control), coin.unmixed(logged, own), own)
+    else:
+        policy = coin.unmixed(logged, placement.control_chances(slots))
+    sticky = placement.earnings.sums.clustered
+    return _after_coin(placement, slots, control) if sticky else logged, policy
+
+
+def _after_coin(placement: Placement, slots: Ints, control: list[int | None]) -> Floats:
+    """Return with what probability decisions were shown by the one that the coin chose."""
+    logged, coin = _logged(placement, slots), placement.control.coin
+    if coin is None:
+        return logged
+    if placement.two:
+        return placement.open.propensities(slots)
+    of_control = placement.control_chances(slots)
+    return np.where(_held(control), of_control, coin.unmixed(logged, of_control))
+
+
+def _held(control: list[int | None]) -> Any:
+    return np.array([each == 1 for each in control])

@@ -1,0 +1,146 @@
+"""The mode of a placement: whether the policy decides and learns, learns from others, or stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tacit.core.arrays import Ints, leaves
+from tacit.errors import InvalidValue
+from tacit.learning.learner import Learner
+from tacit.service.attribution.attribution import Rewards
+from tacit.service.log.rows import (
+    APPRENTICE,
+    FROZEN,
+    MODE,
+    ONLINE,
+    PINNED,
+    PINNED_FROZEN,
+    SHADOW,
+    UNLEARNED,
+    MarkRow,
+)
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspect import Aspect, Effect, Saved
+from tacit.wire import control as wire
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+
+class Modes(Aspect):
+    """The mode, and the open decisions that teach nothing because of it.
+
+    Attributes
+    ----------
+    now : str
+        ``online``, ``apprentice`` (the caller decides, and the policy learns from that), ``frozen`` (nothing
+        is learned) or ``shadow`` (a second policy decides beside, unseen).
+    """
+
+    mark = MODE
+
+    def __init__(self) -> None:
+        self.now = ONLINE
+        # Slots of open decisions that were made while nothing was learned.
+        self._unlearned: set[int] = set()
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Take in a mark."""
+        self.now = mark.value
+        placement.lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
+
+    def current(self, placement: Placement) -> str:
+        """Return what the last mark says."""
+        return self.now
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot."""
+        return {"mode": self.now}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot."""
+        self.now = saved.mode
+
+    def check(self, placement: Placement, mode: str) -> None:
+        """Check that a placement can be in a mode.
+
+        Raises
+        ------
+        InvalidValue
+            If it cannot.
+        """
+        possible = placement.possible_modes
+        if mode not in possible:
+            raise InvalidValue("mode", mode, f"of this placement it is {', '.join(possible)}")
+        if mode == SHADOW and not placement.config.can_shadow:
+            raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing is learned."""
+        return self.now == FROZEN
+
+    @property
+    def policy_decides(self) -> bool:
+        """Whether what the policy chooses is shown."""
+        return self.now != APPRENTICE
+
+    @property
+    def compares(self) -> bool:
+        """Whether a second policy says what it would have shown."""
+        return self.now == SHADOW
+
+    @property
+    def of_pinned(self) -> str:
+        """The mode by which the log tells a decision that shows what is pinned."""
+        return PINNED_FROZEN if self.frozen else PINNED
+
+    @property
+    def of_taken_over(self) -> str:
+        """The mode of decisions that were made elsewhere: the policy decided, whatever happens here."""
+        return FROZEN if self.frozen else ONLINE
+
+    def keep(self, slots: Ints, modes: Sequence[str]) -> None:
+        """Keep which new open decisions shall teach nothing."""
+        if self._unlearned:
+            self._unlearned.difference_update(slots.tolist())
+        if not set(modes).isdisjoint(UNLEARNED):
+            pairs = zip(slots.tolist(), modes, strict=True)
+            self._unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
+
+    def learnable(self, rewards: Rewards) -> Rewards:
+        """Return the rewards that are to be learned: nothing while frozen, or shown so."""
+        if self.frozen:
+            return rewards.take([])
+        if not self._unlearned:
+            return rewards
+        slots = rewards.slots.tolist()
+        return rewards.take([i for i, slot in enumerate(slots) if slot not in self._unlearned])
+
+
+@contextmanager
+def untouched(learner: Learner, key: str) -> Iterator[None]:
+    """Leave what a learner knows of a key as it was, even by what the policy observes."""
+    lanes = learner.lanes
+    (lane,) = lanes.admit([key]).tolist()
+    kept = [array.copy() for _, array in leaves(lanes.view(lane))]
+    yield
+    for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
+        array[:] = values
+
+
+# ---- The verb that changes it
+
+
+def _mode(placement: Placement, asked: wire.ModeOf, time: int) -> str:
+    placement.modes.check(placement, asked.mode)
+    return asked.mode
+
+
+def _now(placement: Placement, time: int) -> wire.ModeNow:
+    return wire.ModeNow(placement.mode)
+
+
+CHANGES = {wire.ModeOf: Effect(MODE, _mode, _now)}
