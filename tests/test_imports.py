@@ -74,7 +74,6 @@ reproduce
 service/errors service/kind
 service/log
 service/config
-service/attribution
 service/placements
 service/engine
 service/page

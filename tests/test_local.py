@@ -21,7 +21,7 @@ from tacit.service.app.server import running
 from tacit.service.config.rule import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
-from tacit.service.placements.lent import checked_made
+from tacit.service.placements.aspects.lent import checked_made
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")

@@ -24,17 +24,6 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log
-from tacit.service.attribution.attribution import (
-    DUPLICATE,
-    FROZEN,
-    INACTIVE,
-    LATE,
-    LEARNED,
-    NOTED,
-    PENDING,
-    REPEATED,
-    Attribution,
-)
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, StoreConfig
 from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDecision
@@ -46,6 +35,17 @@ from tacit.service.log.sqlite import MIGRATIONS
 from tacit.service.log.store import save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.attribution import (
+    DUPLICATE,
+    FROZEN,
+    INACTIVE,
+    LATE,
+    LEARNED,
+    NOTED,
+    PENDING,
+    REPEATED,
+    Attribution,
+)
 from tacit.wire.control import ModeOf
 
 ARMS = ("holiday", "film", "recipe")

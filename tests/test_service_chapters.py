@@ -15,9 +15,9 @@ from tacit.client import Client, InvalidRequest
 from tacit.cluster.overview import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.placements.chapters import MOST_PARTS
+from tacit.service.placements.aspects.chapters import MOST_PARTS
+from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.lift_report import lift_report
-from tacit.service.placements.lift_sums import LiftSums
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}

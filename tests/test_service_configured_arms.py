@@ -18,13 +18,13 @@ import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.opening import open_store
 from tacit.service.errors import NotDurable
 from tacit.service.log.rows import ARMS
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.attribution import LEARNED
 from tacit.wire.control import ArmsOf
 
 LATER = ("d", "c", "b")

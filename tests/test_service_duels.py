@@ -37,7 +37,6 @@ from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credited
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
@@ -47,6 +46,7 @@ from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.placements.duels import Tally, shown_list
 from tacit.wire.control import ModeOf
 

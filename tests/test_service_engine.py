@@ -22,7 +22,6 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
-from tacit.service.attribution.attribution import LATE_EPOCH, LEARNED, REPEATED
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
@@ -32,6 +31,7 @@ from tacit.service.log.ids import Draws, decision_id
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, REPEATED
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
 

@@ -12,10 +12,10 @@ from harness import START, as_after_a_crash, everything, learned, recovered, ser
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
+from tacit.service.placements.attribution import LEARNED
 
 POLICIES = {
     "lin": "lin-ts(relevance_dim=2, examination_dim=1)",

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import UnknownName
-from tacit.service.attribution.attribution import DUPLICATE, LEARNED, REPEATED
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold
 from tacit.service.errors import InConflict, UnknownDecision
 from tacit.service.log.ids import decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
+from tacit.service.placements.attribution import DUPLICATE, LEARNED, REPEATED
 
 WINDOW = 30_000_000
 

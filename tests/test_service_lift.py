@@ -26,9 +26,9 @@ from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.chapters import Slices, terms_of
+from tacit.service.placements.aspects.chapters import Slices, terms_of
+from tacit.service.placements.aspects.lift_sums import Closed, LiftSums
 from tacit.service.placements.lift_report import lift_report
-from tacit.service.placements.lift_sums import Closed, LiftSums
 from tacit.service.placements.placement import Placement
 
 # Over HTTP -----------------------------------------------------------------------------------

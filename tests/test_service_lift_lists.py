@@ -29,13 +29,13 @@ from tacit.client import Client, InvalidRequest
 from tacit.client.messages import Impression as Wanted
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import HELD_OUT
 from tacit.service.doors import personalizer_wire as wire
 from tacit.service.doors.personalizer import ShownRanking, impression_of
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
-from tacit.service.placements.coin import ListControl
+from tacit.service.placements.aspects.coin import ListControl
+from tacit.service.placements.attribution import HELD_OUT
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ModeOf

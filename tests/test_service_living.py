@@ -19,7 +19,6 @@ from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import LEARNED
 from tacit.service.config.rule import Rule
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
@@ -28,6 +27,7 @@ from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, MarkRow
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
+from tacit.service.placements.attribution import LEARNED
 from tacit.service.placements.duels import DuelOptions
 from tacit.wire.control import ArmsOf
 

@@ -39,7 +39,7 @@ from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.verify import verify
-from tacit.service.placements.lent import checked_made
+from tacit.service.placements.aspects.lent import checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 
 KEY, NAMES = control.KEY, control.NAMES

@@ -35,7 +35,7 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 from tacit.service.page.pages import Pages
-from tacit.service.placements.signals import PlacementSignals
+from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.wire.control import ArmsOf
 
 ARM_NAMES = ("holiday", "film", "recipe")

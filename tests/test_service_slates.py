@@ -13,10 +13,10 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running
-from tacit.service.attribution.attribution import PENDING
 from tacit.service.config.file import load_config
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.placements.attribution import PENDING
 
 ARMS = ["a", "b", "c", "d", "e"]
 

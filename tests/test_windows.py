@@ -9,7 +9,10 @@ from drawn import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.service.attribution.attribution import (
+from tacit.service.config.rule import Rule
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.placements.attribution import (
     CORRECTED,
     INACTIVE,
     LATE,
@@ -19,9 +22,6 @@ from tacit.service.attribution.attribution import (
     REPEATED,
     Attribution,
 )
-from tacit.service.config.rule import Rule
-from tacit.service.log.blocks import Block
-from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
 
 
 @dataclass

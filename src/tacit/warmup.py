@@ -18,7 +18,7 @@ from tacit.learning.signals import NAMES, Signals
 from tacit.policies import ExplorationFloor, Policy, ProbationBandit
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
-from tacit.service.attribution.windows import loops
+from tacit.service.placements.windows import loops
 from tacit.simulation import simulate
 
 

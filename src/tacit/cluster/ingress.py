@@ -27,7 +27,7 @@ from tacit.service.log.requests import FeedbackRequest, Impression, checked_feed
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
-from tacit.service.placements.verbs import CHANGES
+from tacit.service.placements.aspects.verbs import CHANGES
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000

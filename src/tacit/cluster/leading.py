@@ -21,7 +21,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.shared import Learned, Value
+from tacit.service.placements.aspects.shared import Learned, Value
 
 if TYPE_CHECKING:
     from tacit.cluster.link import Link

@@ -11,8 +11,8 @@ from tacit.core.arrays import Floats, leaves
 from tacit.service.kind import kind_of
 from tacit.service.log.marks import Pin
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.chapters import holdout_in
-from tacit.service.placements.lift_sums import LiftSums
+from tacit.service.placements.aspects.chapters import holdout_in
+from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series

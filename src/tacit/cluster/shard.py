@@ -14,7 +14,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.shared import Learned
+from tacit.service.placements.aspects.shared import Learned
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config

@@ -15,7 +15,6 @@ from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, Policy
 from tacit.policies.base import NO_FEATURES
-from tacit.service.attribution.attribution import Rewards
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import PERSONALIZER, Seconds
 from tacit.service.config.tables import PlacementTable
@@ -35,7 +34,8 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression, checked_id
 from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
 from tacit.service.page.kinds import FeatureView
-from tacit.service.placements.coin import Tossed
+from tacit.service.placements.aspects.coin import Tossed
+from tacit.service.placements.attribution import Rewards
 from tacit.service.placements.lists import FeaturePlacement
 from tacit.service.placements.placement import Placement
 

@@ -20,7 +20,6 @@ from tacit.evaluate.intervals import estimate_of, normal
 from tacit.evaluate.sums import Sums, summed
 from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
-from tacit.service.attribution.attribution import Attribution, Rewards
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.doors import personalizer_wire as wire
@@ -69,7 +68,8 @@ from tacit.service.log.rows import (
     FeedbackRow,
     stretches,
 )
-from tacit.service.placements.verbs import NewSettings
+from tacit.service.placements.aspects.verbs import NewSettings
+from tacit.service.placements.attribution import Attribution, Rewards
 from tacit.wire.control import ModeOf
 
 # ---- Errors in the form of the Personalizer API

@@ -77,9 +77,9 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, End, Store, added
-from tacit.service.placements.lent import check_lends
+from tacit.service.placements.aspects.lent import check_lends
+from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.shared import Learned
 from tacit.wire.control import HoldoutOf
 
 Result = TypeVar("Result")
@@ -427,7 +427,7 @@ class Engine(Verbs):
         ----------
         placement : str
         request : structure
-            Of a type that :data:`~tacit.service.placements.verbs.CHANGES` knows.
+            Of a type that :data:`~tacit.service.placements.aspects.verbs.CHANGES` knows.
         who : str, optional
             Who wants it so, as the log keeps it.
 

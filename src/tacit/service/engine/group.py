@@ -15,14 +15,14 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
-from tacit.service.attribution.attribution import DUPLICATE
 from tacit.service.engine.pending import Key, Outcome, PendingLog
 from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
 from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
 from tacit.service.log.rows import REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
+from tacit.service.placements.aspects.verbs import CHANGES
+from tacit.service.placements.attribution import DUPLICATE
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.verbs import CHANGES
 
 # ---- Recording feedback for a group: each piece finds its decision, or is refused with the reason
 

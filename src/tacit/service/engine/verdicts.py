@@ -15,10 +15,10 @@ from tacit.evaluate.interleaved.searches import Search, own_search
 from tacit.interleaving import CreditRule
 from tacit.proof.boundary import ANY_TIME
 from tacit.proof.sentences import open_sentence
-from tacit.service.attribution.attribution import ClickAttribution, Rewards
 from tacit.service.log.blocks import distinct
 from tacit.service.log.ids import moment
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, stretches
+from tacit.service.placements.attribution import ClickAttribution, Rewards
 from tacit.service.placements.duels import DuelOptions, duel_of
 
 # ---- The searches of a duel placement, as its log tells them, added up for the verdict

@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.interleaving.rules import CLICK
-from tacit.service.attribution.attribution import CORRECTED, LEARNED
 from tacit.service.config.file import checked_within
 from tacit.service.engine.rebuilding import Replacement
 from tacit.service.engine.service import Service
@@ -36,7 +35,8 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
-from tacit.service.placements.lent import check_takes_over, checked_made
+from tacit.service.placements.aspects.lent import check_takes_over, checked_made
+from tacit.service.placements.attribution import CORRECTED, LEARNED
 from tacit.service.placements.lift_report import PLANNED_LIFT, LiftReport, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control

@@ -289,7 +289,7 @@ class Mark(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """To change a placement: ``request`` is of a type that :mod:`tacit.service.placements.verbs` knows."""
+    """To change a placement: ``request`` is of a type in :mod:`tacit.service.placements.aspects.verbs`."""
 
     placement: str
     request: Any

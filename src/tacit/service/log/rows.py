@@ -72,7 +72,7 @@ def slate_of(shown: str | None) -> Slate:
 # ---- The rows of the log: decisions, feedback and marks, under one ascending sequence number
 #
 # They are kept as they came: what they teach is worked out from them, by
-# :mod:`tacit.service.attribution.attribution`.
+# :mod:`tacit.service.placements.attribution`.
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"

@@ -37,9 +37,9 @@ from tacit.service.log.rows import (
     Rows,
 )
 from tacit.service.log.store import Store, StoredPlacement
-from tacit.service.placements.living import decoded
+from tacit.service.placements.aspects.living import decoded
+from tacit.service.placements.aspects.shared import Joined, Learned
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.shared import Joined, Learned
 
 ROWS = 5000
 

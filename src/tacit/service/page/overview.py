@@ -9,12 +9,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
-from tacit.service.attribution.attribution import LATE, LATE_EPOCH
 from tacit.service.page import lift as lifts
 from tacit.service.page.amounts import age
 from tacit.service.page.charts import percent, sparkline
 from tacit.service.page.history import Answered, Answers
 from tacit.service.page.timeline import Range, asked_range, decisions_since, rate_points, stretches, together
+from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, R

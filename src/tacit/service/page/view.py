@@ -37,8 +37,8 @@ from tacit.service.page.timeline import (
     together,
     uniform_points,
 )
+from tacit.service.placements.aspects.living import check_living
 from tacit.service.placements.lift_report import LiftReport
-from tacit.service.placements.living import check_living
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate

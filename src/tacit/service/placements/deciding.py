@@ -18,9 +18,9 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import ONLINE, DecisionRow
-from tacit.service.placements import lent
-from tacit.service.placements.coin import Tossed
-from tacit.service.placements.living import listed_as_json
+from tacit.service.placements.aspects import lent
+from tacit.service.placements.aspects.coin import Tossed
+from tacit.service.placements.aspects.living import listed_as_json
 from tacit.service.placements.state import State
 
 

@@ -17,7 +17,6 @@ from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
 from tacit.interleaving.base import ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision
-from tacit.service.attribution.attribution import HELD_OUT, TIED, ClickAttribution, Rewards
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
@@ -32,7 +31,8 @@ from tacit.service.log.requests import (
 )
 from tacit.service.log.rows import CLICKS, FORGET, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow, MarkRow
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
-from tacit.service.placements.coin import Control, PairControl
+from tacit.service.placements.aspects.coin import Control, PairControl
+from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Rewards
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
 

@@ -11,9 +11,6 @@ import numpy as np
 from tacit.core.arrays import Booleans, Ints
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
-from tacit.service.attribution.attribution import FROZEN as NOT_LEARNING
-from tacit.service.attribution.attribution import LATE_EPOCH, NOTED, Rewards
-from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
@@ -25,6 +22,9 @@ from tacit.service.log.rows import (
     by_two,
     some_by_two,
 )
+from tacit.service.placements.attribution import FROZEN as NOT_LEARNING
+from tacit.service.placements.attribution import LATE_EPOCH, NOTED, Rewards
+from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.reading import learned_propensities, parsed, read_by
 from tacit.service.placements.series import weighed
 from tacit.service.placements.state import State

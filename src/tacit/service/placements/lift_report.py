@@ -33,9 +33,16 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_time, moment
 from tacit.service.log.rows import ARMS
-from tacit.service.placements.chapters import Chapter, added, change_between, holdout_in, metrics_in, rule_in
-from tacit.service.placements.coin import floor_of
-from tacit.service.placements.lift_sums import LiftSums
+from tacit.service.placements.aspects.chapters import (
+    Chapter,
+    added,
+    change_between,
+    holdout_in,
+    metrics_in,
+    rule_in,
+)
+from tacit.service.placements.aspects.coin import floor_of
+from tacit.service.placements.aspects.lift_sums import LiftSums
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1

@@ -17,12 +17,12 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.attribution.attribution import ClickAttribution, Rewards
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
-from tacit.service.placements.coin import Control, ListControl
+from tacit.service.placements.aspects.coin import Control, ListControl
+from tacit.service.placements.attribution import ClickAttribution, Rewards
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
 

@@ -23,10 +23,10 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.marks import Start
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
-from tacit.service.placements.aspect import Saved
+from tacit.service.placements.aspects.aspect import Saved
+from tacit.service.placements.aspects.living import fit
+from tacit.service.placements.aspects.second import Second
 from tacit.service.placements.learning import Learning
-from tacit.service.placements.living import fit
-from tacit.service.placements.second import Second
 from tacit.service.placements.series import Series
 
 OPEN_AT_ONCE = 500

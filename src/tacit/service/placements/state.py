@@ -17,8 +17,6 @@ from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
 from tacit.policies.context import Encoder
-from tacit.service.attribution.attribution import Attribution, Rewards
-from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.kind import kind_of
@@ -28,19 +26,21 @@ from tacit.service.log.marks import Pin, Regime
 from tacit.service.log.requests import Clicks, Impression
 from tacit.service.log.rows import CLICKS, FIXED, MODES, DecisionRow
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspect import Aspect
-from tacit.service.placements.coin import Coin, Control
-from tacit.service.placements.control import ControlGroup
-from tacit.service.placements.earnings import Earnings
-from tacit.service.placements.lift_sums import LiftSums
-from tacit.service.placements.living import Living
-from tacit.service.placements.modes import Modes, untouched
-from tacit.service.placements.pins import Pins
+from tacit.service.placements.aspects.aspect import Aspect
+from tacit.service.placements.aspects.coin import Coin, Control
+from tacit.service.placements.aspects.control import ControlGroup
+from tacit.service.placements.aspects.earnings import Earnings
+from tacit.service.placements.aspects.lift_sums import LiftSums
+from tacit.service.placements.aspects.living import Living
+from tacit.service.placements.aspects.modes import Modes, untouched
+from tacit.service.placements.aspects.pins import Pins
+from tacit.service.placements.aspects.second import Second
+from tacit.service.placements.aspects.shared import Sharing, shared_of
+from tacit.service.placements.aspects.signals import PlacementSignals
+from tacit.service.placements.attribution import Attribution, Rewards
+from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.reading import learned_propensities, parsed
-from tacit.service.placements.second import Second
 from tacit.service.placements.series import Series
-from tacit.service.placements.shared import Sharing, shared_of
-from tacit.service.placements.signals import PlacementSignals
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.service.attribution.attribution import Ended
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import FIXED, DecisionRow, FeedbackRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Saved
-from tacit.service.placements.lift_sums import Closed, LiftSums
+from tacit.service.placements.aspects.aspect import Aspect, Saved
+from tacit.service.placements.aspects.lift_sums import Closed, LiftSums
+from tacit.service.placements.attribution import Ended
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement

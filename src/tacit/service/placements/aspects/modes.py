@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tacit.core.arrays import Ints, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
-from tacit.service.attribution.attribution import Rewards
 from tacit.service.log.rows import (
     APPRENTICE,
     FROZEN,
@@ -22,7 +21,8 @@ from tacit.service.log.rows import (
     MarkRow,
 )
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.attribution import Rewards
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

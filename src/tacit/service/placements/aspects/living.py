@@ -17,8 +17,8 @@ from tacit.service.config.file import checked_as
 from tacit.service.log.requests import Impression, Made, as_json
 from tacit.service.log.rows import ARMS, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Effect, Saved
-from tacit.service.placements.chapters import holdout_in
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.chapters import holdout_in
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

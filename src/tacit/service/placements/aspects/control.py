@@ -17,9 +17,9 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Effect, Saved
-from tacit.service.placements.chapters import configured_in, holdout_in, terms_of
-from tacit.service.placements.coin import Coin, ListControl
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.chapters import configured_in, holdout_in, terms_of
+from tacit.service.placements.aspects.coin import Coin, ListControl
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

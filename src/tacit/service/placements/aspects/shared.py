@@ -25,7 +25,7 @@ from tacit.policies import Policy
 from tacit.service.errors import NotDurable
 from tacit.service.log.rows import MERGE, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Saved
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement

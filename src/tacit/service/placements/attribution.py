@@ -11,13 +11,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.service.attribution import windows as codes
-from tacit.service.attribution.open_decisions import Beside, OpenSlots
-from tacit.service.attribution.windows import LISTED, OPEN, Closing, FeedbackColumns, Terms
 from tacit.service.config.rule import Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.placements import windows as codes
+from tacit.service.placements.open_decisions import Beside, OpenSlots
+from tacit.service.placements.windows import LISTED, OPEN, Closing, FeedbackColumns, Terms
 
 # ---- Which reward a decision earned: a pure function of the log
 #
@@ -25,7 +25,7 @@ from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionR
 # rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
 # or after its end, so folding the same rows gives the same state, whatever the clock said.
 #
-# Open decisions are columns, each in a slot of its own (:mod:`tacit.service.attribution.windows`):
+# Open decisions are columns, each in a slot of its own (:mod:`tacit.service.placements.windows`):
 # nothing is made for one of them alone.
 
 LEARNED = "learned"

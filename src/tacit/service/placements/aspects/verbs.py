@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tacit.service.log.rows import SETTINGS
-from tacit.service.placements import control, living, modes, pins
-from tacit.service.placements.aspect import Effect
+from tacit.service.placements.aspects import control, living, modes, pins
+from tacit.service.placements.aspects.aspect import Effect
 
 
 class NewSettings(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from tacit.service.log.marks import Pin, pin_of, pin_text
 from tacit.service.log.requests import Impression
 from tacit.service.log.rows import PIN, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tacit.service.config.rule import SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspect import Aspect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Saved
 
 if TYPE_CHECKING:
     from tacit.service.log.requests import Impression

@@ -17,9 +17,9 @@ from tacit.learning.batch import Batch
 from tacit.learning.decisions import Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.attribution.windows import Windows, loops
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import Content, DecisionRow
+from tacit.service.placements.windows import Windows, loops
 
 # ---- The rows of open decisions, in the blocks in which they came
 

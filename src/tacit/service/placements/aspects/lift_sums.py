@@ -11,10 +11,9 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.proof import FrequencySums, HoldoutSums, Scores, ScoreSums
-from tacit.service.attribution.attribution import CORRECTED, INACTIVE, LATE
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.log.rows import ARMS
-from tacit.service.placements.chapters import (
+from tacit.service.placements.aspects.chapters import (
     Chapter,
     Closings,
     added,
@@ -22,6 +21,7 @@ from tacit.service.placements.chapters import (
     metric_configs_in,
     together,
 )
+from tacit.service.placements.attribution import CORRECTED, INACTIVE, LATE
 
 SURE = 1 - 1e-9
 AT_ONCE = 256

@@ -10,14 +10,14 @@ import numpy as np
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Decision, none_for_nan
 from tacit.learning.learner import Learner
-from tacit.service.attribution.open_decisions import OpenDecisions
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
 from tacit.service.log.rows import SHADOW, DecisionRow
-from tacit.service.placements.aspect import Aspect
-from tacit.service.placements.modes import untouched
+from tacit.service.placements.aspects.aspect import Aspect
+from tacit.service.placements.aspects.modes import untouched
+from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.reading import parsed, read_by
 
 if TYPE_CHECKING:

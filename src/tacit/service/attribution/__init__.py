@@ -1,1 +1,0 @@
-"""Which feedback earns a decision what reward, and when."""

@@ -1,0 +1,1 @@
+"""What a placement does besides deciding and learning: each an object with a few hooks."""
