@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 from harness import SECOND, with_home
 
-from tacit.client import FeedbackRequest, Impression
-from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.requests import FeedbackRequest as Told
+from tacit.client import Feedback, Impression
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
@@ -39,7 +38,7 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
         rows = await engine.decide_many(name, told)
         clicked = [row for row in rows if rng.random() < rates[row.arm]]
         if clicked:
-            await engine.record_many(name, [Told(row.id, reward=1.0) for row in clicked])
+            await engine.record_many(name, [FeedbackRequest(row.id, reward=1.0) for row in clicked])
 
 
 def asked(holdout):
@@ -66,7 +65,7 @@ def shown(client, clock, placement, rates, rounds=8, size=1000):
     arms = []
     for _ in range(rounds):
         made = client.decide_many(placement, [Impression("tomato")] * size)
-        clicks = [FeedbackRequest(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
+        clicks = [Feedback(one.decision_id, 1.0) for one in made if rng.random() < rates[one.arm]]
         client.feedback_many(placement, clicks)
         arms += [one.arm for one in made]
         clock.now += 40 * SECOND
