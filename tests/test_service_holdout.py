@@ -162,7 +162,7 @@ def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, contr
 
     config, home, rows = asyncio.run(session())
     assert {row.control for row in rows} == {0, 1}
-    for held, learner, of in ((1, home.shadow, config.shadow), (0, home.learner, config.policy)):
+    for held, learner, of in ((1, home.second.learner, config.shadow), (0, home.learner, config.policy)):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
     assert home.lift.reward.counts.sum() == len(rows)
