@@ -11,8 +11,9 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_inputs import KEPT, LEADING
-from tacit.policies.features.context_mixture import BEHIND, DROPPED, WIDTH, draw_lines
+from tacit.policies.features.context_mixture import draw_lines
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NOTHING, RECENT, SCALES
+from tacit.policies.features.context_weights import BEHIND, DROPPED, WIDTH
 from tacit.policies.index import envelope_share
 
 ARMS = 3

@@ -27,7 +27,6 @@ from tacit.policies.features.click_mixture import ClickMixture as ClickMixture
 from tacit.policies.features.click_mixture import HybridClickMixture as HybridClickMixture
 from tacit.policies.features.click_model import ClickModel as ClickModel
 from tacit.policies.features.context_mixture import ContextMixture as ContextMixture
-from tacit.policies.features.cusum_restart import CUSUMRestart as CUSUMRestart
 from tacit.policies.features.ec_bandit import ECBandit as ECBandit
 from tacit.policies.features.ec_bandit import IdentifiabilityWarning as IdentifiabilityWarning
 from tacit.policies.features.ec_bandit import identifiability as identifiability
@@ -53,6 +52,7 @@ from tacit.policies.lists.ranked import RankedBandit as RankedBandit
 from tacit.policies.lists.safe_list_mix import SafeListMix as SafeListMix
 from tacit.policies.shifting.bwc import BWC as BWC
 from tacit.policies.shifting.bwc import Restart as Restart
+from tacit.policies.shifting.cusum_restart import CUSUMRestart as CUSUMRestart
 from tacit.policies.shifting.detector import CUSUMUCB as CUSUMUCB
 from tacit.policies.shifting.detector import MUCB as MUCB
 from tacit.policies.shifting.drift_mixture import DriftMixture as DriftMixture

@@ -27,7 +27,6 @@ from tacit.policies.features.context_inputs import (
     scale_context,
     turn_all,
 )
-from tacit.policies.features.context_mixture import WIDTH, MixtureTally, base_of, click_chance, weight_in_use
 from tacit.policies.features.context_models import (
     FULL,
     HYPOTHESES,
@@ -41,6 +40,7 @@ from tacit.policies.features.context_models import (
     first_variance,
     project_packed,
 )
+from tacit.policies.features.context_weights import WIDTH, MixtureTally, base_of, click_chance, weight_in_use
 from tacit.policies.features.gaussian import dot
 
 ITEM_LEADING, USER_LEADING = 24, 6

@@ -15,7 +15,8 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, context_width, declared
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure, is_due, keep, notice_changes, recall
-from tacit.policies.features.context_mixture import (
+from tacit.policies.features.context_models import Design, Models
+from tacit.policies.features.context_weights import (
     ContextState,
     MixtureTally,
     clicks_worth,
@@ -23,7 +24,6 @@ from tacit.policies.features.context_mixture import (
     take_in,
     tells_as_clicks,
 )
-from tacit.policies.features.context_models import Design, Models
 from tacit.policies.features.embedding_items import (
     EmbeddingState,
     beliefs_by,

@@ -1,0 +1,199 @@
+"""What a mixture over contexts has learned: its models, and the weights of the hypotheses they stand for.
+
+What was learned from, then what is expected of an arm by that, then how rewards move the weights, and
+when the recent hypothesis begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.core.dispatch import kernel
+from tacit.policies.features.context_inputs import Kept, Measure
+from tacit.policies.features.context_models import (
+    HYPOTHESES,
+    RECENT,
+    Base,
+    Design,
+    Models,
+    Room,
+    adopt,
+    forget_arm,
+    learn_arm,
+    meet,
+)
+from tacit.policies.features.gaussian import sigmoid
+from tacit.policies.shifting.shift_mixture import Spread, steadiness
+
+WIDTH = 0.7
+"""Factor on the one draw that moves the scores of all arms."""
+DROPPED = 6e-6
+"""Weight, beside the largest, below which a hypothesis takes no part in a choice."""
+SPAN, SHARE = 200.0, 0.2
+"""The recent hypothesis begins anew after so many events, and that share of all, if it is more."""
+BEHIND = 0.0025
+"""Weight with which it begins, beside the largest; and of all others, beside it, when it is adopted."""
+UNLIKELIEST = -700.0
+"""Logarithm of a reward's probability, at least: weights stay above 0."""
+SEASONED = 50.0
+"""Events after which it may be adopted."""
+
+
+# ---- What was learned from
+
+
+class MixtureTally(NamedTuple):
+    """What was learned from, and the weights of the hypotheses.
+
+    Attributes
+    ----------
+    rounds, clicks, age : array of float64, shape (models,)
+        Events, the sum of their rewards, and events since the recent hypothesis began.
+    weights : array of float64, shape (models, 4)
+        Of sum 1.
+    spread : Spread
+        How much rewards vary, since the first that was neither 0 nor 1; arrays of shape (models,).
+    """
+
+    rounds: Floats
+    clicks: Floats
+    age: Floats
+    weights: Floats
+    spread: Spread
+
+    @classmethod
+    def nothing(cls, models: int) -> MixtureTally:
+        """Return the tally before the first event."""
+        rounds, clicks, age, *spread = np.zeros((6, models))
+        weights = np.full((models, HYPOTHESES), 1.0 / HYPOTHESES)
+        return cls(rounds, clicks, age, weights, Spread(*spread))
+
+
+class ContextState(NamedTuple):
+    """Models of a user's clicks; the leading axis is 1 where all keys share them.
+
+    Attributes
+    ----------
+    models : Models
+    tally : MixtureTally
+    measure : Measure
+    kept : Kept
+    room : Room
+    """
+
+    models: Models
+    tally: MixtureTally
+    measure: Measure
+    kept: Kept
+    room: Room
+
+
+# ---- What is expected of an arm, and by which hypotheses
+
+
+@kernel
+def base_of(tally: MixtureTally, model: int) -> Base:
+    """Return what is expected of an arm that was not met: the log-odds of a click, by all events so far."""
+    clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
+    return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
+
+
+@kernel
+def weight_in_use(weights: Floats) -> tuple[float, float]:
+    """Return the least weight of a hypothesis that takes part in a choice, and the sum of all that do."""
+    top, total = 0.0, 0.0
+    for h in range(HYPOTHESES):
+        top = max(top, weights[h])
+    for h in range(HYPOTHESES):
+        if weights[h] >= DROPPED * top:
+            total += weights[h]
+    return DROPPED * top, total
+
+
+# ---- What is learned
+
+
+@kernel
+def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> None:
+    """Know nothing of arms again; how contexts are measured stays."""
+    tally = state.tally
+    tally.rounds[model] = 0.0
+    tally.clicks[model] = 0.0
+    tally.age[model] = 0.0
+    tally.spread.squares[model] = 0.0
+    tally.spread.expected[model] = 0.0
+    tally.spread.fractions[model] = 0.0
+    for h in range(HYPOTHESES):
+        tally.weights[model, h] = 1.0 / HYPOTHESES
+        for arm in range(state.models.met.shape[1]):
+            forget_arm(state.models, model, arm, h, layout, prior)
+
+
+@kernel
+def share_weights(weights: Floats, share: float) -> None:
+    """Normalise weights, after each has given a share of it to all alike."""
+    total = 0.0
+    for h in range(HYPOTHESES):
+        total += weights[h]
+    for h in range(HYPOTHESES):
+        weights[h] = (1.0 - share) * weights[h] / total + share / HYPOTHESES
+
+
+@kernel
+def begin_recent(state: ContextState, model: int, layout: Design) -> None:
+    """Let the recent hypothesis begin anew; adopt it before, if it is far ahead of all others."""
+    tally, weights = state.tally, state.tally.weights[model]
+    others = 0.0
+    for h in range(HYPOTHESES):
+        others = max(others, weights[h] if h != RECENT else 0.0)
+    ahead = tally.age[model] >= SEASONED and others <= BEHIND * weights[RECENT]
+    if not ahead and tally.age[model] < max(SPAN, SHARE * tally.rounds[model]):
+        return
+    for arm in range(state.models.met.shape[1]):
+        if ahead:
+            adopt(state.models, model, arm, layout)
+        forget_arm(state.models, model, arm, RECENT, layout, None)
+    for h in range(HYPOTHESES):
+        weights[h] = 1.0 if ahead else weights[h]
+    weights[RECENT] = BEHIND * (1.0 if ahead else max(others, weights[RECENT]))
+    tally.age[model] = 0.0
+    share_weights(weights, 0.0)
+
+
+@kernel
+def tells_as_clicks(tally: MixtureTally, model: int, reward: float) -> bool:
+    """Return whether a reward, and all before, was 0 or 1."""
+    return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
+
+
+@kernel
+def clicks_worth(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
+    """Return how many clicks a reward tells as much as: more than one where rewards vary less."""
+    spread, own = tally.spread, slice(model, model + 1)
+    return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
+
+
+@kernel
+def click_chance(logit: float, variance: float) -> float:
+    """Return the mean chance of a click whose logit is normal."""
+    return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
+
+
+@kernel
+def take_in(state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design) -> None:
+    """Learn from an event whose context is in the room, as from so many clicks."""
+    tally, weights = state.tally, state.tally.weights[model]
+    base = base_of(tally, model)
+    for h in range(HYPOTHESES):
+        if not state.models.met[model, arm, h]:
+            meet(state.models, model, arm, h, base)
+        log = learn_arm(state.models, state.room, model, arm, h, layout.known, reward, times)
+        weights[h] *= np.exp(max(log, UNLIKELIEST))
+    tally.rounds[model] += 1.0
+    tally.clicks[model] += reward
+    tally.age[model] += 1.0
+    share_weights(weights, 1.0 / (tally.rounds[model] + 1.0))
+    begin_recent(state, model, layout)
