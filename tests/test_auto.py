@@ -77,7 +77,6 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({"arms": 3, "shows": "slate", "relevance_dim": 1}, "relevance_dim"),
         ({"arms": 3, "own_order": True}, "own_order"),
         ({"arms": 3, "sums": True, "context_dim": 1}, "context_dim"),
-        ({"arms": 3, "context_dim": 1, "signals_dim": 1}, "signals_dim"),
         ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
         ({"relevance_dim": 3, "sums": True}, "sums"),
         ({"relevance_dim": 3, "examination_dim": 1, "context": {"age": "number"}}, "context"),

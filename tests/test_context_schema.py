@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.context import MOST_COLUMNS, Encoder, columns_of, declared
+from tacit.policies.context import MOST_COLUMNS, Encoder, columns_of, declared, schema_of
 
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
 SCHEMA = declared("context", DECLARED)
@@ -125,3 +125,77 @@ def test_an_explanation_needs_no_key_where_all_share_what_is_learned():
     assert film["age"] < 0 < song["age"]
     assert found.records() == learner.explain({"age": 70}, "x").records()
     assert learner.keys == ["x"]
+
+
+# Learned from rows ------------------------------------------------------------------------------
+
+ROWS = [
+    {"device": "ios" if i % 3 else "web", "age": 20 + i, "new": i % 2 == 0, "city": f"c{i}", "score": None}
+    for i in range(60)
+]
+ROWS[7]["score"] = 0.5
+ROWS[8].pop("device")
+
+
+def test_a_schema_is_learned_from_rows_in_whatever_form_they_are():
+    pandas = pytest.importorskip("pandas")
+    expected = {
+        "device": ["ios", "web"], "age": "number", "new": "boolean", "city": "category", "score": "number",
+    }  # fmt: skip
+    columns = {name: [row.get(name) for row in ROWS] for name in ROWS[0]}
+    for rows in (ROWS, columns, pandas.DataFrame(ROWS)):
+        assert schema_of(rows) == expected
+
+
+def test_only_the_first_rows_are_looked_at():
+    rows = [*ROWS, {"device": "tv", "age": "old"}]
+    assert schema_of(rows, first=60) == schema_of(ROWS)
+    with pytest.raises(InvalidValue, match=r"^context.age"):
+        schema_of(rows)
+
+
+def test_a_policy_takes_rows_for_a_schema_and_keeps_what_they_said(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    policy = tacit.auto(arms=["film", "song"], context=pandas.DataFrame(ROWS)[["device", "age"]])
+    assert policy == tacit.auto(arms=["film", "song"], context={"device": ["ios", "web"], "age": "number"})
+    learner = tacit.Learner(policy, seed=1)
+    learner.save(tmp_path / "learner")
+    assert tacit.Learner.load(tmp_path / "learner").policy.schema == policy.schema
+
+
+@pytest.mark.parametrize(
+    ("rows", "field"),
+    [
+        ([], "context"),
+        ("rows", "context"),
+        ([{"age": 1}, {"age": "x"}], "context.age"),
+        ([{"age": None}, {}], "context.age"),
+        ([{"tags": ["a"]}], "context.tags"),
+        ([{"when": np.datetime64("2026-01-01")}], "context.when"),
+        ([{"age": math.inf}], "context.age"),
+    ],
+)
+def test_rows_that_say_no_schema_are_refused_by_field(rows, field):
+    with pytest.raises(InvalidValue) as caught:
+        schema_of(rows)
+    assert caught.value.field == field
+
+
+# What is lacking among many ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("absent", [None, [31.0], 5])
+def test_one_that_is_no_dict_among_dicts_is_named(absent):
+    learner = tacit.Learner(tacit.auto(arms=2, context={"age": "number"}), seed=1)
+    with pytest.raises(InvalidValue) as caught:
+        learner.choose_many(["a"] * 3, [{"age": 3}, absent, {}])
+    assert caught.value.field == "context[1]"
+    assert len(learner) == 0
+
+
+@pytest.mark.parametrize("value", [["a", "b"], {"a": 1}, 3, b"x"])
+def test_a_value_that_is_no_text_is_named(value):
+    learner = tacit.Learner(tacit.auto(arms=2, context={"tag": "category"}), seed=1)
+    with pytest.raises(InvalidValue) as caught:
+        learner.choose(context={"tag": value})
+    assert caught.value.field == "context.tag"

@@ -113,7 +113,8 @@ def _array(name: str, values: Any) -> Any:
     if hasattr(values, "__array__"):
         values = np.asarray(values)
         values = list(values) if values.ndim > 1 else values
-    if np.ndim(values) == 0 and not isinstance(values, Sequence):
+    # A list of lists may be ragged, or hold None.
+    if not isinstance(values, Sequence) and np.ndim(values) == 0:
         raise ValueError(f"{name}: {values!r} is no column; give an array")
     try:
         return pa.array(values, from_pandas=True)

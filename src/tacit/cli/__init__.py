@@ -12,7 +12,7 @@ import click
 from tacit import __version__
 from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.evaluate import duel, evaluate, examine
-from tacit.cli.fit import fit, propose, ubi
+from tacit.cli.fit import fit, propose, schema, ubi
 from tacit.cli.placement import lift, placement
 from tacit.cli.service import key, log, serve
 from tacit.cli.studies import demo, reproduce, simulate
@@ -50,6 +50,7 @@ for command in (
     duel,
     propose,
     fit,
+    schema,
     serve,
     key,
     lift,

@@ -117,6 +117,11 @@ class Question:
             )
         return shows == "slate"
 
+    @property
+    def learns(self) -> str | None:
+        """The policy, if it learns what single arms earn."""
+        return self.policy if self.target is None and not self.lists else None
+
     @cached_property
     def known(self) -> Any:
         """Where propensities are from: a word, or a table."""
@@ -161,7 +166,7 @@ class Question:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
         self._estimators(self.slots or 3)
 
-    def player(self, evaluation: "LogReads") -> Any:
+    def player(self, evaluation: "LogReads", contexts: dict[str, Any]) -> Any:
         """Return the policy, over the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
@@ -170,8 +175,8 @@ class Question:
         with concluding(evaluation.reader):
             arms = evaluation.arms()
         with usage():
-            setting = {"positions": self.slots} if self.lists and self.slots else {}
-            return policy_from_spec(self.policy, arms, setting=setting)
+            setting: dict[str, Any] = {"positions": self.slots} if self.lists and self.slots else {}
+            return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
     def replayed(self, evaluation: "LogReads", player: Any) -> Any:
         """Return what the replay of a policy earns."""
@@ -238,15 +243,19 @@ def evaluate(
             raise click.UsageError("--plot: shows estimators other than replay; name one")
         if shards > 1 and ray is None:
             raise click.UsageError("--shards: only with --ray")
-        reader = reading.open(logs).with_columns(question.columns)
+        reader, contexts = reading.contextual(reading.open(logs), question.learns)
+        reader = reader.with_columns(question.columns)
         reader = reader if question.by is None else reader.by(question.by)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
-    with where(ray), concluding(reader):
-        evaluation = LogReads(reader, None if ray is None else shards)
-        player = question.player(evaluation)
-        replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
-        weighted = question.off_policy(evaluation, player) if question.weighted else None
+    evaluation = LogReads(reader, None if ray is None else shards)
+    with where(ray):
+        player = question.player(evaluation, contexts)
+        # What is read is reported, with the contexts that the policy makes of columns.
+        reader = evaluation.reader = reader.with_context(getattr(player, "schema", ()))
+        with concluding(reader):
+            replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
+            weighted = question.off_policy(evaluation, player) if question.weighted else None
     if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]

@@ -83,10 +83,11 @@ def fit(
     from tacit.learning.learner import Learner
     from tacit.learning.logged import features_given
     from tacit.policies import policy_from_spec
+    from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features
 
     with usage():
-        reader = reading.open(logs)
+        reader, contexts = reading.contextual(reading.open(logs), policy)
         features = {"relevance": features_at(relevance), "examination": features_at(examination)}
         dims = {f"{name}_dim": features_given(where) for name, where in features.items()}
         by_features = reads_features(policy)
@@ -99,12 +100,38 @@ def fit(
     with concluding(reader), progress(None, "reading the arms"):
         arms = arms_of(reader)
     with usage():
-        learner = Learner(policy_from_spec(policy, arms, setting=dims), seed)
+        learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
+        reader = reader.with_context(learner.policy.schema)
     with concluding(reader), progress(None, "learning"):
         learned = learner.fit_log(reader, placement=placement, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
+    if learner.policy.schema:
+        text += f"\n{schema_text(learner.policy.schema)}"
     show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+
+
+@command(configured=True)
+def schema(logs: tuple[str, ...], reading: LogOptions, *, first: Count = 1000, as_json: Json = False) -> None:
+    """Suggest what the columns of a log hold that make a context, as TOML for a configuration.
+
+    LOGS are as for evaluate; --column context=age,device names the columns. What is written can be
+    given back, edited or not: --column context=@FILE.
+
+    Parameters
+    ----------
+    first
+        Look at so many rows.
+    """
+    from tacit.policies.context import declared, schema_text
+
+    with usage():
+        reader = reading.open(logs)
+        if not reading.contexts:
+            raise click.UsageError("--column: name the columns of the context: --column context=age,device")
+    suggested = reader.schema_of(reading.contexts, first)
+    text = schema_text(declared("context", suggested))
+    show({"context": suggested}, text, as_json)
 
 
 def features_at(features: str | None) -> Any:

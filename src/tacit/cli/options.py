@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import click
 
 from tacit.cli.parameters import FILE, Typed
 from tacit.errors import LogError, TacitError
+from tacit.policies.context import declared
 
 if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
@@ -40,7 +43,8 @@ Workers = Annotated[int, click.IntRange(1), "Threads; by default one per core. N
 Columns = Annotated[
     tuple[str, ...],
     Typed(metavar="OURS=THEIRS"),
-    "Map a foreign column's name; a context's, with commas between.",
+    "Map a foreign column's name; a context's, with commas between, of which what they hold is learned, or "
+    "said: context=@FILE (TOML or JSON, as tacit schema writes it).",
 ]
 Constants = Annotated[tuple[str, ...], Typed(metavar="OURS=VALUE"), "Fill a column it has not."]
 Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
@@ -85,6 +89,27 @@ class LogOptions:
             time_unit=self.time_unit,
             strict=self.strict,
         )
+
+    def contextual(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
+        """Return the log with contexts, and what a policy is told of them: what their columns hold.
+
+        Unless the policy itself says what it reads, or the log's contexts are numbers in one column, that is
+        learned from the first rows.
+        """
+        context = _columns(self.column).get("context")
+        if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
+            return reader, {}
+        if isinstance(context, str) and reader.holds_lists(context):
+            return reader, {}
+        held = context if isinstance(context, dict) else reader.schema_of(self.contexts)
+        schema = declared("context", held)
+        return reader.with_context(schema), {"context": schema}
+
+    @property
+    def contexts(self) -> list[str]:
+        """The columns that make a context, as far as they were named."""
+        context = _columns(self.column).get("context", ())
+        return [context] if isinstance(context, str) else list(context)
 
 
 def where(cluster: str | None) -> AbstractContextManager[None]:
@@ -140,9 +165,23 @@ def names(text: str) -> list[str]:
 def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
     """Return which column serves as which; a context may be made of several, with commas between."""
     columns: dict[str, Any] = pairs("column", texts)
-    if "," in columns.get("context", ""):
-        columns["context"] = names(columns["context"])
+    context = columns.get("context", "")
+    if context.startswith("@"):
+        columns["context"] = _schema_at(Path(context[1:]))
+    elif "," in context:
+        columns["context"] = names(context)
     return columns
+
+
+def _schema_at(path: Path) -> dict[str, Any]:
+    """Return the schema in a file of TOML or JSON, be it all of the file or what it says of ``context``."""
+    try:
+        text = path.read_text()
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--column: context: {path} cannot be read: {error}") from error
+    schema = found.get("context", found) if isinstance(found, dict) else found
+    return dict(declared("context", schema))
 
 
 def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:

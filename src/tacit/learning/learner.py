@@ -498,7 +498,9 @@ class Learner(ColumnLearner[ArmT_co]):
         numbered = (f"context[{j}]" for j in range(self.policy.context_dim))
         columns = columns_of(self.policy.schema) or tuple(numbered)
         added = contributions(self.state, self.lane(key), batch.contexts[0])[batch.arms]
-        return Explanation(believed, self.probabilities(key, context, arms), columns, added)
+        # Signals come last, and add nothing.
+        read = columns[: added.shape[1]]
+        return Explanation(believed, self.probabilities(key, context, arms), read, added)
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
         """Return what is believed of each feature: its parameter, and how sure that is.

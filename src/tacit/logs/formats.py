@@ -20,7 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.rows import Raw
+from tacit.logs.rows import Raw, converted, is_text
 from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
 
 # ---- Where logs are: files, folders, patterns, and what pyarrow's file systems know by a URL
@@ -414,3 +414,31 @@ FORMATS = {
     "csv": Format((".csv", ".tsv"), _csv_names, _read_csv, _write_csv),
     "json": Format((".jsonl", ".ndjson", ".json"), _json_names, _read_json, _write_json, True),
 }
+
+
+# ---- What values say that a format has as text
+
+TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+"""How text says whether something is so."""
+
+
+def as_said(column: Any, format: str) -> list[Any]:
+    """Return a column's values; of CSV, where all is text, numbers and truths if all of them are.
+
+    Examples
+    --------
+    >>> as_said(pa.array(["1", None, "2.5"]), "csv"), as_said(pa.array(["true", "FALSE"]), "csv")
+    ([1.0, None, 2.5], [True, False])
+    """
+    if isinstance(column, list):
+        return column
+    if is_text(column.type):
+        column = converted(column, pa.string())
+    given: list[Any] = column.to_pylist()
+    if format != "csv":
+        return given
+    there = {text.lower() for text in given if text is not None}
+    if there <= {"true", "false"}:
+        return [text if text is None else TRUTHS[text.lower()] for text in given]
+    numbers = converted(column, pa.float64())
+    return numbers.to_pylist() if numbers.null_count == column.null_count else given

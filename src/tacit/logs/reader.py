@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +17,12 @@ from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.doubts import SeenDecisions
-from tacit.logs.formats import FORMATS, File, RemoteFile, format_of, header_hint
+from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT
 from tacit.logs.times import EpochTimes, checked_unit
-from tacit.policies.context import BOOLEAN, NUMBER, Declared, Encoder, declared
+from tacit.policies.context import BOOLEAN, FIRST, NUMBER, SIGNAL, Declared, Encoder, declared, schema_of
 
 BATCH_ROWS = 65_536
 MEMORY = "table"
@@ -117,22 +118,62 @@ class LogReader:
         else:
             self._schema = declared("columns['context']", given)
             names = [name for name, _ in self._schema]
-        self.files = [_besides(file, CONTEXT, names) for file in self.files]
+        files = [_besides(file, CONTEXT, names) for file in self.files]
+        self.files = [file._replace(columns=_without(file.columns, CONTEXT)) for file in files]
         self._made_of = names
 
     def with_context(self, schema: Declared) -> LogReader:
         """Return the log with the contexts that a schema makes of its columns; as it is if it has contexts.
+
+        Columns that were to make the context by themselves are what the schema says of them.
 
         Raises
         ------
         LogError
             If a file has no such column.
         """
-        if not schema or self._made_of or all(CONTEXT in file.columns for file in self.files):
+        if not schema or self._schema is not None:
+            return self
+        names, made_of = {name for name, _ in schema}, set(self._made_of)
+        if not made_of and all(CONTEXT in file.columns for file in self.files):
+            made_of = {file.columns[CONTEXT] for file in self.files}
+        if made_of and made_of != names:
             return self
         found = copy.copy(self)
         found._take_context(schema)
         return found
+
+    def schema_of(self, columns: Sequence[str], first: int = FIRST) -> dict[str, str | list[str]]:
+        """Return the schema that the first rows of some columns suggest; see :func:`tacit.schema_of`.
+
+        The same log gives the same schema. Of CSV, text is read as what it says.
+
+        Raises
+        ------
+        LogError
+            If a file has no such column.
+        InvalidValue
+            If a column is missing in all rows, or holds what no schema knows.
+
+        Examples
+        --------
+        >>> log = {"key": ["a"] * 10, "arm": ["film"] * 10, "device": ["ios", "web"] * 5, "age": range(10)}
+        >>> LogReader([Frame(log)], constants={"arms": ["film"]}).schema_of(["device", "age"])
+        {'device': ['ios', 'web'], 'age': 'number'}
+        """
+        return schema_of(list(islice(self._rows_of(columns, first), first)), first)
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether a column's first value is a list of numbers, in text as JSON: a context as it is."""
+        first = next(iter(self._rows_of([column], 1)), {}).get(column)
+        return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
+
+    def _rows_of(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
+        for file in self.files:
+            theirs = [_theirs(file, CONTEXT, name) for name in columns]
+            for raw in file.read(list(dict.fromkeys(theirs)), at_once):
+                lists = [as_said(raw.columns[name], file.format) for name in theirs]
+                yield from (dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True))
 
     @property
     def numbered(self) -> bool:
@@ -366,8 +407,8 @@ def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
     return file._replace(columns=file.columns | added)
 
 
-TRUTHS = {"true": True, "false": False, "1": True, "0": False}
-"""How text says whether something is so."""
+def _without(columns: dict[str, str], name: str) -> dict[str, str]:
+    return {ours: theirs for ours, theirs in columns.items() if ours != name}
 
 
 def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
@@ -380,7 +421,7 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
     """
     values = {name: raw.columns.pop(f"{CONTEXT} {name}") for name in names}
     if schema is None:
-        columns = [converted(column, pa.float64()) for column in values.values()]
+        columns = [_all_numbers(raw, name, column) for name, column in values.items()]
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
         lists = [_held(values[name], holds) for name, holds in schema]
@@ -392,6 +433,19 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
+def _all_numbers(raw: Raw, name: str, column: Any) -> Any:
+    """Return a column as numbers, null where one is none; refuse one that has something else throughout."""
+    numbers = converted(column, pa.float64())
+    if len(numbers) and numbers.null_count == len(numbers):
+        given = [value for value in as_said(column, "") if value is not None]
+        raise LogError(
+            f"rows {raw.rows[0]} to {raw.rows[-1]}: context: {name} holds no numbers but {given[:1]}; say "
+            f"what it holds by a schema, columns={{'context': {{{name!r}: 'category', …}}}}, or have it "
+            "learned by tacit.schema_of"
+        )
+    return numbers
+
+
 def _held(column: Any, holds: Any) -> list[Any]:
     """Return a column's values for a field; of text, all that CSV has, what the field holds is read."""
     if isinstance(column, list):
@@ -399,7 +453,7 @@ def _held(column: Any, holds: Any) -> list[Any]:
     given: list[Any] = column.to_pylist()
     if not is_text(column.type):
         return given
-    read = converted(column, pa.float64() if holds == NUMBER else pa.string()).to_pylist()
+    read = converted(column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()).to_pylist()
     if holds == BOOLEAN:
         read = [TRUTHS.get(str(text).lower(), text) for text in read]
     # What cannot be read stays as it is, for the error that names it.

@@ -10,6 +10,7 @@ from tacit.policies.base import Counts as Counts
 from tacit.policies.base import Impression as Impression
 from tacit.policies.base import Outcome as Outcome
 from tacit.policies.base import Policy as Policy
+from tacit.policies.context import schema_of as schema_of
 from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC
 from tacit.policies.duels.beat_the_mean import sample_size as sample_size

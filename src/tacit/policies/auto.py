@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
+from tacit.policies.context import declared
 from tacit.policies.duels.rmed import RMED1
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
@@ -54,11 +55,13 @@ def auto(
         leave it only for what proves better.
     context_dim : int, default 0
         Numbers in a context, that is about who is asking or when: what is shown is the best for them.
-    context : dict of str to str or list of str, optional
+    context : dict of str to str or list of str, or rows, optional
         In place of their number, what each field of a context holds, where contexts are dicts:
-        ``{"device": ["ios", "web"], "age": "number"}``. See :class:`ContextMixture`.
+        ``{"device": ["ios", "web"], "age": "number"}``. See :class:`ContextMixture`. Of a data frame or a
+        list of dicts it is learned, as :func:`schema_of` does, and kept.
     signals_dim : int, default 0
-        Numbers that may announce a shift of intent, such as a query's volume.
+        Numbers that may announce a shift of intent, such as a query's volume. With ``context_dim`` they
+        follow the numbers about who is asking; in a ``context`` each is a field that holds a ``"signal"``.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
         of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`.
@@ -84,6 +87,8 @@ def auto(
     'DriftMixture'
     >>> tacit.auto(arms=5, context_dim=3).label
     'ContextMixture(context_dim=3)'
+    >>> tacit.auto(arms=5, context_dim=3, signals_dim=1).label
+    'ContextMixture(context_dim=4, signals_dim=1)'
     >>> tacit.auto(arms=20, shows="slate", positions=5).label
     'ListMix(positions=5)'
     >>> tacit.auto(arms=["old", "new"], shows="duel")
@@ -94,9 +99,10 @@ def auto(
     'EmbeddingMixture(relevance_dim=384, context_dim=32)'
     """
     by_features = bool(relevance_dim or examination_dim)
+    schema = () if context is None else declared("context", context)
     said = {
         "context_dim": context_dim,
-        "context": context,
+        "context": schema,
         "signals_dim": signals_dim,
         "own_order": own_order,
         "relevance_dim": relevance_dim,
@@ -115,16 +121,18 @@ def auto(
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
     if by_features:
         _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim", "context"))
-        if (relevance_dim > EMBEDDING or context) and not examination_dim:
-            return EmbeddingMixture(relevance_dim, context_dim, context=context or ())
+        if (relevance_dim > EMBEDDING or schema) and not examination_dim:
+            return EmbeddingMixture(relevance_dim, context_dim, context=schema)
         _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
     if sums:
         _only(said, "an arm by what sums say", ("sums", "priors"))
         return Thompson(_given_arms(arms), priors=priors or ())
-    if context_dim or context:
-        _only(said, "an arm by who is asking", ("context_dim", "context", "priors"))
-        return ContextMixture(_given_arms(arms), context_dim, context=context or (), priors=priors or ())
+    if context_dim or schema:
+        _only(said, "an arm by who is asking", ("context_dim", "context", "signals_dim", "priors"))
+        numbers = context_dim + signals_dim if context_dim else 0
+        more: dict[str, Any] = {"context": schema, "signals_dim": signals_dim}
+        return ContextMixture(_given_arms(arms), numbers, **more, priors=priors or ())
     _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors"))
     given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": notice_within}
     return DriftMixture(_given_arms(arms), **given, priors=priors or ())

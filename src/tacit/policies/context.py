@@ -8,14 +8,17 @@ A schema says of each field what it holds, and so which columns of numbers it ta
 ``["ios", "web"]``    one column for each of these values, and one for any other
 ``"category"``        values that are not known before: hashed to 16 columns, each with a sign
 ``"category(64)"``    the same, to 64
+``"signal"``          a number that may announce that tastes change, such as how busy it is
 ====================  ==========================================================================
 
-Each field has one more column, which is 1 where the value is missing. What policies read are the columns:
-:class:`~tacit.ContextMixture` brings their numbers to a common size.
+Each field has one more column, which is 1 where the value is missing; a signal has none, must be there, and
+comes after all others. What policies read are the columns: :class:`~tacit.ContextMixture` brings their
+numbers to a common size.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -34,12 +37,13 @@ from tacit.frames import frame_batches, frame_names, is_frame
 Declared = tuple[tuple[str, str | tuple[str, ...]], ...]
 """A schema as a policy keeps it: fields in their order, each with what it holds."""
 
-NUMBER, BOOLEAN, CATEGORY = "number", "boolean", "category"
+NUMBER, BOOLEAN, CATEGORY, SIGNAL = "number", "boolean", "category", "signal"
 HASHED = 16
 MOST_HASHED = 4096
 MOST_COLUMNS = 1024
-HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', or a list of the values"
+HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
+BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
 
@@ -50,7 +54,8 @@ def declared(field: str, given: Any) -> Declared:
     ----------
     field : str
         What errors call it.
-    given : mapping from str to str or sequence of str, or a canonical schema
+    given : mapping from str to str or sequence of str, a canonical schema, or rows
+        A data frame or a list of dicts are rows, of which it is learned (:func:`schema_of`).
 
     Raises
     ------
@@ -62,6 +67,8 @@ def declared(field: str, given: Any) -> Declared:
     >>> declared("context", {"device": ["ios", "web"], "age": "number"})
     (('device', ('ios', 'web')), ('age', 'number'))
     """
+    if _is_rows(given):
+        given = schema_of(given)
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}")
     try:
@@ -70,7 +77,8 @@ def declared(field: str, given: Any) -> Declared:
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}") from None
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidValue(field, given, "name each field once")
-    known = tuple((checks.name(field, name), _held(f"{field}.{name}", holds)) for name, holds in pairs)
+    fields = [(checks.name(field, name), _held(f"{field}.{name}", holds)) for name, holds in pairs]
+    known = tuple(sorted(fields, key=lambda pair: pair[1] == SIGNAL))
     width = len(columns_of(known))
     if width > MOST_COLUMNS:
         raise InvalidValue(field, f"{width} columns", f"declare at most {MOST_COLUMNS}; hash to fewer")
@@ -80,7 +88,7 @@ def declared(field: str, given: Any) -> Declared:
 def _held(field: str, holds: Any) -> str | tuple[str, ...]:
     """Return what a field holds, in its canonical form."""
     if isinstance(holds, str):
-        if holds not in (NUMBER, BOOLEAN, CATEGORY) and not 1 <= _width(holds) <= MOST_HASHED:
+        if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _width(holds) <= MOST_HASHED:
             raise InvalidValue(field, holds, HOLDS)
         return holds
     if not isinstance(holds, Sequence) or not holds:
@@ -112,12 +120,129 @@ def columns_of(schema: Declared) -> tuple[str, ...]:
     for name, holds in schema:
         if isinstance(holds, tuple):
             names += [f"{name}={value}" for value in (*holds, "other")]
-        elif holds in (NUMBER, BOOLEAN):
+        elif holds in (NUMBER, BOOLEAN, SIGNAL):
             names.append(name)
         else:
             names += [f"{name}#{i}" for i in range(_width(holds))]
-        names.append(f"{name} missing")
+        names += [f"{name} missing"] if holds != SIGNAL else []
     return tuple(names)
+
+
+def signals_in(schema: Declared) -> int:
+    """Return how many fields of a schema are signals.
+
+    Examples
+    --------
+    >>> signals_in((("age", "number"), ("visits", "signal")))
+    1
+    """
+    return sum(holds == SIGNAL for _, holds in schema)
+
+
+# ---- A schema that is learned from rows
+
+FIRST = 1000
+MOST_VALUES, TIMES = 20, 5
+"""Text of as many different values at most, each seen so often on average, is a list of them."""
+
+
+def _is_rows(given: Any) -> bool:
+    """Whether something is rows with names; a mapping is a declared schema, or a table by its columns."""
+    if isinstance(given, Mapping):
+        return False
+    return is_frame(given) or (isinstance(given, Sequence) and bool(given) and all(map(_is_named, given)))
+
+
+def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
+    """Return the schema that the first rows suggest: what each field holds.
+
+    The same rows give the same schema. Text of at most 20 different values, each of them seen five times on
+    average, becomes a list of these; other text a ``"category"``. Whole numbers are numbers: make text of
+    those that only name something.
+
+    Parameters
+    ----------
+    rows : data frame, sequence of mapping, or mapping of columns
+    first : int, default 1000
+        So many rows are looked at, from the first on.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no row, or a field is missing in all of them, or holds neither numbers, nor text, nor
+        whether something is so.
+
+    Examples
+    --------
+    >>> rows = [{"device": "ios", "age": 31, "new": True}, {"device": "web", "age": None, "new": False}] * 10
+    >>> schema_of(rows)
+    {'device': ['ios', 'web'], 'age': 'number', 'new': 'boolean'}
+    """
+    given: list[Mapping[str, Any]] = []
+    if is_frame(rows):
+        names = frame_names(rows)
+        for batch in frame_batches(rows, names, first):
+            given += batch.slice(0, first - len(given)).to_pylist()
+            if len(given) >= first:
+                break
+    elif _is_rows(rows):
+        given = list(map(_named, rows[:first]))
+    if not given:
+        raise InvalidValue("context", rows, "give rows with names: a data frame, or dicts")
+    fields = dict.fromkeys(name for row in given for name in row)
+    return {name: _suggested(f"context.{name}", [row.get(name) for row in given]) for name in fields}
+
+
+def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
+    """Return what a field with these values holds."""
+    there = [value for value in values if not _is_missing(value)]
+    if not there:
+        remedy = f"it is missing in all of {len(values)} rows: say what it holds, or leave it out"
+        raise InvalidValue(field, None, remedy)
+    for holds, check in ((BOOLEAN, _is_flag), (NUMBER, _is_number), (CATEGORY, _is_text)):
+        if all(map(check, there)):
+            different = sorted(set(there)) if holds == CATEGORY else []
+            few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
+            return list(map(str, different)) if few else holds
+    kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
+    odd = next((value for value in there if not kind(value)), there[0])
+    raise InvalidValue(
+        field, odd, "let all rows hold numbers, or text, or True and False; times are none of these"
+    )
+
+
+def schema_text(schema: Declared) -> str:
+    """Return a schema as TOML, for a configuration.
+
+    Examples
+    --------
+    >>> print(schema_text((("device", ("ios", "web")), ("age", "number"))))
+    context = { device = ["ios", "web"], age = "number" }
+    """
+    fields = (
+        f"{name if re.fullmatch(BARE, name) else json.dumps(name)} = {json.dumps(holds)}"
+        for name, holds in schema
+    )
+    return f"context = {{ {', '.join(fields)} }}"
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not _is_flag(value) and math.isfinite(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# ---- From what is known of those who ask to columns
 
 
 class Encoder:
@@ -191,8 +316,11 @@ class Encoder:
         if is_frame(given):
             names = frame_names(given)
             given = [row for batch in frame_batches(given, names) for row in batch.to_pylist()]
-        if not isinstance(given, Sequence) or not all(map(_is_named, given)):
+        if not isinstance(given, Sequence) or not any(map(_is_named, given)):
             return given
+        for i, each in enumerate(given):
+            if not _is_named(each):
+                raise InvalidValue(f"{field}[{i}]", each, "give a dict, as elsewhere; {} if nothing is known")
         single = len(given) == 1
         rows = [self.row(_named(each), field if single else f"{field}[{i}]") for i, each in enumerate(given)]
         return np.array(rows).reshape(len(rows), self.width)
@@ -203,7 +331,9 @@ class Encoder:
             last = first + len(holds) + 1
         else:
             last = first + (_width(holds) or 1)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if holds == SIGNAL:
+            row[first] = _number(f"{field}.{name}", value, "give a finite number: a signal is never missing")
+        elif _is_missing(value):
             row[last] = 1.0
         elif isinstance(holds, tuple):
             known = _text(f"{field}.{name}", value)
@@ -230,22 +360,24 @@ def _named(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else value.to_dict()  # type: ignore[no-any-return]
 
 
-def _number(field: str, value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InvalidValue(field, value, "give a finite number, or None where it is missing")
+def _number(
+    field: str, value: Any, remedy: str = "give a finite number, or None where it is missing"
+) -> float:
+    if not _is_number(value):
+        raise InvalidValue(field, value, remedy)
     return float(value)
 
 
 def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
+    if not _is_flag(value):
         raise InvalidValue(field, value, "give True or False, or None where it is missing")
     return bool(value)
 
 
 def _text(field: str, value: Any) -> str:
-    if not isinstance(value, str):
+    if not _is_text(value):
         raise InvalidValue(field, value, "give a string, or None where it is missing")
-    return value
+    return str(value)
 
 
 @lru_cache(maxsize=65_536)
@@ -261,11 +393,29 @@ def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
     return (number >> 1) % width, 1.0 if number & 1 else -1.0
 
 
-def context_width(context: Any, context_dim: int) -> int:
+def context_width(context: Declared, context_dim: int) -> int:
     """Return how many numbers a context has, by its schema where there is one."""
     if not context:
         return context_dim
-    width = len(columns_of(declared("context", context)))
+    width = len(columns_of(context))
     if context_dim not in (0, width):
         raise InvalidValue("context_dim", context_dim, f"leave it out: context has {width} columns")
     return width
+
+
+def signals_within(context: Declared, context_dim: int, signals_dim: int) -> int:
+    """Return how many of a context's numbers, the last, are signals, by its schema where there is one.
+
+    Raises
+    ------
+    InvalidValue
+        If the schema has another number of them, or nothing is left that is about who is asking.
+    """
+    found = signals_in(context) if context else signals_dim
+    if signals_dim not in (0, found):
+        remedy = f'leave it out, and say of each in context that it is a "signal": context has {found}'
+        raise InvalidValue("signals_dim", signals_dim, remedy)
+    if found >= context_dim:
+        remedy = "say who is asking as well; for signals alone, tacit.auto(arms=…, signals_dim=…)"
+        raise InvalidValue("context" if context else "signals_dim", context or found, remedy)
+    return found

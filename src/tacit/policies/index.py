@@ -26,7 +26,7 @@ Known = tuple[tuple[int | str, float, float], ...]
 
 MOST = 1e6
 LATER = MappingProxyType({"later": True})
-"""Metadata of the field ``priors``: a spec has it where there is a prior."""
+"""Metadata of fields that came later, such as ``priors``: a spec has them where they are not the default."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
@@ -47,7 +47,7 @@ class TellsArms(Policy, abstract=True):
         shown = (
             f"{one.name}={getattr(self, one.name)!r}"
             for one in fields(self)
-            if one.name != "priors" or self.priors
+            if not one.metadata.get("later") or getattr(self, one.name) != one.default
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.classifiers.unusual import is_unusual
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared
+from tacit.policies.context import Declared, context_width, declared, signals_within
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import (
     KEPT,
@@ -46,11 +47,15 @@ from tacit.policies.features.context_weights import (
     clicks_worth,
     forget_all,
     take_in,
+    take_warning,
     tells_as_clicks,
     weight_in_use,
 )
 from tacit.policies.features.gaussian import logistic
 from tacit.policies.index import LATER, TellsArms, envelope_share
+
+MARGIN = 0.1
+"""How far a signal is beyond what is usual to be a warning, as a share of the width of that."""
 
 # ---- What is shown
 
@@ -136,7 +141,12 @@ class ContextMixture(TellsArms):
         Numbers in a context; at least 1. It follows from ``context``, where that is given.
     context : dict of str to str or list of str, optional
         What each field of a context holds, where contexts are dicts: ``"number"``, ``"boolean"``, a list
-        of values, ``"category"``. See :mod:`tacit.policies.context`.
+        of values, ``"category"``, ``"signal"``. See :mod:`tacit.policies.context`.
+    signals_dim : int, default 0
+        How many of the numbers, the last, are signals: they say nothing of who is asking, but may announce
+        that tastes change. It follows from ``context``, where that is given. One that is unusual, as
+        :class:`DriftMixture` has it, lets the recent hypothesis begin anew, with as much weight as it won
+        after earlier such warnings; before 128 events none is heeded.
     per_key : bool, default False
         Whether each key has models of its own. Otherwise all keys share them, and the key says
         nothing.
@@ -189,12 +199,15 @@ class ContextMixture(TellsArms):
 
     context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # which is refused: how many there are must be said
     context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
+    signals_dim: Annotated[int, whole(0, MAX_DIM)] = field(default=0, kw_only=True, metadata=LATER)
     per_key: Flag = field(default=False, kw_only=True)
     priors: Any = field(default=(), kw_only=True, metadata=LATER)
 
     def __post_init__(self) -> None:
+        self._set("context", declared("context", self.context))
         self._set("context_dim", context_width(self.context, self.context_dim))
         super().__post_init__()
+        self._set("signals_dim", signals_within(self.context, self.context_dim, self.signals_dim))
 
     @property
     def schema(self) -> Declared:
@@ -210,17 +223,22 @@ class ContextMixture(TellsArms):
         return surmised(self.known) if self.priors else None
 
     @property
+    def read_dim(self) -> int:
+        """Numbers of a context that are about who is asking; the signals follow them."""
+        return self.context_dim - self.signals_dim
+
+    @property
     def model_bytes(self) -> int:
         """What the models of all arms take, without the first events and room to work in."""
         state = self.init(1)
         return sum(byte_count(part) for part in (state.models, state.tally, state.measure))
 
     def init(self, lanes: int) -> ContextState:
-        models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.context_dim
+        models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.read_dim
         layout = context_layout(dim)
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
-            MixtureTally.nothing(models),
+            MixtureTally.nothing(models, self.signals_dim),
             Measure.nothing(models, dim, layout.leading if layout.rest else 0),
             Kept.nothing(models, dim),
             Room.empty(arms, layout),
@@ -234,7 +252,7 @@ class ContextMixture(TellsArms):
         array of float64, shape (arms, d + 1)
             Means over all hypotheses; the constant comes first.
         """
-        model, turned = lane if self.per_key else 0, context_layout(self.context_dim).known
+        model, turned = lane if self.per_key else 0, context_layout(self.read_dim).known
         means = np.tensordot(state.tally.weights[model], state.models.mean[model].astype(float), (0, 1))
         directions = state.measure.directions[model].astype(float)
         if not len(directions):
@@ -250,7 +268,7 @@ class ContextMixture(TellsArms):
         -------
         array of float64, shape (arms, d)
         """
-        scaled = np.zeros(self.context_dim, np.float32)
+        scaled = np.zeros(self.read_dim, np.float32)
         scale_context(state.measure, lane if self.per_key else 0, context, scaled)
         return self.slopes(state, lane)[:, 1:] * scaled
 
@@ -269,6 +287,12 @@ class ContextMixture(TellsArms):
             found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
         clear_room(state.room)
         return np.concatenate(found)
+
+    @staticmethod
+    def observe(params: ContextMixture, state: ContextState, lane: int, impression: Impression) -> None:
+        usual, read = state.tally.announced.usual, state.room.raw.shape[1]
+        if usual.sides.shape[1] > 0 and is_unusual(usual, MARGIN, impression.context[read:]):
+            take_warning(state, lane if params.per_key else 0, context_layout(read))
 
     @staticmethod
     def choose(

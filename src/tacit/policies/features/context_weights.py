@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.classifiers.unusual import Usual
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
-from tacit.policies.features.context_inputs import Kept, Measure
+from tacit.policies.features.context_inputs import KEPT, Kept, Measure
 from tacit.policies.features.context_models import (
     HYPOTHESES,
     RECENT,
@@ -39,10 +40,36 @@ BEHIND = 0.0025
 UNLIKELIEST = -700.0
 """Logarithm of a reward's probability, at least: weights stay above 0."""
 SEASONED = 50.0
-"""Events after which it may be adopted."""
+"""Events after which it may be adopted, and after which it is seen whether a warning was right."""
+WORTHLESS, SUREST = 0.05, 0.98
+"""A warning that is right less often is none; none is believed more."""
 
 
 # ---- What was learned from
+
+
+class Announced(NamedTuple):
+    """What signals have announced, and how far it was right.
+
+    Attributes
+    ----------
+    usual : Usual
+        What signals were so far, whatever the model.
+    warnings, right : array of float64, shape (models,)
+        Warnings that were judged, and the sum of the weights which the recent hypothesis won by them.
+    waiting : array of float64, shape (models,)
+        1 where a warning has let the recent hypothesis begin, and is not judged yet.
+    """
+
+    usual: Usual
+    warnings: Floats
+    right: Floats
+    waiting: Floats
+
+    @classmethod
+    def nothing(cls, models: int, signals: int) -> Announced:
+        """Return what is known of so many signals before the first."""
+        return cls(Usual.nothing(signals), *np.zeros((3, models)))
 
 
 class MixtureTally(NamedTuple):
@@ -56,6 +83,7 @@ class MixtureTally(NamedTuple):
         Of sum 1.
     spread : Spread
         How much rewards vary, since the first that was neither 0 nor 1; arrays of shape (models,).
+    announced : Announced
     """
 
     rounds: Floats
@@ -63,13 +91,14 @@ class MixtureTally(NamedTuple):
     age: Floats
     weights: Floats
     spread: Spread
+    announced: Announced
 
     @classmethod
-    def nothing(cls, models: int) -> MixtureTally:
+    def nothing(cls, models: int, signals: int = 0) -> MixtureTally:
         """Return the tally before the first event."""
         rounds, clicks, age, *spread = np.zeros((6, models))
         weights = np.full((models, HYPOTHESES), 1.0 / HYPOTHESES)
-        return cls(rounds, clicks, age, weights, Spread(*spread))
+        return cls(rounds, clicks, age, weights, Spread(*spread), Announced.nothing(models, signals))
 
 
 class ContextState(NamedTuple):
@@ -143,24 +172,63 @@ def share_weights(weights: Floats, share: float) -> None:
 
 
 @kernel
-def begin_recent(state: ContextState, model: int, layout: Design) -> None:
-    """Let the recent hypothesis begin anew; adopt it before, if it is far ahead of all others."""
-    tally, weights = state.tally, state.tally.weights[model]
+def heaviest_other(weights: Floats) -> float:
+    """Return the largest weight but that of the recent hypothesis."""
     others = 0.0
     for h in range(HYPOTHESES):
         others = max(others, weights[h] if h != RECENT else 0.0)
-    ahead = tally.age[model] >= SEASONED and others <= BEHIND * weights[RECENT]
-    if not ahead and tally.age[model] < max(SPAN, SHARE * tally.rounds[model]):
-        return
+    return others
+
+
+@kernel
+def begin_recent(state: ContextState, model: int, layout: Design) -> None:
+    """Let the recent hypothesis begin anew when it is due, or is far ahead of all others."""
+    tally, weights = state.tally, state.tally.weights[model]
+    ahead = tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[RECENT]
+    if ahead or tally.age[model] >= max(SPAN, SHARE * tally.rounds[model]):
+        settle(tally, model, 1.0 if ahead else weights[RECENT])
+        restart_recent(state, model, layout, ahead, BEHIND)
+
+
+@kernel
+def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
+    """Let the recent hypothesis begin anew, with a weight beside the largest; it may be adopted before."""
+    tally, weights = state.tally, state.tally.weights[model]
+    largest = max(heaviest_other(weights), weights[RECENT])
     for arm in range(state.models.met.shape[1]):
-        if ahead:
+        if adopted:
             adopt(state.models, model, arm, layout)
         forget_arm(state.models, model, arm, RECENT, layout, None)
     for h in range(HYPOTHESES):
-        weights[h] = 1.0 if ahead else weights[h]
-    weights[RECENT] = BEHIND * (1.0 if ahead else max(others, weights[RECENT]))
+        weights[h] = 1.0 if adopted else weights[h]
+    weights[RECENT] = weight * (1.0 if adopted else largest)
     tally.age[model] = 0.0
     share_weights(weights, 0.0)
+
+
+@kernel
+def settle(tally: MixtureTally, model: int, right: float) -> None:
+    """Count the warning that waits, if one does, as far as it was right."""
+    announced = tally.announced
+    if announced.waiting[model] > 0.0:
+        announced.warnings[model] += 1.0
+        announced.right[model] += right
+        announced.waiting[model] = 0.0
+
+
+@kernel
+def take_warning(state: ContextState, model: int, layout: Design) -> None:
+    """Let the recent hypothesis begin anew at a warning, weighed as far as earlier ones were right."""
+    tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
+    early = announced.waiting[model] > 0.0 and tally.age[model] < SEASONED
+    if early or tally.rounds[model] < KEPT:
+        return
+    settle(tally, model, weights[RECENT])
+    change = min((0.5 + announced.right[model]) / (1.0 + announced.warnings[model]), SUREST)
+    if change >= WORTHLESS:
+        adopted = weights[RECENT] > heaviest_other(weights)
+        restart_recent(state, model, layout, adopted, change / (1.0 - change))
+        announced.waiting[model] = 1.0
 
 
 @kernel

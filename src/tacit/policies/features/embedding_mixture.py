@@ -10,9 +10,10 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.part import Flag, param, whole
+from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared
+from tacit.policies.context import Declared, context_width, declared, signals_in
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure, is_due, keep, notice_changes, recall
 from tacit.policies.features.context_models import Design, Models
@@ -126,8 +127,12 @@ class EmbeddingMixture(FeaturePolicy):
     per_key: Flag = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        self._set("context", declared("context", self.context))
         self._set("context_dim", context_width(self.context, self.context_dim))
         super().__post_init__()
+        if signals_in(self.context):
+            remedy = "it heeds no signals: let each be a number, or leave it out"
+            raise InvalidValue("context", self.context, remedy)
 
     @property
     def schema(self) -> Declared:

@@ -1,0 +1,147 @@
+"""Schemas that are learned from a log: what its columns hold, by its first rows."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tacit
+from tacit.cli import cli
+from tacit.errors import LogError
+from tacit.logs import read_log
+
+ARMS = ["film", "song"]
+SCHEMA = {"age": "number", "device": ["ios", "web"]}
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Clicks at random."""
+    rng = np.random.default_rng(3)
+    return {
+        "key": ["home"] * ROWS,
+        "arm": rng.choice(ARMS, ROWS).tolist(),
+        "propensity": [0.5] * ROWS,
+        "reward": rng.integers(2, size=ROWS).astype(float).tolist(),
+        "age": rng.uniform(18, 80, ROWS).tolist(),
+        "device": rng.choice(["ios", "web"], ROWS).tolist(),
+    }
+
+
+def as_csv(log, path):
+    """Write a log in memory as CSV."""
+    rows = zip(*log.values(), strict=True)
+    path.write_text("\n".join([",".join(log), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+@pytest.fixture(params=["memory", "parquet", "csv"])
+def kept(request, log, tmp_path):
+    """The log in memory, and in files."""
+    if request.param == "csv":
+        return as_csv(log, tmp_path / "log.csv")
+    if request.param == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table(log), tmp_path / "log.parquet")
+        return tmp_path / "log.parquet"
+    return log
+
+
+def test_a_schema_is_learned_from_the_first_rows_whatever_the_format(log, kept):
+    reader = read_log(kept, arms=ARMS)
+    assert reader.schema_of(["age", "device"]) == {"age": "number", "device": ["ios", "web"]}
+    assert reader.schema_of(["age"], first=10) == {"age": "number"}
+    with pytest.raises(LogError, match="no column 'nothing'"):
+        reader.schema_of(["nothing"])
+
+
+def test_csv_says_numbers_and_truths_as_text(tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [f"home,film,{i},{i % 2 == 0},{'' if i % 3 else 'x'},{i % 2}" for i in range(30)]
+    path.write_text("\n".join(["key,arm,age,new,label,flag", *rows]))
+    found = read_log(path, arms=["film"]).schema_of(["age", "new", "label", "flag"])
+    assert found == {"age": "number", "new": "boolean", "label": ["x"], "flag": "number"}
+
+
+def test_columns_named_for_a_policy_with_a_schema_are_what_it_says_of_them(log):
+    named = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1).fit_log(
+        log, arms=ARMS, columns={"context": ["age", "device"]}
+    )
+    said = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1).fit_log(log, arms=ARMS)
+    who = {"age": 70, "device": "ios"}
+    np.testing.assert_array_equal(named.probabilities(context=who), said.probabilities(context=who))
+
+
+def test_text_given_as_number_is_named(log):
+    with pytest.raises(LogError, match=r"context: device holds no numbers but .*schema"):
+        list(read_log(log, columns={"context": ["age", "device"]}, arms=ARMS))
+
+
+def test_lists_that_are_ragged_or_missing_name_their_row():
+    contexts = [[1.0, 2.0], None, [3.0]]
+    log = {"key": ["a"] * 3, "arm": ["film"] * 3, "reward": [1.0] * 3, "context": contexts}
+    assert [batch["context"].to_pylist() for batch in read_log(log, arms=ARMS)] == [contexts]
+    learner = tacit.Learner(tacit.auto(arms=ARMS, context_dim=2), seed=1)
+    with pytest.raises(LogError, match="row 2: context: it has 0 numbers"):
+        learner.fit_log(log, arms=ARMS)
+
+
+def asked(*arguments):
+    return CliRunner().invoke(cli, list(map(str, arguments)))
+
+
+def test_the_command_line_learns_what_columns_hold(log, tmp_path):
+    path = as_csv(log, tmp_path / "log.csv")
+    columns = path, "--arms", ",".join(ARMS), "--column"
+    suggested = asked("schema", *columns, "context=age,device")
+    assert suggested.output == 'context = { age = "number", device = ["ios", "web"] }\n'
+    (tmp_path / "schema.toml").write_text(suggested.output)
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    made = []
+    for i, said in enumerate(("age,device", f"@{tmp_path}/schema.toml", f"@{tmp_path}/schema.json")):
+        out = tmp_path / f"{i}.tacit"
+        result = asked("fit", *columns, f"context={said}", "-o", out)
+        assert result.exit_code == 0, result.output
+        made.append(tacit.Learner.load(out))
+    who = {"age": 70, "device": "ios"}
+    chances = [learner.probabilities(context=who).tolist() for learner in made]
+    assert chances[0] == chances[1] == chances[2]
+    assert made[0].policy.schema == (("age", "number"), ("device", ("ios", "web")))
+    typed = "context-mixture(context={'age': 'number', 'device': ['ios', 'web']})"
+    result = asked("evaluate", *columns, "context=age,device", "--policy", typed, "--passes", 1)
+    assert result.exit_code == 0, result.output
+    result = asked("fit", *columns[:-1], "--policy", typed, "-o", tmp_path / "typed.tacit")
+    assert result.exit_code == 0, result.output
+    assert tacit.Learner.load(tmp_path / "typed.tacit").probabilities(context=who).tolist() == chances[0]
+    single = asked("evaluate", *columns, "context=age", "--policy", "auto", "--passes", 1)
+    assert "ContextMixture" in single.output
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("@nothing.toml", "cannot be read"),
+        ("@{}/wrong.toml", "context.age"),
+        ("@{}/list.json", "name each field"),
+    ],
+)
+def test_a_file_that_is_no_schema_is_refused(tmp_path, said, message):
+    (tmp_path / "wrong.toml").write_text('context = { age = "numbers" }')
+    (tmp_path / "list.json").write_text("[1, 2]")
+    (tmp_path / "log.csv").write_text("key,arm,age\na,film,3\n")
+    result = asked(
+        "fit",
+        tmp_path / "log.csv",
+        "--arms",
+        "film",
+        "-o",
+        "l",
+        "--column",
+        f"context={said.format(tmp_path)}",
+    )
+    assert result.exit_code == 2
+    assert message in result.output
