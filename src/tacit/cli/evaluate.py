@@ -172,8 +172,7 @@ class Question:
 
         if self.target is not None:
             return self.target
-        with concluding(evaluation.reader):
-            arms = evaluation.arms()
+        arms = evaluation.arms()
         with usage():
             setting: dict[str, Any] = {"positions": self.slots} if self.lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
@@ -302,10 +301,12 @@ class LogReads:
         from tacit import cluster
         from tacit.evaluate import arms_of
 
-        if self._shards is not None:
-            return cluster.arms_of(self.reader)
-        with progress(None, "reading the arms"):
-            return arms_of(self.reader)
+        reader = self.reader.without_context()
+        with concluding(reader):
+            if self._shards is not None:
+                return cluster.arms_of(reader)
+            with progress(None, "reading the arms"):
+                return arms_of(reader)
 
     def replay(self, policy: Any, **options: Any) -> Any:
         """Replay the log."""

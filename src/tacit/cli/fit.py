@@ -97,8 +97,9 @@ def fit(
                 "price,age, columns of the log with those of the arm shown, or --relevance "
                 "table:FILE, a row for each arm"
             )
-    with concluding(reader), progress(None, "reading the arms"):
-        arms = arms_of(reader)
+    offering = reader.without_context()
+    with concluding(offering), progress(None, "reading the arms"):
+        arms = arms_of(offering)
     with usage():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)

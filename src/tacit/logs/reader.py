@@ -118,8 +118,7 @@ class LogReader:
         else:
             self._schema = declared("columns['context']", given)
             names = [name for name, _ in self._schema]
-        files = [_besides(file, CONTEXT, names) for file in self.files]
-        self.files = [file._replace(columns=_without(file.columns, CONTEXT)) for file in files]
+        self.files = [_besides(file, CONTEXT, names) for file in self.without_context().files]
         self._made_of = names
 
     def with_context(self, schema: Declared) -> LogReader:
@@ -141,6 +140,19 @@ class LogReader:
             return self
         found = copy.copy(self)
         found._take_context(schema)
+        return found
+
+    def without_context(self) -> LogReader:
+        """Return the log without its contexts, for those who ask for nothing of them."""
+        found = copy.copy(self)
+        parts = {CONTEXT, *self.made_of}
+        found._made_of, found._schema = [], None
+        found.files = [
+            file._replace(
+                columns={ours: theirs for ours, theirs in file.columns.items() if ours not in parts}
+            )
+            for file in self.files
+        ]
         return found
 
     def schema_of(self, columns: Sequence[str], first: int = FIRST) -> dict[str, str | list[str]]:
@@ -405,10 +417,6 @@ def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
     """Return a file with columns besides those of the schema, as features or parts of contexts."""
     added = {f"{what} {column}": _theirs(file, what, column) for column in columns}
     return file._replace(columns=file.columns | added)
-
-
-def _without(columns: dict[str, str], name: str) -> dict[str, str]:
-    return {ours: theirs for ours, theirs in columns.items() if ours != name}
 
 
 def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
