@@ -37,7 +37,7 @@ RECOMMENDED = [
     ({"arms": 5, "sums": True}, tacit.Thompson(5)),
     ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
     ({"arms": 20, "shows": "slate", "own_order": True}, tacit.SafeListMix(20, positions=3)),
-    ({"arms": ["x", "y"], "shows": "duel"}, tacit.RMED1(["x", "y"])),
+    ({"arms": ["x", "y"], "shows": "duel"}, tacit.HorizonDraw(["x", "y"])),
     ({"relevance_dim": 5}, tacit.ClickMixture(5)),
     ({"relevance_dim": 5, "examination_dim": 2}, tacit.ClickMixture(5, 2)),
     ({"relevance_dim": 5, "context_dim": 3}, tacit.ClickMixture(5, context_dim=3)),
@@ -99,7 +99,7 @@ def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
     [
         (tacit.BernoulliArms([0.1, 0.2]), tacit.DriftMixture(2)),
         (tacit.CascadeArms([0.4, 0.3, 0.2], positions=2), tacit.ListMix(3, positions=2)),
-        (tacit.PreferenceMatrix("arxiv"), tacit.RMED1(6)),
+        (tacit.PreferenceMatrix("arxiv"), tacit.HorizonDraw(6)),
     ],
 )
 def test_an_environment_says_what_it_takes(environment, policy):
@@ -111,7 +111,7 @@ def test_the_command_line_knows_it(capsys):
     tacit_main(["policies", "auto"])
     named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
     features = {"ClickMixture", "ContextMixture", "EmbeddingMixture"}
-    assert set(named) == features | {"DriftMixture", "ListMix", "RMED1", "SafeListMix"}
+    assert set(named) == features | {"DriftMixture", "ListMix", "HorizonDraw", "SafeListMix"}
 
 
 @pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])
@@ -141,7 +141,7 @@ def test_every_kind_of_placement_begins_with_it(tmp_path):
         "signals": tacit.DriftMixture(3, context_dim=2),
         "corrected": tacit.Thompson(3),
         "lists": tacit.ListMix(4, positions=2),
-        "duels": tacit.RMED1(["a", "b"]),
+        "duels": tacit.HorizonDraw(["a", "b"]),
         "features": tacit.ClickMixture(3, 1),
     }
 

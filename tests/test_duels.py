@@ -16,8 +16,11 @@ from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
+from tacit.evaluate.duels import always
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
+from tacit.policies.duels.margins import OWN as PAIR
+from tacit.policies.duels.margins import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
 from tacit.policies.duels.rucb import PairBounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
@@ -328,6 +331,130 @@ def test_verdicts_are_those_of_the_definition():
         np.testing.assert_array_equal(bounds.losses[0], (upper < 0.5).sum(axis=1))
 
 
+def posterior(duels, arms):
+    """Return means and variances of all margins by the joint Gaussian of utilities and what pairs have."""
+    pairs = [(i, j) for i in range(arms) for j in range(i + 1, arms)]
+
+    def contrast(i, j):
+        row = np.zeros(arms + len(pairs))
+        row[i], row[j] = 1.0, -1.0
+        row[arms + pairs.index((min(i, j), max(i, j)))] = 1.0 if i < j else -1.0
+        return row
+
+    precision = np.diag([1 / UTILITY] * arms + [1 / PAIR] * len(pairs))
+    linear = np.zeros(len(precision))
+    for left, right, outcome in duels:
+        # An outcome between is a decided one that counts less; a tie counts nothing.
+        row, weight = contrast(left, right), abs(2 * outcome - 1)
+        precision += 4 * weight * np.outer(row, row)
+        linear += 4 * weight * (np.sign(outcome - 0.5) / 2) * row
+    covariance = np.linalg.inv(precision)
+    return {
+        (i, j): (contrast(i, j) @ covariance @ linear, contrast(i, j) @ covariance @ contrast(i, j))
+        for i in range(arms)
+        for j in range(arms)
+        if i != j
+    }
+
+
+def random_duels(count, arms, seed=3):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        left, right = rng.permutation(arms)[:2]
+        yield int(left), int(right), float(rng.choice([0.0, 1.0, 0.5, 0.8]))
+
+
+def test_margins_are_those_of_the_joint_gaussian():
+    margins, duels = Margins.blank(1, 4), list(random_duels(60, 4))
+    for left, right, outcome in duels:
+        count_duel(margins, 0, left, right, outcome)
+    for (i, j), expected in posterior(duels, 4).items():
+        assert margin_of(margins, 0, i, j) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_what_fades_is_as_if_pairs_had_dueled_less():
+    margins, again = Margins.blank(1, 4), Margins.blank(1, 4)
+    for left, right, outcome in random_duels(200, 4):
+        count_duel(margins, 0, left, right, outcome)
+    wins = margins.wins[0].copy()
+    fade_pairs(margins, 0, 5.0)
+    kept = np.minimum(1.0, 5.0 / np.maximum(wins + wins.T, 1e-300))
+    np.testing.assert_allclose(margins.wins[0], kept * wins)
+    for i, j in np.argwhere(wins > 0):
+        again.wins[0, i, j] = kept[i, j] * wins[i, j]
+    fade_pairs(again, 0, math.inf)
+    np.testing.assert_allclose(margins.mean, again.mean, atol=1e-12)
+    np.testing.assert_allclose(margins.covariance, again.covariance, atol=1e-12)
+
+
+def test_gates_by_hand():
+    margins = Margins.blank(1, 3)
+    # Nobody leads in duels that were not had, so any two may meet in the first round.
+    assert gate_of(margins, 0, 0, 1) == 0.0
+    for _ in range(40):
+        count_duel(margins, 0, 0, 1, 1.0)
+    # Ahead by 40, it is the posterior that opens: ln(1/(8V)) + 3m²/(2V).
+    mean, variance = margin_of(margins, 0, 0, 1)
+    assert gate_of(margins, 0, 0, 1) == pytest.approx(math.log(1 / (8 * variance)) + 1.5 * mean**2 / variance)
+    assert gate_of(margins, 0, 1, 0) == gate_of(margins, 0, 0, 1)
+    # Arm 1 has lost to 0, so 2 should win against it; but they have never met.
+    assert gate_of(margins, 0, 2, 1) == 0.0
+
+
+@pytest.mark.parametrize("chances", [CHANCES, np.array(CYCLE)], ids=["order", "cycle"])
+def test_horizon_draw_gives_every_two_arms_a_chance(chances):
+    """In every round, of all arms and of some on offer; all pairs sum to 1."""
+    policy, arms = tacit.HorizonDraw(len(chances)), len(chances)
+    learner, rng, contested = tacit.Learner(policy, seed=3), np.random.default_rng(3), 0
+    for t in range(1500):
+        decision = learner.choose("query")
+        left, right = decision.pair
+        outcome = 0.5 if left == right else float(rng.random() < chances[left, right])
+        learner.learn(decision, outcome)
+        contested += learner.state.beaten[0] < arms - 1
+        if t % 60 == 0:
+            for offered in (range(arms), (0, 2)):
+                impression = tacit.Impression(np.array(offered), np.zeros(0))
+                said = {
+                    (i, j): policy.propensity(policy.params, learner.state, 0, impression, (i, j))
+                    for i in offered
+                    for j in offered
+                }
+                assert math.fsum(said.values()) == pytest.approx(1.0, abs=1e-12)
+                assert all(said[i, j] == said[j, i] >= 0.05 / 1500**0.5 / 12 for i, j in said if i != j)
+    assert contested < 500 if chances is CHANCES else contested > 1000
+
+
+def test_horizon_draw_finds_the_new_best_arm_after_a_shift():
+    """It lost less than RMED1 in a paired comparison; both see the same shift."""
+    first = np.array(tacit.PreferenceMatrix("uniform-gap(5, 0.1)").matrix)
+    environment = tacit.PreferenceMatrix(first, after=first[::-1, ::-1], shift=4000)
+    policies = [tacit.HorizonDraw(5), tacit.RMED1(5)]
+    found = tacit.simulate(policies, environment, 12_000, runs=20, seed=8).compare(0, 1)
+    assert found.difference + 3 * found.standard_error < 0
+
+
+def test_horizon_draw_lets_rankers_come_and_go():
+    learner, rng = tacit.Learner(tacit.HorizonDraw(["a", "b"]), seed=4), np.random.default_rng(4)
+    order = "dcba"
+
+    def play(rounds):
+        shown = []
+        for _ in range(rounds):
+            decision = learner.choose("query")
+            left, right = (order.index(arm) for arm in decision.pair)
+            shown.append(decision.pair)
+            wins = 0.8 if left < right else 0.2
+            learner.learn(decision, 0.5 if left == right else float(rng.random() < wins))
+        return shown
+
+    assert play(400)[-200:].count(("b", "b")) > 150
+    learner.add_arm("c")
+    assert play(800)[-200:].count(("c", "c")) > 150
+    learner.retire_arm("c")
+    assert play(400)[-200:].count(("b", "b")) > 150
+
+
 def test_rucb_by_hand():
     policy = tacit.RUCB(3, alpha=1.0)
     # 0 beats 1 and 2 in 40 duels each; 1 and 2 have never met. t = 81: the radius of 40 duels is
@@ -524,6 +651,24 @@ def test_regret_without_a_condorcet_winner():
     np.testing.assert_allclose(copeland, [0, 1 / 3, 2 / 3, 1])
 
 
+def test_preferences_shift_once():
+    """From round 2 on the last arm is the best: who wins, and what regret counts."""
+    later = CHANCES[::-1, ::-1]
+    environment = tacit.PreferenceMatrix(CHANCES, after=later, shift=2)
+    cls, params, world = kernels(environment)
+    rng = np.random.default_rng(1)
+    for t in range(4):
+        cls.arrive(params, world, t, rng)
+        now = CHANCES if t < 2 else later
+        np.testing.assert_allclose(world.chances, now)
+        assert cls.regret(params, world, 0, np.array([0, 0])) == pytest.approx(0.0 if t < 2 else 0.3)
+    assert environment.plain_duels is None
+    with pytest.raises(InvalidValue, match="give 4, as in matrix"):
+        tacit.PreferenceMatrix(CHANCES, after="uniform-gap(3, 0.1)", shift=2)
+    with pytest.raises(InvalidValue, match="Condorcet"):
+        tacit.PreferenceMatrix(np.array(CHANCES)[:3, :3], after=CYCLE, shift=2)
+
+
 def test_duels_are_won_as_often_as_the_matrix_says():
     """Each of 16 pairs at 5.1 sigma; ties as often as told."""
     environment = tacit.PreferenceMatrix(CHANCES, ties=0.25)
@@ -634,3 +779,50 @@ def test_the_interval_of_the_median_covers_it():
     samples = rng.standard_normal((2000, 20))
     missed = np.mean([low > 0 or high < 0 for low, high in map(median_interval, samples)])
     assert abs(missed - 0.0414) < 5.1 * math.sqrt(0.0414 * 0.9586 / 2000)
+
+
+# What a log says of two arms --------------------------------------------------------------------
+
+
+def test_duels_of_two_arms_are_weighed_by_hand():
+    """Either side counts half a row over its probability: (1/0.2 + 0.25/0.1 + 1/0.8)/2 over four rows."""
+    log = [("a", "b", 1.0, 0.2), ("b", "c", 0.0, None), ("b", "a", 0.75, 0.1), ("b", "a", 0.0, 0.8)]
+    found = always(log, "a", "b")
+    assert found.value == pytest.approx((1 / 0.2 + 0.25 / 0.1 + 1 / 0.8) / 2 / 4)
+    assert (found.met, found.duels) == (3, 4)
+    assert always(log, "b", "a").high == pytest.approx(1 - found.low)
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        (("a", "b", 1.0, None), "propensity"),
+        (("a", "b", 1.0, 0.0), "propensity"),
+        (("a", "b", 1.5, 0.5), "outcome"),
+    ],
+)
+def test_duels_that_cannot_be_weighed_are_refused(row, field):
+    with pytest.raises(InvalidValue, match=field):
+        always([row], "a", "b")
+    with pytest.raises(InvalidValue, match="two different"):
+        always([], "a", "a")
+    with pytest.raises(InvalidValue, match="no row"):
+        always([], "a", "b")
+
+
+def test_intervals_of_two_arms_that_always_met_hold_on_a_live_log():
+    """120 intervals of 95 %: were they exact, 16 would fail with a chance below 1e-3."""
+    missed, width = 0, []
+    for seed in range(40):
+        learner, rng, log = tacit.Learner(tacit.HorizonDraw(4), seed=seed), np.random.default_rng(seed), []
+        for _ in range(400):
+            decision = learner.choose("query")
+            outcome = float(rng.random() < CHANCES[decision.pair])
+            learner.learn(decision, outcome)
+            log.append((*decision.pair, outcome, decision.propensity))
+        for pair in ((0, 1), (0, 3), (1, 2)):
+            found = always(log, *pair)
+            missed += not found.low <= CHANCES[pair] <= found.high
+            width.append(found.high - found.low)
+    assert missed <= 15
+    assert min(width) < 0.9

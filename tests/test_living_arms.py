@@ -38,6 +38,7 @@ OTHERS = [
     tacit.DriftMixture(THREE),
     tacit.RUCB(THREE),
     tacit.RMED1(THREE),
+    tacit.HorizonDraw(THREE),
     tacit.DoubleThompsonSampling(THREE),
     tacit.SelfSparring(THREE),
     tacit.WinnerStays(THREE),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.calls import parsed_call
-from tacit.core.dispatch import canonical
+from tacit.core.dispatch import canonical, kernel
 from tacit.core.part import Fraction, Positive, one_of, param, whole, within
 from tacit.core.seeds import stream
 from tacit.environments import preferences
@@ -96,7 +96,7 @@ def named_matrix(text: str) -> Floats:
 
 @dataclass(frozen=True)
 class PreferenceMatrix(DuelEnvironment):
-    """One key; arm i beats arm j with probability ``matrix[i][j]``, for ever.
+    """One key; arm i beats arm j with probability ``matrix[i][j]``, for ever or until a shift.
 
     The best arm b is the Condorcet winner, and arm i has the gap P(b, i) − 1/2. The regret of a
     duel is the mean of both gaps (equation 1 of Yue and Joachims), the smaller of them (``weak``:
@@ -117,13 +117,17 @@ class PreferenceMatrix(DuelEnvironment):
         the likeliest arm. The last two exist for every matrix.
     ties : float, default 0
         Share of the duels that nobody wins, in [0, 1]; their feedback is 0.5.
+    after : array_like, shape (arms, arms), or str, optional
+        The preferences from round ``shift`` on.
+    shift : int, default 0
+        Counted from 0.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the matrix has no Condorcet winner but needs one.
+        If a parameter is out of its range, or a matrix has no Condorcet winner but needs one.
 
     References
     ----------
@@ -146,23 +150,33 @@ class PreferenceMatrix(DuelEnvironment):
         levels: npt.NDArray[np.uint8]  # (arms, arms) the chances' first 8 bits
         gaps: Floats  # (arms,)
         uniform: Floats  # (2,) who wins, and whether anyone does
+        later: tuple[Floats, npt.NDArray[np.uint8], Floats]  # chances, levels and gaps after the shift
 
     matrix: Any
     regret_kind: Annotated[str, one_of(*KINDS)] = "average"
     winner: Annotated[str, one_of(*WINNERS)] = "condorcet"
     ties: Fraction = 0.0
+    after: Any = None
+    shift: Annotated[int, whole(0)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = named_matrix(self.matrix) if isinstance(self.matrix, str) else self.matrix
-        matrix = preferences.validate(given, "matrix")
-        self._set("matrix", tuple(map(tuple, matrix.tolist())))
+        for field in ("matrix", "after"):
+            if getattr(self, field) is not None:
+                self._set(field, self._checked(field))
+        if self.after is not None and len(self.after) != self.arm_count:
+            raise InvalidValue("after", f"{len(self.after)} arms", f"give {self.arm_count}, as in matrix")
+
+    def _checked(self, field: str) -> tuple[tuple[float, ...], ...]:
+        given = getattr(self, field)
+        matrix = preferences.validate(named_matrix(given) if isinstance(given, str) else given, field)
         if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
             raise InvalidValue(
-                "matrix",
+                field,
                 f"{len(matrix)} arms without a Condorcet winner",
                 'no arm beats all others: give winner="copeland" or winner="borda"',
             )
+        return tuple(map(tuple, matrix.tolist()))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -180,7 +194,9 @@ class PreferenceMatrix(DuelEnvironment):
     @property
     def gaps(self) -> Floats:
         """What each arm falls short of the best one, shape (arms,)."""
-        p = np.array(self.matrix)
+        return self._gaps(np.array(self.matrix))
+
+    def _gaps(self, p: Floats) -> Floats:
         if self.winner == "condorcet":
             gaps: Floats = p[preferences.condorcet_winner(p)] - 0.5
             return gaps
@@ -195,18 +211,22 @@ class PreferenceMatrix(DuelEnvironment):
 
     @property
     def plain_duels(self) -> PlainDuels | None:
-        if self.ties > 0.0 or self.delays != (0, 0) or self.batch > 1:
+        if self.ties > 0.0 or self.after is not None or self.delays != (0, 0) or self.batch > 1:
             return None
         return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
 
     def world(self, rng: Generator, horizon: int) -> World:
         impression = Impression(np.arange(self.arm_count), np.zeros(0))
-        chances = np.array(self.matrix)
-        levels = (256.0 * chances).astype(np.uint8)
-        return self.World(impression, chances, levels, self.gaps, np.zeros(2))
+        first, later = (
+            (chances, (256.0 * chances).astype(np.uint8), self._gaps(chances))
+            for chances in (np.array(self.matrix), np.array(self.after or self.matrix))
+        )
+        return self.World(impression, *first, np.zeros(2), later)
 
     @staticmethod
     def arrive(params: PreferenceMatrix, world: World, round: int, rng: Generator) -> int:
+        if params.shift > 0 and round == params.shift:
+            shift_preferences(world)
         world.uniform[0] = rng.random()
         if params.ties > 0.0:
             world.uniform[1] = rng.random()
@@ -229,6 +249,17 @@ class PreferenceMatrix(DuelEnvironment):
         if params.kind == AVERAGE:
             return float(0.5 * (left + right))
         return float(min(left, right) if params.kind == WEAK else max(left, right))
+
+
+@kernel
+def shift_preferences(world: PreferenceMatrix.World) -> None:
+    """Let the later preferences hold from now on."""
+    chances, levels, gaps = world.later
+    for i in range(len(gaps)):
+        world.gaps[i] = gaps[i]
+        for j in range(len(gaps)):
+            world.chances[i, j] = chances[i, j]
+            world.levels[i, j] = levels[i, j]
 
 
 # ---- Duels whose best arm depends on what is known of the key

@@ -15,6 +15,7 @@ from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC
 from tacit.policies.duels.beat_the_mean import sample_size as sample_size
 from tacit.policies.duels.feel_good import FeelGoodThompson as FeelGoodThompson
+from tacit.policies.duels.horizon_draw import HorizonDraw as HorizonDraw
 from tacit.policies.duels.interleaved_filter import InterleavedFilter1 as InterleavedFilter1
 from tacit.policies.duels.interleaved_filter import InterleavedFilter2 as InterleavedFilter2
 from tacit.policies.duels.rmed import RMED1 as RMED1

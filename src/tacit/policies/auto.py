@@ -7,7 +7,7 @@ from typing import Any
 from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
-from tacit.policies.duels.rmed import RMED1
+from tacit.policies.duels.horizon_draw import HorizonDraw
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
@@ -92,7 +92,7 @@ def auto(
     >>> tacit.auto(arms=20, shows="slate", positions=5).label
     'ListMix(positions=5)'
     >>> tacit.auto(arms=["old", "new"], shows="duel")
-    RMED1(arms=('old', 'new'), f=None)
+    HorizonDraw(arms=('old', 'new'))
     >>> tacit.auto(relevance_dim=5, examination_dim=5).label
     'ClickMixture(relevance_dim=5, examination_dim=5)'
     >>> tacit.auto(relevance_dim=384, context_dim=32).label
@@ -115,7 +115,7 @@ def auto(
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
     if shows == "duel":
         _only(said, "a duel", ())
-        return RMED1(_given_arms(arms))
+        return HorizonDraw(_given_arms(arms))
     if shows == "slate":
         _only(said, "a slate", ("own_order",))
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)

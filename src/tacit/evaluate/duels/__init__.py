@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
+from tacit.evaluate.duels.weighed import Always, always
 from tacit.later import later
 
 if TYPE_CHECKING:
@@ -10,4 +11,14 @@ if TYPE_CHECKING:
 
 __getattr__, _ = later(__name__, dict.fromkeys(("COLUMNS", "read_duels"), "tacit.evaluate.duels.reading"))
 
-__all__ = ["COLUMNS", "DuelReport", "Pair", "log_evidence", "preferences", "read_duels", "safe_interval"]
+__all__ = [
+    "COLUMNS",
+    "Always",
+    "DuelReport",
+    "Pair",
+    "always",
+    "log_evidence",
+    "preferences",
+    "read_duels",
+    "safe_interval",
+]

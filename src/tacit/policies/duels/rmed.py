@@ -18,7 +18,7 @@ from tacit.policies.stationary.kl_ucb import bernoulli_kl
 
 @dataclass(frozen=True)
 class RMED1(DuelPolicy):
-    """Let each arm that may be the best duel the arm that denies it best: the default for duels.
+    """Let each arm that may be the best duel the arm that denies it best.
 
     The evidence against arm i is I(i) = Σ n(i, j)·kl(μ(i, j), 1/2) over the arms j that it does
     not beat, μ(i, j) ≤ 1/2. After one duel of every pair, the policy goes through the arms i with
@@ -79,9 +79,7 @@ class RMED1(DuelPolicy):
         "best arm tell most for their regret",
         assumes="a Condorcet winner; preferences that never change",
         fails="has no guarantee without such a winner; keeps to the old one for long after a change",
-        otherwise="DoubleThompsonSampling where no arm beats all others, or where less regret is "
-        "worth many times the computing",
-        suits="duels of rankers: no knobs, little regret, microseconds a duel",
+        otherwise="HorizonDraw, also where no arm beats all others or preferences change",
     )
 
     f: Annotated[float | None, optional(within(0.0, 1e12))] = None
