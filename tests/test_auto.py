@@ -12,7 +12,7 @@ from harness import configured, served, with_home
 
 import tacit
 from tacit.cli import main
-from tacit.demo import configuration, scenario
+from tacit.demo import Traffic, compared, configuration, scenario
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
@@ -170,6 +170,20 @@ def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
             load_config(path)
     else:
         assert load_config(path).placements["search"].policy == scene.policy
+
+
+def test_the_demo_of_users_who_differ_gains_what_one_page_for_all_cannot():
+    scene = scenario(None, None, 1500, seed=1, context=True)
+    traffic = Traffic.drawn(scene)
+    learner, shown = tacit.Learner(scene.policy, seed=1), []
+    for context, uniform, chances in zip(traffic.contexts, traffic.uniforms, traffic.truth, strict=True):
+        decision = learner.choose(context=context)
+        shown.append(decision.slot)
+        learner.learn(decision, float(uniform < chances[decision.slot]))
+    ours, for_all, fixed, *_ = compared(scene, traffic, np.array(shown)).values()
+    assert ours.regret.sum() < 0.6 * min(for_all.regret.sum(), fixed.regret.sum())
+    served = configuration(scene, port=0)
+    assert 'context = {device = ["ios", "android", "web"], age = "number"' in served
 
 
 def test_the_store_has_it_by_its_own_name(tmp_path):

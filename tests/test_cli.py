@@ -102,11 +102,15 @@ def test_every_option_has_a_help_text():
     assert list(without(cli, "tacit")) == []
 
 
-def test_the_demo_serves_learns_and_ends(tmp_path):
+@pytest.mark.parametrize(("more", "policy"), [((), "DriftMixture"), (("--context",), "ContextMixture")])
+def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     folder = tmp_path / "demo"
-    told = process("demo", "--impressions", 200, "--holdout", 0.2, "--out", folder)
+    told = process("demo", *more, "--impressions", 200, "--holdout", 0.2, "--out", folder)
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "policy DriftMixture; page http://127.0.0.1:" in told.stdout
+    assert f"policy {policy}; page http://127.0.0.1:" in told.stdout
+    assert (
+        ("for whom: Who is asking" in told.stdout) == ("the same page for all" in told.stdout) == bool(more)
+    )
     assert "clairvoyant optimum" in told.stdout
     assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")

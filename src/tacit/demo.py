@@ -1,4 +1,4 @@
-"""The main job end to end: the service, live searchers whose intent shifts, what was learned."""
+"""The main job end to end: the service, live searchers whose intent shifts or who differ, what it learned."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from urllib.request import urlopen
 import click
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
 from tacit.core.spread import progress
 from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
-from tacit.errors import MissingExtra, TacitError
+from tacit.errors import InvalidValue, MissingExtra, TacitError
+from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec
+from tacit.policies.auto import auto
+from tacit.policies.features.gaussian import logistic
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
@@ -37,16 +40,24 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is played: searchers, what they search for, what they can be shown."""
+    """What is played: searchers, what they search for, what they can be shown.
+
+    Without an environment it is users of a home page, of whom ``SCHEMA`` is known.
+    """
 
     title: str
-    environment: Environment
+    environment: Environment | None
     keys: tuple[str, ...]
     arms: tuple[str, ...]
     policy: Policy
     impressions: int
     seed: int
     holdout: float | None = None
+
+    @property
+    def label(self) -> str:
+        """How the policy is called; what is known of users stands in the configuration."""
+        return self.policy.label if self.environment else type(self.policy).__name__
 
 
 def scenario(
@@ -55,8 +66,32 @@ def scenario(
     impressions: int | None,
     seed: int,
     holdout: float | None = None,
+    *,
+    context: bool = False,
 ) -> Scenario:
-    """Return the scenario of real search interest if a table is given, else a simulated one."""
+    """Return the scenario of real search interest if a table is given, else a simulated one.
+
+    Raises
+    ------
+    InvalidValue
+        If a table is given for users who differ, or the policy does not suit.
+    """
+    if context:
+        if interest is not None:
+            raise InvalidValue("interest", str(interest), "leave it out: users who differ are simulated")
+        made = auto(arms=tuple(TASTES), context=SCHEMA)
+        if policy is not None:
+            made = policy_from_spec(policy, tuple(TASTES))
+        return Scenario(
+            title=f"a home page, {len(TASTES)} things to show, users who differ",
+            environment=None,
+            keys=("home",),
+            arms=tuple(TASTES),
+            policy=made,
+            impressions=impressions or 8_000,
+            seed=seed,
+            holdout=holdout,
+        )
     if interest is not None:
         real = SearchInterest(interest)
         days = len(real.dates) - 1
@@ -95,16 +130,22 @@ class Traffic:
         The chance behind each click.
     truth : array of float64, shape (impressions, arms)
         Click probabilities at that moment.
+    contexts : list of dict
+        Who is asking, where that is known; else empty.
     """
 
     lanes: Ints
     uniforms: Floats
     truth: Floats
+    contexts: list[dict[str, Any]]
 
     @classmethod
     def drawn(cls, scene: Scenario) -> Traffic:
         """Draw the impressions of a scenario from its seed."""
         rng = run_stream(scene.seed, 0, ENVIRONMENT_STREAM)
+        if scene.environment is None:
+            contexts, truth = users(rng, scene.impressions)
+            return cls(np.zeros(len(truth), np.int64), rng.random(len(truth)), truth, contexts)
         environment, params = scene.environment, scene.environment.params
         world = environment.world(rng, scene.impressions)
         slots = range(environment.arm_count)
@@ -115,12 +156,21 @@ class Traffic:
             lanes[i] = arrive(params, world, i, rng)
             uniforms[i] = world.uniform[0]
             truth[i] = [expected(params, world, lanes[i], slot) for slot in slots]
-        return cls(lanes, uniforms, truth)
+        return cls(lanes, uniforms, truth, [])
 
     def outcome(self, shown: Ints) -> DemoTotals:
         """Return what showing these slots got and missed, impression by impression."""
         got = self.truth[np.arange(len(shown)), shown]
         return DemoTotals(self.uniforms < got, self.truth.max(axis=1) - got)
+
+    def without_contexts(self, scene: Scenario) -> Ints:
+        """Return the slots that the recommended policy shows if nobody says who is asking."""
+        learner, shown = Learner(auto(arms=scene.arms), scene.seed), np.empty(len(self.lanes), np.int64)
+        for i, lane in enumerate(self.lanes.tolist()):
+            decision = learner.choose(scene.keys[lane])
+            shown[i] = decision.slot
+            learner.learn(decision, float(self.uniforms[i] < self.truth[i, decision.slot]))
+        return shown
 
     def best_fixed(self) -> Ints:
         """Return, per impression, the slot that is best for its key in hindsight."""
@@ -143,6 +193,35 @@ class DemoTotals:
         return float(1000 * self.clicks.mean())
 
 
+# Users of a home page, and what they like
+
+COUNTRIES = ("de", "fr", "it", "us")
+SCHEMA = {"device": ["ios", "android", "web"], "age": "number", "country": "category", "new": "boolean"}
+"""What is known of each."""
+TASTES: dict[str, dict[str, float]] = {
+    "film": {"all": -1.2, "web": 0.6},
+    "song": {"all": -1.6, "age": 0.3, "ios": 1.2},
+    "game": {"all": -1.5, "age": -1.3, "android": 0.5},
+    "news": {"all": -1.5, "age": 1.2, "de": 0.8},
+    "shop": {"all": -2.0, "new": 1.6},
+}
+"""The log-odds of a click on each thing, and what adds to them; age in deviations from the mean."""
+
+
+def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
+    """Return what is known of users, and the chance of a click of each on each thing."""
+    ages, new = rng.uniform(16, 80, count).round(), rng.random(count) < 0.25
+    devices, countries = rng.choice(SCHEMA["device"], count), rng.choice(COUNTRIES, count)
+    known = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
+    known |= {name: (devices == name).astype(float) for name in SCHEMA["device"]}
+    known |= {name: (countries == name).astype(float) for name in COUNTRIES}
+    logits = [sum(known[name] * adds for name, adds in taste.items()) for taste in TASTES.values()]
+    columns = devices.tolist(), ages.tolist(), countries.tolist(), new.tolist()
+    return [dict(zip(SCHEMA, row, strict=True)) for row in zip(*columns, strict=True)], logistic(
+        np.transpose(logits)
+    )
+
+
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool) -> None:
     """Run the demonstration and print what came of it."""
     with progress(None, "drawing the searchers"):
@@ -150,13 +229,15 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool)
     with running_service(scene, folder, port) as address:
         if not as_json:
             click.echo(f"tacit demo: {scene.title}")
-            click.echo(f"policy {scene.policy.label}; page {address}")
+            click.echo(f"policy {scene.label}; page {address}")
         shown, seconds = send(scene, traffic, address)
         outcomes = compared(scene, traffic, shown)
         figure = draw(scene, outcomes, folder / "demo.png")
         report(scene, outcomes, seconds, figure, address, as_json)
         if scene.holdout and not as_json:
             click.echo(f"lift {verdict(address)}")
+        if traffic.contexts and not as_json:
+            click.echo(f"for whom: {verdict(address, 'for-whom')}")
         if keep:
             click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
             threading.Event().wait()
@@ -166,8 +247,13 @@ def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTo
     """Return the outcome of the policy beside those of the three measuring sticks."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown))
+    beside = {}
+    if traffic.contexts:
+        with progress(None, "playing it without knowing who is asking"):
+            beside["the same page for all: auto"] = traffic.outcome(traffic.without_contexts(scene))
     return {
-        f"tacit: {scene.policy.label}": traffic.outcome(shown),
+        f"tacit: {scene.label}": traffic.outcome(shown),
+        **beside,
         "best fixed arm in hindsight": traffic.outcome(traffic.best_fixed()),
         "uniform choice": traffic.outcome(uniform),
         "clairvoyant optimum": traffic.outcome(traffic.truth.argmax(axis=1)),
@@ -244,6 +330,11 @@ def configuration(scene: Scenario, port: int) -> str:
 
     policy = policy_to_spec(scene.policy)
     arms = policy.pop("arms", list(scene.arms))
+    context = ""
+    if scene.environment is None:
+        # The placement says what is known of users; how many numbers that makes follows.
+        policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
+        context = f"context = {toml(SCHEMA)}"
     return f"""[server]
 host = "127.0.0.1"
 port = {port}
@@ -255,6 +346,7 @@ path = "demo.sqlite"
 arms = {toml(arms)}
 policy = {toml(policy)}
 seed = {scene.seed}
+{context}
 {f"holdout = {{ share = {scene.holdout} }}" if scene.holdout else ""}
 """
 
@@ -303,7 +395,10 @@ def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
                 i = next(tickets, None)
             if i is None:
                 return
-            answer = post(connection, "decide", {"key": scene.keys[traffic.lanes[i]]})
+            asked: dict[str, Any] = {"key": scene.keys[traffic.lanes[i]]}
+            if traffic.contexts:
+                asked["context"] = traffic.contexts[i]
+            answer = post(connection, "decide", asked)
             shown[i] = slots[answer["arm"]]
             reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
             post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
@@ -319,9 +414,9 @@ def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
     return shown, time.monotonic() - began
 
 
-def verdict(address: str) -> str:
-    """Return in words what learning earned beside the holdout."""
-    with urlopen(f"{address}v1/placements/{PLACEMENT}/lift", timeout=30) as answer:  # noqa: S310
+def verdict(address: str, of: str = "lift") -> str:
+    """Return in words what learning earned beside the holdout, or for whom."""
+    with urlopen(f"{address}v1/placements/{PLACEMENT}/{of}", timeout=30) as answer:  # noqa: S310
         return str(json.load(answer)["verdict"])
 
 

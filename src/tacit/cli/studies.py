@@ -15,6 +15,7 @@ def demo(
     *,
     policy: str | None = None,
     interest: File | None = None,
+    context: bool = False,
     impressions: Annotated[int, click.IntRange(100)] | None = None,
     holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
     out: Path = Path("demo"),
@@ -31,8 +32,10 @@ def demo(
         The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".
     interest
         Play this date × topic table of search interest instead of simulated shifts.
+    context
+        Play users who differ, and of whom something is known: beside one page for all.
     impressions
-        How much traffic.  [default: 15000]
+        How much traffic.  [default: 15000; 8000 with --context]
     holdout
         Show this share of searchers an arm at random, and say what learning earned beside them.
     out
@@ -45,7 +48,7 @@ def demo(
     import tacit.demo as show_case
 
     with usage():
-        scenario = show_case.scenario(interest, policy, impressions, seed, holdout)
+        scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
     show_case.play(scenario, out, port, keep=keep, as_json=as_json)
 
 
