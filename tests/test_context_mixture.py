@@ -238,6 +238,7 @@ def test_a_floor_gives_each_arm_a_chance():
     contexts = rng.standard_normal((300, 2))
     learner, made = played(policy, contexts, clicks(contexts, rng, 4))
     assert min(decision.propensity for decision in made) >= 0.1 / 4
+    assert learner.explain(contexts[0]).added.shape == (4, 2)
     assert abs(chances(learner, contexts[0]).sum() - 1) <= 1e-12
     assert chances(learner, contexts[0]).min() >= 0.1 / 4
 
@@ -376,18 +377,28 @@ def test_covariances_stay_positive_definite():
 
 
 @pytest.mark.parametrize("dim", [3, 30])
-def test_slopes_and_draws_are_what_it_goes_by(dim):
+def test_beliefs_and_draws_are_what_it_goes_by(dim):
     rng = np.random.default_rng(20)
     contexts = rng.standard_normal((300, dim))
     policy = tacit.ContextMixture(ARMS, context_dim=dim)
     learner, _ = played(policy, contexts, clicks(contexts, rng))
     state, before = learner.state, state_bytes(learner)
-    measure, context = state.measure, contexts[0]
-    scaled = np.clip((context - measure.mean[0]) * measure.factor[0], -5, 5)
+    context = contexts[0]
     lines = lines_of(learner, context)
-    told = policy.slopes(state, 0) @ np.concatenate([[1.0], scaled])
-    # R begins anew from the base rate now and then, which is no slope.
-    np.testing.assert_allclose(told, lines[:, 0], atol=0.1 + 10 * state.tally.weights[0, RECENT])
+    believed = policy.beliefs_in(state, 0, contexts[:5])
+    for each, logits, variances in zip(contexts, believed.logits, believed.variances, strict=False):
+        means = logits @ believed.weights
+        deviations = np.sqrt((variances + logits**2) @ believed.weights - means**2)
+        # A hypothesis that hardly counts takes no part in a choice.
+        np.testing.assert_allclose(
+            np.column_stack([means, WIDTH * deviations]), lines_of(learner, each), atol=1e-3
+        )
+    added = policy.contributions(state, 0, context)
+    np.testing.assert_allclose(added, believed.added()[0])
+    constants = believed.logits[0] @ believed.weights - added.sum(axis=1)
+    again = believed.logits[1] @ believed.weights - believed.added()[1].sum(axis=1)
+    np.testing.assert_allclose(constants, again, atol=1e-4)
+    assert believed.says_nothing == believed.weights[NOTHING]
     impression = tacit.Impression(np.arange(ARMS), context)
     draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 20_000)
     assert draws.shape == (20_000, ARMS)

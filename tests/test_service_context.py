@@ -205,3 +205,84 @@ def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_o
             return len(before)
 
     assert asyncio.run(session()) == 1
+
+
+# For whom ---------------------------------------------------------------------------------------
+
+
+async def test_it_says_which_users_get_what_and_why(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.2})) as engine:
+        early = await engine.pictures.of("home", 10)
+        assert (early.decisions, early.since, early.arms) == (0, None, [])
+        assert early.verdict.startswith("Too early")
+        await traffic(engine, 400)
+        await engine.decide_many("home", [asked(engine, 31, device="tv", new=True)] * 20)
+        found = await engine.pictures.of("home", 1000)
+        assert found is await engine.pictures.of("home", 1000)
+    # A control of a fifth is not for whom the policy decides.
+    assert 300 < found.decisions < 370
+    assert 0.0 < found.says_nothing < 0.2
+    first, *others = found.fields
+    assert (first.field, {each.field for each in others}) == ("age", {"device", "country", "new"})
+    assert first.matters > 10 * max(each.matters for each in others)
+    assert found.verdict.startswith("Who is asking matters. age decides most; ")
+    youngest, *_, oldest = first.segments
+    assert youngest.value.startswith("up to ")
+    assert oldest.value.startswith("above ")
+    assert (youngest.arms[0].arm, oldest.arms[0].arm) == ("film", "song")
+    assert youngest.arms[0].adds > 0.5
+    assert youngest.arms[0].low > 0.5
+    for arm in (youngest.arms[0], oldest.arms[0], *found.arms):
+        assert 0.0 <= arm.low <= arm.mean <= arm.high <= 1.0
+    for field in found.fields:
+        assert sum(segment.decisions for segment in field.segments) == found.decisions
+        for segment in field.segments:
+            assert sum(arm.shown for arm in segment.arms) == segment.decisions
+    named = {field.field: [segment.value for segment in field.segments] for field in others}
+    assert named == {"device": ["ios", "other"], "country": ["de"], "new": ["yes", "no"]}
+    assert found.bytes > 10_000
+
+
+def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
+    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+        for age in range(20, 40):
+            client.decide("home", "all", context={"age": age, "device": "ios"})
+        found = client.for_whom("home")
+        page = httpx.get(f"{url}/placements/home").text
+    assert found.decisions == sum(arm.shown for arm in found.arms) == 20
+    assert found.verdict in page
+    assert page.count('data-table="whom-') == 4
+    assert 'data-segment="up to 24.8"' in page
+
+
+def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):
+    with running(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
+        client.decide("home", "all")
+        with pytest.raises(InvalidRequest, match="reads nothing of who is asking"):
+            client.for_whom("home")
+        assert "For whom" not in httpx.get(f"{url}/placements/home").text
+
+
+def test_keys_with_models_of_their_own_are_looked_at_one_by_one(tmp_path):
+    policy = {"name": "context-mixture", "per_key": True}
+    config = configured(tmp_path / "s.db", policy=policy, attribution_window=0.01)
+    with running(config) as url, Client(url) as client:
+        for key in ("all", "other", "all"):
+            client.decide("home", key, context={"age": 20})
+        found = client.for_whom("home")
+    assert (found.key, found.decisions) == ("all", 2)
+
+
+def test_items_known_by_features_are_counted_by_who_was_asking(tmp_path):
+    values = {"kind": "features", "relevance_dim": 2, "context": {"device": ["ios", "web"]}}
+    with running(with_home(tmp_path / "s.db", **values)) as url, Client(url) as client:
+        for device in ("ios", "web", "web"):
+            features = {"arms": ["a", "b"], "relevance": [[0.0, 1.0], [1.0, 0.0]]}
+            client.decide("home", "all", context={"device": device}, **features)
+        found = client.for_whom("home")
+        assert found.verdict in httpx.get(f"{url}/placements/home").text
+    (device,) = found.fields
+    assert [(each.value, each.decisions, each.arms[0].mean) for each in device.segments] == [
+        ("ios", 1, None),
+        ("web", 2, None),
+    ]

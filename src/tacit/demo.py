@@ -215,11 +215,13 @@ def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
     known = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
     known |= {name: (devices == name).astype(float) for name in SCHEMA["device"]}
     known |= {name: (countries == name).astype(float) for name in COUNTRIES}
-    logits = [sum(known[name] * adds for name, adds in taste.items()) for taste in TASTES.values()]
+    logits = np.zeros((count, len(TASTES)))
+    for slot, taste in enumerate(TASTES.values()):
+        for name, adds in taste.items():
+            logits[:, slot] += known[name] * adds
     columns = devices.tolist(), ages.tolist(), countries.tolist(), new.tolist()
-    return [dict(zip(SCHEMA, row, strict=True)) for row in zip(*columns, strict=True)], logistic(
-        np.transpose(logits)
-    )
+    contexts = [dict(zip(SCHEMA, row, strict=True)) for row in zip(*columns, strict=True)]
+    return contexts, logistic(logits)
 
 
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool) -> None:

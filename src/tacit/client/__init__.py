@@ -18,6 +18,8 @@ except ModuleNotFoundError as error:
 from tacit.client.clients import AsyncClient, Client
 from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.client.messages import (
+    ArmForAll,
+    ArmForThem,
     Between,
     Change,
     Clicks,
@@ -26,6 +28,8 @@ from tacit.client.messages import (
     DuelsOfKey,
     Earned,
     Feedback,
+    FieldForWhom,
+    ForWhom,
     Holdout,
     Impression,
     Listed,
@@ -37,6 +41,7 @@ from tacit.client.messages import (
     Standings,
     StateKept,
     TakenOver,
+    UserSegment,
     Verdict,
     Would,
     WouldDuel,
@@ -57,6 +62,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ArmForAll",
+    "ArmForThem",
     "AsyncClient",
     "Between",
     "Change",
@@ -69,6 +76,8 @@ __all__ = [
     "DuelsOfKey",
     "Earned",
     "Feedback",
+    "FieldForWhom",
+    "ForWhom",
     "Holdout",
     "Impression",
     "InvalidRequest",
@@ -85,6 +94,7 @@ __all__ = [
     "StateKept",
     "TakenOver",
     "Unavailable",
+    "UserSegment",
     "Verdict",
     "Would",
     "WouldDuel",

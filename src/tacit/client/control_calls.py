@@ -8,9 +8,12 @@ from typing import Any
 
 from tacit.client.call import Call, ask, part
 from tacit.client.messages import (
+    LATEST,
     Arm,
     Change,
     EndHoldout,
+    ForWhom,
+    ForWhomOf,
     HistoryOf,
     Holdout,
     HoldoutOf,
@@ -198,6 +201,28 @@ class ControlCalls:
             As :meth:`decide`.
         """
         return part("states", ask(verbs.STATES, placement, Nothing()))
+
+    @call
+    def for_whom(self, placement: str, limit: int = LATEST) -> Call[ForWhom]:
+        """Return which users a placement shows what, by what is known of them, and why.
+
+        Parameters
+        ----------
+        placement : str
+            Whose policy learns from who is asking.
+        limit : int, default 2000
+            How many of the latest decisions are looked at, at most 10,000.
+
+        Returns
+        -------
+        ForWhom
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return ask(verbs.FOR_WHOM, placement, ForWhomOf(limit))
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[Change]]:

@@ -47,6 +47,13 @@ from tacit.wire.lists import Verdict as Verdict
 from tacit.wire.lists import VerdictOf as VerdictOf
 from tacit.wire.lists import WouldDuel as WouldDuel
 from tacit.wire.lists import WouldSlate as WouldSlate
+from tacit.wire.whom import LATEST as LATEST
+from tacit.wire.whom import ArmForAll as ArmForAll
+from tacit.wire.whom import ArmForThem as ArmForThem
+from tacit.wire.whom import FieldForWhom as FieldForWhom
+from tacit.wire.whom import ForWhom as ForWhom
+from tacit.wire.whom import ForWhomOf as ForWhomOf
+from tacit.wire.whom import UserSegment as UserSegment
 
 Arm = int | str
 Context = Sequence[float] | Mapping[str, str | float | bool | None]
@@ -63,6 +70,7 @@ Message = (
     | StandingsOf
     | VerdictOf
     | LiftOf
+    | ForWhomOf
     | ModeOf
     | ArmsOf
     | HistoryOf

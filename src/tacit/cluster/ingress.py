@@ -14,6 +14,7 @@ from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
+from tacit.service.engine.for_whom import NoPictures, Pictured
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
@@ -49,6 +50,7 @@ class Ingress(Verbs):
         self.config = config
         self.clock: Callable[[], int] = LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
+        self.pictures: Pictured = NoPictures()
         self.commits = Commits()
         self.links = links
         self.placements = {name: sharded_view(name, each) for name, each in config.placements.items()}

@@ -41,6 +41,8 @@ NUMBER, BOOLEAN, CATEGORY, SIGNAL = "number", "boolean", "category", "signal"
 HASHED = 16
 MOST_HASHED = 4096
 MOST_COLUMNS = 1024
+MOST_SEEN = 3
+"""Values that are remembered of those that are hashed alike, so that people read more than a number."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
 BARE = r"[A-Za-z0-9_-]+"
@@ -259,12 +261,15 @@ class Encoder:
     fields : tuple of str
     others : int
         Values so far of declared fields that were none of those declared.
+    seen : dict of (int, float) to list of str
+        By column and sign, the first few values so far that were hashed to these.
     """
 
     def __init__(self, schema: Declared) -> None:
         self._schema = schema
         self.width = len(columns_of(schema))
         self.others = 0
+        self.seen: dict[tuple[int, float], list[str]] = {}
         self.fields = tuple(name for name, _ in schema)
         self._first: dict[str, int] = {}
         first = 0
@@ -349,6 +354,9 @@ class Encoder:
         else:
             place, sign = _hashed(name, _text(f"{field}.{name}", value), last - first)
             row[first + place] = sign
+            seen = self.seen.setdefault((first + place, sign), [])
+            if len(seen) < MOST_SEEN and value not in seen:
+                seen.append(value)
 
 
 def _is_named(value: Any) -> bool:

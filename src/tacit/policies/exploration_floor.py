@@ -282,6 +282,16 @@ class ExplorationFloor(Wrapper):
         return self.chooser.reward_draws  # type: ignore[attr-defined]
 
     @property
+    def beliefs_in(self) -> Any:
+        """What the policy believes of its arms in many contexts, where it says so."""
+        return self.chooser.beliefs_in  # type: ignore[attr-defined]
+
+    @property
+    def contributions(self) -> Any:
+        """What each number of a context adds to the policy's logits, where it says so."""
+        return self.chooser.contributions  # type: ignore[attr-defined]
+
+    @property
     def restarts(self) -> Any:
         """When the policy restarted, where it keeps a record."""
         return self.chooser.restarts  # type: ignore[attr-defined]

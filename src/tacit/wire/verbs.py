@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from tacit.wire import control, decisions, lists
+from tacit.wire import control, decisions, lists, whom
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
@@ -126,6 +126,13 @@ VERDICT = Verb(
 STANDINGS = Verb(
     "duels", "Say which ranker is best, which are out, and when it is safe to stop",
     "GET", "duels", lists.StandingsOf, lists.Standings, "read", (422,),
+)
+
+# ---- Whom what is shown
+
+FOR_WHOM = Verb(
+    "forWhom", "Say which users are shown what, by what is known of them, and why",
+    "GET", "for-whom", whom.ForWhomOf, whom.ForWhom, "read", (422,),
 )
 
 # ---- What learning earned

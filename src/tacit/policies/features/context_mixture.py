@@ -14,6 +14,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, context_width, declared, signals_within
+from tacit.policies.context_beliefs import ContextBeliefs, beliefs_in
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import (
     KEPT,
@@ -244,22 +245,17 @@ class ContextMixture(TellsArms):
             Room.empty(arms, layout),
         )
 
-    def slopes(self, state: ContextState, lane: int) -> Floats:
-        """Return what each number of a context, at its common size, adds to the logit of each arm.
+    def beliefs_in(self, state: ContextState, lane: int, contexts: Floats) -> ContextBeliefs:
+        """Return what is believed of each arm in each of many contexts, to look at.
 
-        Returns
-        -------
-        array of float64, shape (arms, d + 1)
-            Means over all hypotheses; the constant comes first.
+        Parameters
+        ----------
+        contexts : array of float64, shape (contexts, d)
         """
-        model, turned = lane if self.per_key else 0, context_layout(self.read_dim).known
-        means = np.tensordot(state.tally.weights[model], state.models.mean[model].astype(float), (0, 1))
-        directions = state.measure.directions[model].astype(float)
-        if not len(directions):
-            return means
-        rest = means[:, turned:]
-        along = means[:, 1:turned] - rest @ directions.T
-        return np.column_stack([means[:, :1], rest + along @ directions])
+        model = lane if self.per_key else 0
+        weights, base = state.tally.weights[model], base_of(state.tally, model)
+        read = contexts[:, : self.read_dim]
+        return beliefs_in(state.models, state.measure, weights, base, model, read)
 
     def contributions(self, state: ContextState, lane: int, context: Floats) -> Floats:
         """Return what each number of a context adds to the logit of each arm, beside an average one.
@@ -268,9 +264,8 @@ class ContextMixture(TellsArms):
         -------
         array of float64, shape (arms, d)
         """
-        scaled = np.zeros(self.read_dim, np.float32)
-        scale_context(state.measure, lane if self.per_key else 0, context, scaled)
-        return self.slopes(state, lane)[:, 1:] * scaled
+        (added,) = self.beliefs_in(state, lane, context[None]).added()
+        return added  # type: ignore[no-any-return]
 
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int

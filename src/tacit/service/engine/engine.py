@@ -30,6 +30,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.following import Following
+from tacit.service.engine.for_whom import Pictured, Pictures
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.reading import (
@@ -163,8 +164,7 @@ class Engine(Verbs):
             logger.warning(
                 "the log is ahead of this machine's clock: its last row is of %s, the clock says "
                 "%s; the log goes on from its last row",
-                as_text(last),
-                as_text(last + time.wall_ahead),
+                *map(as_text, (last, last + time.wall_ahead)),
             )
         self._pending = PendingLog(self.placements, seq, time)
         self._rebuilder = Rebuilder(self)
@@ -177,6 +177,7 @@ class Engine(Verbs):
         if jumped:
             self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)
+        self.pictures: Pictured = Pictures(self, lambda: self._pending.seq)
         self.lending = Lending(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
+from tacit.service.engine.for_whom import Pictured
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
@@ -73,9 +74,12 @@ class Service(Overview, Protocol):
     config : Config
     kept : Counter
         How many records of each placement and kind were kept since the start.
+    pictures : Pictured
+        Of which users get what.
     """
 
     config: Config
+    pictures: Pictured
     kept: Counter[tuple[str, str]]
 
     @property

@@ -43,6 +43,7 @@ from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
+from tacit.wire import whom as wire_whom
 from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
 from tacit.wire.verbs import Verb
 
@@ -247,7 +248,12 @@ async def _verdict(engine: Service, call: RouteCall) -> wire_lists.Verdict:
 _click, _click_many = recording(_clicks)
 
 
-# ---- The route that says what learning earned more than a control
+# ---- The routes that say whom what is shown, and what learning earned more than a control
+
+
+async def _for_whom(engine: Service, call: RouteCall) -> wire_whom.ForWhom:
+    return await engine.pictures.of(call.placement, call.request.limit)
+
 
 PLANNED = "share", "rate", "daily"
 
@@ -323,6 +329,7 @@ ROUTES = (
     route_of(verbs.CLICKS_MANY, _click_many),
     route_of(verbs.VERDICT, _verdict),
     route_of(verbs.STANDINGS, _standings),
+    route_of(verbs.FOR_WHOM, _for_whom),
     route_of(verbs.lift(LiftReport), _lift),
     *(route_of(verb, _changing(verb)) for verb in verbs.CHANGES),
     route_of(verbs.REBUILD, _rebuild),

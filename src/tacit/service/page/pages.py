@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from time import monotonic, process_time
 from typing import Any
 
@@ -11,6 +12,7 @@ import jinja2
 from starlette.concurrency import run_in_threadpool
 
 import tacit
+from tacit.errors import InvalidValue
 from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import State
 from tacit.service.page import lift as lifts
@@ -182,6 +184,10 @@ class Pages:
         verdict = None
         if "verdict" in asked and kind.judged and whole:
             verdict = await self._engine.verdict(name, patience=PATIENCE)
+        whom = None
+        # Of what is in shards, and of policies that do not read it, there is nothing to see.
+        with suppress(InvalidValue):
+            whom = await self._engine.pictures.of(name)
         wanted = asked.get("find")
         found = await self._engine.find_keys(name, wanted) if wanted else None
         now = self._engine.clock()
@@ -195,6 +201,7 @@ class Pages:
             answered=self._answers.of(name),
             chosen=asked,
             found=found,
+            whom=whom,
             config=self._engine.config,
             states=states,
             whole=whole,

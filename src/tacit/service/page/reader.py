@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacit.service.config.schema import Config
+from tacit.service.engine.for_whom import Pictured
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, ShardHealth
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
@@ -24,10 +25,13 @@ class Reader(Protocol):
     clock : function
         Returns the time in microseconds since 1970.
     config : Config
+    pictures : Pictured
+        Of which users get what.
     """
 
     clock: Callable[[], int]
     config: Config
+    pictures: Pictured
 
     @property
     def placements(self) -> Mapping[str, Placement]:

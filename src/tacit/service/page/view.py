@@ -448,6 +448,11 @@ class View:
         return stack
 
     @property
+    def styles(self) -> dict[str, str]:
+        """The style of each arm that is shown one by one."""
+        return {name: style for name, style, _ in self._stack}
+
+    @property
     def share_chart(self) -> Markup:
         """Each arm's share of the impressions over time."""
         found = together(self._stretches, FEWEST_OF_ARMS)

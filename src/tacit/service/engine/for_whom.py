@@ -1,0 +1,426 @@
+"""For whom: which users a placement shows what, by what is known of them, and why; worked out when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from statistics import NormalDist
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, TypeGuard
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats, byte_count
+from tacit.errors import InvalidValue
+from tacit.learning.lanes import Offer
+from tacit.policies.base import Policy
+from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
+from tacit.policies.context_beliefs import ContextBeliefs
+from tacit.policies.features.gaussian import logistic
+from tacit.service.log.ids import as_text
+from tacit.service.log.rows import FIXED, DecisionRow, Event
+from tacit.service.placements.placement import Placement
+from tacit.wire.whom import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
+
+READS_NONE = "its policy reads nothing of who is asking; configure its context"
+NOT_IN_SHARDS = "in shards each has learned of users of its own; ask a service that has none"
+
+# ---- Users who are alike: those with the same category, or numbers of one band
+
+MOST_VALUES, BANDS = 8, 4
+BETWEEN = "\N{EN DASH}"
+
+Seen = Mapping[tuple[int, float], Sequence[str]]
+"""Values of open categories, by the column and the sign to which they are hashed."""
+Group = tuple[str, Booleans]
+"""What users have in common, and which of all are meant."""
+
+
+class ContextField(NamedTuple):
+    """A field of the context and its columns."""
+
+    name: str
+    holds: str | tuple[str, ...]
+    columns: slice
+
+
+def fields_of(schema: Declared, dim: int) -> list[ContextField]:
+    """Return the fields of a context; without a schema each number is one."""
+    if not schema:
+        return [ContextField(f"context[{j}]", NUMBER, slice(j, j + 1)) for j in range(dim)]
+    found, first = [], 0
+    for name, holds in schema:
+        stop = first + len(columns_of(((name, holds),)))
+        found.append(ContextField(name, holds, slice(first, stop)))
+        first = stop
+    return found
+
+
+def groups_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Group]:
+    """Return the users who are alike in a field, those whose value is missing last."""
+    own, first = contexts[:, field.columns], field.columns.start
+    missing = own[:, -1] != 0.0 if own.shape[1] > 1 else np.zeros(len(own), np.bool_)
+    if field.holds == NUMBER:
+        groups = list(_bands(own[:, 0], ~missing))
+    elif field.holds == BOOLEAN:
+        groups = [("yes", ~missing & (own[:, 0] != 0.0)), ("no", ~missing & (own[:, 0] == 0.0))]
+    elif isinstance(field.holds, tuple):
+        groups = [(value, own[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
+    else:
+        groups = [
+            (" or ".join(seen.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])), which)
+            for j in range(own.shape[1] - 1)
+            for sign in (1.0, -1.0)
+            if (which := own[:, j] == sign).any()
+        ]
+    if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
+        groups.sort(key=lambda group: -int(group[1].sum()))
+    if len(groups) > MOST_VALUES:
+        rest = np.any([which for _, which in groups[MOST_VALUES:]], axis=0)
+        groups = [*groups[:MOST_VALUES], (f"{len(groups) - MOST_VALUES} others", rest)]
+    return [(value, which) for value, which in (*groups, ("missing", missing)) if which.any()]
+
+
+def _bands(numbers: Floats, known: Booleans) -> Iterator[Group]:
+    """Yield bands of numbers with about as many users each; of few numbers each one."""
+    distinct = np.unique(numbers[known])
+    if len(distinct) <= BANDS:
+        yield from ((f"{value:.4g}", known & (numbers == value)) for value in distinct.tolist())
+        return
+    # As people read them: rounded, and distinct so.
+    quartiles = np.quantile(numbers[known], np.arange(1, BANDS) / BANDS)
+    edges = sorted({float(f"{edge:.3g}") for edge in quartiles})
+    for low, high in zip([-np.inf, *edges], [*edges, np.inf], strict=True):
+        name = f"up to {high:.4g}" if low == -np.inf else f"{low:.4g}{BETWEEN}{high:.4g}"
+        if high == np.inf:
+            name = f"above {low:.4g}"
+        yield name, known & (low < numbers) & (numbers <= high)
+
+
+# ---- What is believed, as means and bands of rewards
+
+POINTS = 101
+"""Quantiles of each normal distribution that a band is found from."""
+TAIL = 0.025
+NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS)])
+
+
+class Bands(NamedTuple):
+    """Mean rewards that are believed, each with an interval that holds it with 95 %."""
+
+    means: Floats
+    lows: Floats
+    highs: Floats
+
+
+def bands_of(found: ContextBeliefs) -> Bands:
+    """Return means and bands of the rewards of each arm in each context; of shape (contexts, arms)."""
+    spread = np.sqrt(found.variances)[..., None] * NORMAL
+    values = logistic(found.logits[..., None] + spread).reshape(*found.logits.shape[:2], -1)
+    shares = np.repeat(found.weights / POINTS, POINTS)
+    means = values @ shares
+    order = np.argsort(values, axis=-1)
+    ranked, below = np.take_along_axis(values, order, -1), np.cumsum(shares[order], axis=-1)
+
+    def quantile(share: float) -> Floats:
+        place = np.argmax(below >= share * below[..., -1:], axis=-1)
+        ends: Floats = np.take_along_axis(ranked, place[..., None], -1)[..., 0]
+        return ends
+
+    return Bands(means, np.minimum(quantile(TAIL), means), np.maximum(quantile(1.0 - TAIL), means))
+
+
+# ---- The whole picture
+
+MOST_FIELDS, MOST_ARMS, MOST_IN_SEGMENT = 12, 50, 10
+LITTLE = 0.1
+"""Log-odds by which arms are moved apart, below which all users are about alike."""
+HARDLY = 0.1
+"""A field that moves them by a smaller share of what the first one does is said to do so hardly."""
+UNSURE = 0.2
+"""From this weight of the hypothesis that contexts say hardly anything on, it is said."""
+
+
+class Sample(NamedTuple):
+    """The latest decisions, and a copy of what was learned by then, for another thread.
+
+    Attributes
+    ----------
+    policy : Policy
+    state : named tuple
+        Of one key, and of what all share.
+    seen : Seen
+    offer : Offer
+    key : str or None
+        Whose decisions they are, where each key has models of its own.
+    rows : list of DecisionRow
+    size : int
+        Bytes of the whole state.
+    """
+
+    policy: Policy
+    state: Any
+    seen: Seen
+    offer: Offer
+    key: str | None
+    rows: list[DecisionRow]
+    size: int
+
+
+class _Picture:
+    """Works out who is shown what, and why."""
+
+    def __init__(self, sample: Sample) -> None:
+        dim = sample.policy.context_dim
+        read = [(row, msgspec.json.decode(row.context or "[]")) for row in sample.rows]
+        read = [(row, context) for row, context in read if len(context) == dim]
+        self._sample, self._rows = sample, [row for row, _ in read]
+        self._contexts = np.array([context for _, context in read]).reshape(len(read), dim)
+        self._fields = fields_of(sample.policy.schema, dim)
+        self._shown = np.array([str(row.arm) for row in self._rows], object)
+        self._slots = {name: slot for slot, name in enumerate(sample.offer.names)}
+        self._believes = hasattr(sample.policy, "beliefs_in") and bool(self._rows)
+        self._says_nothing: float | None = None
+        # Of each field, what it adds to the log-odds of each arm for each user.
+        self._added: list[Floats] = []
+        self._matter: list[float | None] = [None] * len(self._fields)
+        if self._believes:
+            self._add_up(self._believed(self._contexts))
+
+    def _believed(self, contexts: Floats) -> ContextBeliefs:
+        found: ContextBeliefs = self._sample.policy.beliefs_in(self._sample.state, 0, contexts)  # type: ignore[attr-defined]
+        return found
+
+    def _add_up(self, found: ContextBeliefs) -> None:
+        self._says_nothing = found.says_nothing
+        # Signals follow, which are not about who is asking.
+        self._fields = [field for field in self._fields if field.columns.stop <= found.scaled.shape[1]]
+        offered = self._sample.offer.slots
+        for place, field in enumerate(self._fields):
+            added = found.scaled[:, field.columns] @ found.slopes[:, field.columns].T
+            self._added.append(added)
+            # What moves all arms alike decides nothing.
+            apart = added[:, offered] - added[:, offered].mean(axis=1, keepdims=True)
+            self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
+
+    def answer(self) -> ForWhom:
+        """Return it as it is given to whoever asks."""
+        order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
+        most = order[:MOST_FIELDS]
+        groups = {place: groups_of(self._fields[place], self._contexts, self._sample.seen) for place in most}
+        everybody = np.ones(len(self._rows), np.bool_)
+        asked = [everybody, *(which for place in most for _, which in groups[place])]
+        bands: Iterator[Any] = iter([None] * len(asked))
+        if self._believes:
+            averages = np.array([self._contexts[which].mean(axis=0) for which in asked])
+            bands = map(Bands._make, zip(*bands_of(self._believed(averages)), strict=True))
+        arms = self._arms(next(bands), most)
+        found = [
+            FieldForWhom(
+                self._fields[place].name,
+                self._matter[place],
+                [self._segment(value, which, place, next(bands)) for value, which in groups.get(place, ())],
+            )
+            for place in order
+        ]
+        since, until = (as_text(self._rows[at].time) if self._rows else None for at in (0, -1))
+        verdict = verdict_of(len(self._rows), self._says_nothing, found)
+        sample = self._sample
+        said = self._says_nothing, sample.size
+        return ForWhom(verdict, len(self._rows), since, until, sample.key, *said, arms, found)
+
+    def _arms(self, bands: Bands | None, most: Sequence[int]) -> list[ArmForAll]:
+        counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
+        counts.update(row.arm for row in self._rows)
+        return [
+            ArmForAll(
+                arm,
+                shown,
+                *self._ends(bands, arm),
+                {self._fields[at].name: float(self._added[at][:, self._slots[arm]].std()) for at in most}
+                if self._believes and arm in self._slots
+                else {},
+            )
+            for arm, shown in counts.most_common(MOST_ARMS)
+        ]
+
+    def _segment(self, value: str, which: Booleans, place: int, bands: Bands | None) -> UserSegment:
+        counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
+        arms = [
+            ArmForThem(arm, shown, *self._ends(bands, arm), self._adds(place, which, arm))
+            for arm, shown in counts.most_common(MOST_IN_SEGMENT)
+        ]
+        return UserSegment(value, int(which.sum()), arms)
+
+    def _adds(self, place: int, which: Booleans, arm: Any) -> float | None:
+        if not self._believes or arm not in self._slots:
+            return None
+        return float(self._added[place][which, self._slots[arm]].mean())
+
+    def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
+        if bands is None or arm not in self._slots:
+            return None, None, None
+        mean, low, high = (float(each[self._slots[arm]]) for each in bands)
+        return mean, low, high
+
+
+def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
+    """Return in words whether who is asking matters, and what of it.
+
+    Examples
+    --------
+    >>> age, zip = FieldForWhom("age", 1.5, []), FieldForWhom("zip", 0.01, [])
+    >>> verdict_of(900, 0.001, [age, zip])
+    'Who is asking matters. age decides most; zip hardly does.'
+    >>> verdict_of(900, 0.64, [zip])
+    'Who is asking says hardly anything so far: all are shown about the same.'
+    """
+    if not decisions:
+        return "Too early: nothing was decided yet for somebody of whom something is known."
+    weighed = [field for field in fields if field.matters is not None]
+    if says_nothing is None or not weighed:
+        return "By what is known of those who ask, this is what they were shown."
+    if math.hypot(*(field.matters or 0.0 for field in weighed)) < LITTLE:
+        return "Who is asking says hardly anything so far: all are shown about the same."
+    least = HARDLY * (weighed[0].matters or 0.0)
+    first, *more = [field.field for field in weighed if (field.matters or 0.0) >= least]
+    hardly = [field.field for field in weighed if (field.matters or 0.0) < least]
+    most = f"{first} decides most" + (f", then {_listed(more)}" if more else "")
+    if hardly:
+        most += f"; {_listed(hardly)} hardly {'do' if len(hardly) > 1 else 'does'}"
+    if says_nothing < UNSURE:
+        return f"Who is asking matters. {most}."
+    doubt = f"that it says hardly anything still has {100 * says_nothing:.0f} % of the weight"
+    return f"Who is asking matters, though the hypothesis {doubt}. {most}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a text has them; of many the first three."""
+    if len(names) > 4:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+# ---- Pictures of the placements of an engine, made when somebody asks, and shown again for a while
+
+ROWS = 500
+"""Rows of the log that are read at once, so that no commit waits long."""
+FARTHEST = 20_000
+"""Rows of the log that are looked through, at most."""
+FRESH, REST = 2.0, 10.0
+"""Seconds for which a picture is shown again, and for how many times as long as it took."""
+
+
+class Looked(Protocol):
+    """What is asked of an engine."""
+
+    def placement(self, name: str) -> Any:
+        """Return a placement, or raise UnknownName."""
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log."""
+
+
+def reads_who_asks(policy: Policy) -> bool:
+    """Whether a policy learns from who is asking, and not from signals of a shift alone."""
+    return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
+
+
+class Pictured(Protocol):
+    """Which users get what, of all placements."""
+
+    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
+        """Return which users a placement shows what."""
+
+
+class NoPictures:
+    """What a service in shards says: nothing."""
+
+    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
+        """Refuse to say: each shard has learned of users of its own."""
+        raise InvalidValue("placement", name, NOT_IN_SHARDS)
+
+
+class Pictures:
+    """Pictures of the placements of an engine.
+
+    Parameters
+    ----------
+    engine : Looked
+    end : function
+        Returns the last row of the log.
+    """
+
+    def __init__(self, engine: Looked, end: Callable[[], int]) -> None:
+        self._engine, self._end = engine, end
+        self._known: dict[tuple[str, int], tuple[float, ForWhom]] = {}
+        self._one = asyncio.Lock()
+
+    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
+        """Return which users a placement shows what.
+
+        Parameters
+        ----------
+        name : str
+        limit : int
+            How many of the latest decisions are looked at.
+
+        Raises
+        ------
+        UnknownName, Unavailable
+            If there is no such placement, or the store fails.
+        InvalidValue
+            If its policy does not learn from who is asking.
+        """
+        placement = self._engine.placement(name)
+        if not reads_who_asks(placement.learner.policy):
+            raise InvalidValue("placement", name, READS_NONE)
+        async with self._one:
+            now = monotonic()
+            self._known = {asked: known for asked, known in self._known.items() if now < known[0]}
+            if (name, limit) not in self._known:
+                rows = await self._latest(placement, self._end(), limit)
+                begun, sample = monotonic(), sampled(placement, rows)
+                found = await asyncio.to_thread(lambda: _Picture(sample).answer())
+                until = monotonic() + max(FRESH, REST * (monotonic() - begun))
+                self._known[name, limit] = until, found
+            return self._known[name, limit][1]
+
+    async def _latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
+        """Return the latest decisions that the policy made, in order, by reading the log backwards."""
+        found: list[DecisionRow] = []
+        last = max(end - FARTHEST, 0)
+        while end > last and len(found) < limit:
+            after = max(end - ROWS, last)
+            rows = await self._engine.logged(placement.name, after, end - after)
+            found[:0] = [row for row in rows if _is_own(row, placement, end)]
+            end = after
+        return found[-limit:]
+
+
+def _is_own(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow]:
+    """Whether a row up to an end is a decision of the placement's policy, and known for whom it was."""
+    return (
+        isinstance(row, DecisionRow)
+        and row.seq <= end
+        and row.placement == placement.id
+        and row.context is not None
+        and not row.control
+        and row.mode not in FIXED
+    )
+
+
+def sampled(placement: Placement, rows: list[DecisionRow]) -> Sample:
+    """Return decisions with a copy of what was learned, of all keys or of the one with most of them."""
+    learner, key, lane = placement.learner, None, 0
+    if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
+        key = Counter(row.key for row in rows).most_common(1)[0][0]
+        rows, lane = [row for row in rows if row.key == key], learner.lane(key)
+    state = deepcopy(learner.lanes.view(lane))
+    seen = {} if placement.encoder is None else deepcopy(placement.encoder.seen)
+    size = byte_count(learner.lanes.used())
+    return Sample(learner.policy, state, seen, placement.offer, key, rows, size)
