@@ -1,4 +1,4 @@
-"""What version 0.1 wrote: log and snapshots open, agree, and learning goes on from there."""
+"""What versions 0.1 and 0.2 wrote: log and snapshots open, agree, and learning goes on from there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from conftest import DATA
 from harness import Clock
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
@@ -33,13 +34,17 @@ ASKED = {
 }
 
 
+def unpacked(written, path):
+    """Return the configuration over a copy of a store."""
+    shutil.copy(written / "tacit.toml", path)
+    with gzip.open(written / "store.db.gz") as packed:
+        (path / "store.db").write_bytes(packed.read())
+    return load_config(path / "tacit.toml")
+
+
 @pytest.fixture
 def config(tmp_path):
-    """Yield the configuration over a copy of the store."""
-    shutil.copy(WRITTEN / "tacit.toml", tmp_path)
-    with gzip.open(WRITTEN / "store.db.gz") as packed:
-        (tmp_path / "store.db").write_bytes(packed.read())
-    return load_config(tmp_path / "tacit.toml")
+    return unpacked(WRITTEN, tmp_path)
 
 
 def end_of(config):
@@ -85,6 +90,59 @@ async def test_its_service_goes_on(config):
         before = {name: harness.learned(engine, name) for name in PLACEMENTS}
     again = Engine(config, SqliteStore(path), clock)
     assert {name: harness.learned(again, name) for name in PLACEMENTS} == before
+    assert verify(config, again.store) == []
+    again.store.close()
+
+
+# Version 0.2 ---------------------------------------------------------------------------------
+
+WRITTEN_BY_2 = DATA / "written_by_0.2"
+
+
+def found(placement):
+    """Return what is known of a placement, as ``folded.json`` has it."""
+    return {
+        "decisions": placement.decisions,
+        "feedback": placement.feedback,
+        "outcomes": dict(placement.outcomes),
+        "mode": placement.mode,
+        "open": placement.pending,
+        "arms": list(map(str, placement.offer.arms)),
+        "lift": placement.lift.decided.tolist(),
+        "keys": placement.learner.keys,
+    }
+
+
+def summed(learner):
+    """Return of each array of a state the sum of its finite numbers, and that of their absolute values."""
+    sums = {}
+    for field, array in leaves(learner.lanes.used()):
+        finite = np.where(np.isfinite(array), array, 0.0)
+        sums[field] = [float(finite.sum()), float(np.abs(finite).sum())]
+    return sums
+
+
+async def test_the_states_of_its_store_are_those_that_version_2_folded(tmp_path):
+    """With holdouts, a control's own policy, signals, pins, arms that change, rewards that correct, frozen."""
+    config, said = unpacked(WRITTEN_BY_2, tmp_path), json.loads((WRITTEN_BY_2 / "folded.json").read_text())
+    store = SqliteStore(config.store.path)
+    assert verify(config, store) == []
+    store.close()
+    clock = Clock(end_of(config).time)
+    async with harness.served(SqliteStore(config.store.path), config, clock) as engine:
+        assert set(engine.placements) == set(said)
+        for name, placement in engine.placements.items():
+            states = said[name].pop("states")
+            assert found(placement) == said[name], name
+            for learner, state in zip(placement.learners, states, strict=True):
+                sums = summed(learner)
+                assert {field: pytest.approx(state[field], rel=1e-9, abs=1e-9) for field in state} == sums
+        clock.now += 3600 * harness.SECOND
+        for name in said:
+            await engine.ask(name, ModeOf(engine.placements[name].mode))
+        assert engine.placements["shelf"].tally[1].sum() == 35
+        assert engine.placements["rankers"].duels > 0
+    again = Engine(config, SqliteStore(config.store.path), clock)
     assert verify(config, again.store) == []
     again.store.close()
 

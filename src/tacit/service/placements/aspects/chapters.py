@@ -424,8 +424,10 @@ class Chapter:
         made.slices = Slices.restored(saved["slices"])
         made.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
         made.decided, made.answered = np.array(saved["decided"]), np.array(saved["answered"])
-        # Earlier versions knew the present chapter alone, in one part.
-        made.parts = [ChapterPart("", made.seq, made.time, made.reward._replace(buckets=None))]
+        # Earlier versions knew the present chapter alone, in one part. A part begins with a mark of the log;
+        # the first of all with none, whenever its first decision was.
+        began = made.time if made.seq else 0
+        made.parts = [ChapterPart("", made.seq, began, made.reward._replace(buckets=None))]
         made.parts[0] = made.parts[0].merged(ChapterPart.begun("", 0, 0))
         if "parts" in saved:
             made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
