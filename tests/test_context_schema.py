@@ -43,7 +43,7 @@ def test_a_value_that_was_not_declared_is_another_one_and_counted():
     encoder = Encoder(SCHEMA)
     assert encoder.row({"device": "tv"})[:4].tolist() == [0, 0, 1, 0]
     assert encoder.row({"device": "other"})[:4].tolist() == [0, 0, 1, 0]
-    assert encoder.others == 2
+    assert encoder.others == {"device": 2}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ async def test_what_the_log_keeps_are_the_columns(tmp_path):
     expected = tacit.ContextMixture(2, context=DECLARED)
     assert row.context.count(",") + 1 == expected.context_dim == 13
     assert row.context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
-    assert others == 1
+    assert others == {"device": 1}
 
 
 def test_over_http(tmp_path):
@@ -85,7 +85,13 @@ def test_over_http(tmp_path):
         assert client.decide("home", "all", context=numbers).arm in ("film", "song")
         client.decide("home", "all", context={"device": "tv"})
         metrics = httpx.get(f"{url}/metrics").text
-        assert 'tacit_context_others_total{placement="home"} 1.0' in metrics
+        assert 'tacit_context_others_total{field="device",placement="home"} 1.0' in metrics
+        assert re.search(r'tacit_state_bytes\{placement="home"\} \d{5}', metrics)
+        found = CliRunner().invoke(cli, ["doctor", "--url", url])
+        assert found.exit_code == 0, found.output
+        assert "placement home: 1 values of device were none of those declared" in found.output
+        assert 'or let any be: device = "category"' in found.output
+        assert re.search("placement home: what was learned takes [0-9,]* bytes", found.output)
         many = [Impression("all", context={"age": age}) for age in (20, 70)]
         assert len(client.decide_many("home", many)) == 2
         assert client.decide("home", "all", context=[0.0] * 13).arm in ("film", "song")
@@ -97,6 +103,11 @@ def test_over_http(tmp_path):
         ):
             with pytest.raises(InvalidRequest, match=message):
                 client.decide("home", "all", context=given)
+
+
+def test_the_doctor_says_that_nobody_answers():
+    found = CliRunner().invoke(cli, ["doctor", "--url", "http://127.0.0.1:9"])
+    assert (found.exit_code, "start it with tacit serve" in found.output) == (1, True)
 
 
 @pytest.mark.parametrize("context", [[0.5], {"age": 31}, {}, []])

@@ -79,11 +79,25 @@ def check(
 
 
 @command()
-def doctor(*, as_json: Json = False) -> None:
-    """Check the installation, and say how to mend what is wrong."""
-    from tacit.service.maintenance.doctor import checks
+def doctor(
+    *,
+    url: str | None = None,
+    key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Check the installation, or a service that runs, and say how to mend what is wrong.
 
-    found = checks()
+    Parameters
+    ----------
+    url
+        Look at the service that answers there: values in contexts that nobody declared, what was
+        learned in bytes.
+    key
+        API key of that service; better in TACIT_PLACEMENT_KEY.
+    """
+    from tacit.service.maintenance.doctor import checks, served
+
+    found = checks() if url is None else served(url, key)
     marks = {True: "ok", False: "WRONG", None: "note"}
     lines = [(marks[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in found]
     text = "\n".join(

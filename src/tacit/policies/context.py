@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -259,8 +260,10 @@ class Encoder:
     width : int
         How many columns there are.
     fields : tuple of str
-    others : int
-        Values so far of declared fields that were none of those declared.
+    listed : list of str
+        Fields whose values are declared.
+    others : Counter of str
+        By field, how many values so far were none of those declared.
     seen : dict of (int, float) to list of str
         By column and sign, the first few values so far that were hashed to these.
     """
@@ -268,9 +271,10 @@ class Encoder:
     def __init__(self, schema: Declared) -> None:
         self._schema = schema
         self.width = len(columns_of(schema))
-        self.others = 0
+        self.others: Counter[str] = Counter()
         self.seen: dict[tuple[int, float], list[str]] = {}
         self.fields = tuple(name for name, _ in schema)
+        self.listed = [name for name, holds in schema if isinstance(holds, tuple)]
         self._first: dict[str, int] = {}
         first = 0
         for name, holds in schema:
@@ -298,7 +302,7 @@ class Encoder:
         >>> encoder.row({"device": "web", "age": 31}).tolist()
         [0.0, 1.0, 0.0, 0.0, 31.0, 0.0]
         >>> encoder.row({"device": "tv"}).tolist(), encoder.others
-        ([0.0, 0.0, 1.0, 0.0, 0.0, 1.0], 1)
+        ([0.0, 0.0, 1.0, 0.0, 0.0, 1.0], Counter({'device': 1}))
         """
         row = np.zeros(self.width)
         for name in given:
@@ -346,7 +350,7 @@ class Encoder:
                 row[first + holds.index(known)] = 1.0
             else:
                 row[last - 1] = 1.0
-                self.others += 1
+                self.others[name] += 1
         elif holds == NUMBER:
             row[first] = _number(f"{field}.{name}", value)
         elif holds == BOOLEAN:

@@ -422,5 +422,5 @@ def sampled(placement: Placement, rows: list[DecisionRow]) -> Sample:
         rows, lane = [row for row in rows if row.key == key], learner.lane(key)
     state = deepcopy(learner.lanes.view(lane))
     seen = {} if placement.encoder is None else deepcopy(placement.encoder.seen)
-    size = byte_count(learner.lanes.used())
+    size = byte_count(learner.state)
     return Sample(learner.policy, state, seen, placement.offer, key, rows, size)

@@ -6,7 +6,7 @@ import asyncio
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tacit import __version__
+from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.lift_report import Bounds, LiftReport, lift_report
@@ -173,6 +174,7 @@ class _OfEngine(Collector):
                 for outcome, count in one.outcomes.copy().items()
             ],
         )  # fmt: skip
+        yield from _of_learning(placements, whole=not self._engine.shards())
         now = self._engine.clock()
         yield _family(
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
@@ -195,13 +197,37 @@ class _OfEngine(Collector):
         shards = self._engine.shards()
         if not shards:
             return
-        for kind, name, help, value_of in OF_SHARD:
-            samples = [([str(shard.number)], value_of(shard)) for shard in shards]
-            yield _family(kind, name, help, ("shard",), samples)
-        yield _family(
-            GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
-            ("placement",), [([of], self._engine.shared_seconds(of)) for of in placements],
-        )  # fmt: skip
+        yield from _of_shards(self._engine, shards, placements)
+
+
+def _of_shards(engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]) -> Iterator[Metric]:
+    """Yield how shards are, and how old what they know of each other is."""
+    for kind, name, help, value_of in OF_SHARD:
+        samples = [([str(shard.number)], value_of(shard)) for shard in shards]
+        yield _family(kind, name, help, ("shard",), samples)
+    yield _family(
+        GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
+        ("placement",), [([of], engine.shared_seconds(of)) for of in placements],
+    )  # fmt: skip
+
+
+def _of_learning(placements: Mapping[str, Placement], *, whole: bool) -> Iterator[Metric]:
+    """Yield what is known of contexts and of states, where this process learns from the whole of a log."""
+    yield _family(
+        COUNTER, "tacit_context_others",
+        "Values in contexts, since the start, that are none of those declared for their field.",
+        ("placement", "field"),
+        [
+            ([of, field], one.encoder.others[field])
+            for of, one in placements.items()
+            if one.encoder is not None
+            for field in one.encoder.listed
+        ],
+    )  # fmt: skip
+    yield _family(
+        GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", ("placement",),
+        [([of], byte_count(one.learner.state)) for of, one in placements.items() if whole],
+    )  # fmt: skip
 
 
 def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
@@ -224,9 +250,6 @@ OF_PLACEMENT: tuple[tuple[Any, str, str, Callable[[Placement], float | None]], .
     (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", attrgetter("pending")),
     (GAUGE, "tacit_keys", "Keys.", attrgetter("key_count")),
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", attrgetter("series.restarts")),
-    (COUNTER, "tacit_context_others",
-     "Values in contexts, since the start, that are none of those declared for their field.",
-     lambda placement: 0 if placement.encoder is None else placement.encoder.others),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", _uniform),
 )  # fmt: skip

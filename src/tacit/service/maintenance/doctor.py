@@ -1,15 +1,18 @@
-"""Checks of an installation: whether the service would run well here, and what to do if not."""
+"""Checks of an installation, and of a service that runs: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
 import json
 import platform
+import re
 import socket
 import sqlite3
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 SOUND_SQLITE = (3, 51, 3)
 DEFAULT_PORT = 8787
@@ -162,3 +165,57 @@ def _port(port: int) -> Check:
     except OSError as error:
         return Check(name, False, str(error.strerror), "stop what listens there, or serve at another --port")
     return Check(name, True, "free")
+
+
+# ---- A service that runs
+
+PATIENCE = 10.0
+"""Seconds for which its answer is waited for."""
+_SAMPLE = re.compile(r"^(tacit_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def served(url: str, key: str | None = None) -> list[Check]:
+    """Look at a service that runs, by its metrics.
+
+    Parameters
+    ----------
+    url : str
+        Where it answers.
+    key : str, optional
+        One that may read, where it needs keys.
+    """
+    try:
+        text = _metrics(url, key)
+    except HTTPError as error:
+        remedy = (
+            "give a key that may read, in TACIT_PLACEMENT_KEY" if error.code in (401, 403) else "see its log"
+        )
+        return [Check("service", False, f"{url} answered {error.code}", remedy)]
+    except (URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        return [Check("service", False, f"{url}: {reason}", "start it with tacit serve, or give its --url")]
+    checks = [Check("service", True, f"answers at {url}")]
+    for name, labels, value in _SAMPLE.findall(text):
+        of, number = dict(_LABEL.findall(labels)), float(value)
+        placement = f"placement {of.get('placement')}"
+        if name == "tacit_state_bytes":
+            checks.append(Check(placement, True, f"what was learned takes {number:,.0f} bytes"))
+        elif name == "tacit_context_others_total" and number:
+            field = of["field"]
+            detail = (
+                f"{number:,.0f} values of {field} were none of those declared; all of them count as other"
+            )
+            remedy = f'declare them in context.{field}, or let any be: {field} = "category"'
+            checks.append(Check(placement, None, detail, remedy))
+    return checks
+
+
+def _metrics(url: str, key: str | None) -> str:
+    """Return the metrics of a service as it gives them."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("give an address that begins with http:// or https://")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    asked = Request(f"{url.rstrip('/')}/metrics", headers=headers)  # noqa: S310
+    with urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310
+        return str(answer.read().decode())
