@@ -284,7 +284,7 @@ Reads = Callable[..., Any]
 
 
 class LogReads:
-    """The functions that read a log, under a progress bar: in one process, or in parts.
+    """The functions that read a log: in one process, or in parts.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class LogReads:
         from tacit import cluster
         from tacit.evaluate import replay
 
-        return self._read(cluster.replay, replay, "replaying", policy, self.reader, **options)
+        return self._read(cluster.replay, replay, policy, self.reader, **options)
 
     def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
         """Weight the log."""
@@ -321,25 +321,12 @@ class LogReads:
         from tacit.evaluate import off_policy
 
         given = target, self.reader, estimators
-        return self._read(cluster.off_policy, off_policy, "weighting", *given, **options)
+        return self._read(cluster.off_policy, off_policy, *given, **options)
 
-    def _read(self, in_parts: Reads, whole: Reads, label: str, *given: Any, **options: Any) -> Any:
+    def _read(self, in_parts: Reads, whole: Reads, *given: Any, **options: Any) -> Any:
         if self._shards is not None:
             return in_parts(*given, shards=self._shards, **options)
-        with progress(None, label) as advance:
-            return whole(*given, progress=increments(advance), **options)
-
-
-def increments(advance: Callable[[float], None]) -> Callable[[int], None]:
-    """Return a function of all rows so far that passes on how many are new."""
-    done = 0
-
-    def report(rows: int) -> None:
-        nonlocal done
-        advance(rows - done)
-        done = rows
-
-    return report
+        return whole(*given, **options)
 
 
 @command(configured=True)

@@ -40,8 +40,8 @@ def propose(log: Existing, reading: LogOptions, *, keys: Count = 200, as_json: J
 
     with usage():
         reader = reading.open(log)
-    with progress(None, "searching shifts") as advance, concluding(reader):
-        result = proposed(reader, keys=keys, progress=lambda done: advance(1))
+    with concluding(reader):
+        result = proposed(reader, keys=keys)
     content = asdict(result) | {"shifts": [shift._asdict() for shift in result.shifts]}
     show(content, result.summary(), as_json, reader.report)
 
@@ -103,7 +103,7 @@ def fit(
     with usage():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)
-    with concluding(reader), progress(None, "learning"):
+    with concluding(reader):
         learned = learner.fit_log(reader, placement=placement, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"

@@ -90,6 +90,12 @@ def reached(
         waiting.extend(reversed(_of_function(function)[1]))
 
 
+def forget_described() -> None:
+    """Forget all descriptions: some function or class was edited."""
+    _of_part.cache_clear()
+    _of_function.cache_clear()
+
+
 @cache
 def _of_part(part: Any) -> str:
     """Return what the types of a part's numbers and state say."""

@@ -21,11 +21,12 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 from numba.extending import overload, register_jitable
 
 import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may derive
 from tacit.core import dispatch
-from tacit.core.code_key import code_key
+from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
 from tacit.core.compilation.cache import LoopCache, is_noted, note
 from tacit.core.compilation.explain import explained
@@ -200,9 +201,35 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@cache
+# ---- Functions that are edited in place, as IPython's autoreload does it
+
+_known: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
+"""Drivers by their function and parts, with the code that each function had which they can reach."""
+
+
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    return Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
+    found = _known.get((function, parts))
+    if found is not None and all(one.__code__ is code for one, code in found[1]):
+        return found[0]
+    if found is not None:
+        _forget()
+    driver = Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
+    reach = [(one, one.__code__) for one in reached(function, parts, GENERICS) if hasattr(one, "__code__")]
+    _known[function, parts] = driver, reach
+    return driver
+
+
+def _forget() -> None:
+    """Forget what was said of functions before they were edited, here and in numba."""
+    forget_described()
+    for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_taught_helpers]):
+        try:
+            kind = cpu_target.typing_context.resolve_value_type(taught)
+        except ValueError:
+            continue  # it was called by nothing yet
+        for template in getattr(kind, "templates", ()):
+            # What numba has made of a call of these types; it looks at no code again.
+            getattr(template, "_impl_cache", {}).clear()
 
 
 def _parts_within(params: Any) -> Iterable[type]:

@@ -19,9 +19,18 @@ from tacit.core import checks
 PATIENCE = 1.0
 
 
+_shown: ContextVar[bool] = ContextVar("shown", default=False)
+"""Whether there is a bar already: what works for something larger shows none of its own."""
+
+
+def is_watched() -> bool:
+    """Whether somebody would see a bar: on a terminal, or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 @contextmanager
 def progress(total: float | None, label: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on standard error, if that is a terminal and a second has passed.
+    """Show a progress bar on a terminal (on standard error) or in a notebook, once a second has passed.
 
     Parameters
     ----------
@@ -35,7 +44,7 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
     callable
         Call it with the amount of work just done.
     """
-    if not sys.stderr.isatty():
+    if _shown.get() or not is_watched():
         yield lambda amount: None
         return
     bar: Any = None
@@ -46,21 +55,46 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
         nonlocal bar, task, done
         done += amount
         if bar is None and time.monotonic() - began > PATIENCE:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-            bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            bar = _bar(total is not None)
             bar.start()
             task = bar.add_task(label, total=total)
         if bar is not None:
             bar.update(task, completed=done)
 
+    token = _shown.set(True)
     try:
         yield advance
     finally:
+        _shown.reset(token)
         if bar is not None:
             bar.stop()
+
+
+def _bar(is_known: bool) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    # Of what has no known end, how much is done.
+    how_far = TimeRemainingColumn() if is_known else TextColumn("{task.completed:,.0f}")
+    columns = TextColumn("{task.description}"), BarColumn(), how_far, TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def counted(label: str, given: Callable[[int], None] | None = None) -> Iterator[Callable[[int], None]]:
+    """Yield what takes how much is done so far: what was given for it, or else a bar of no known end."""
+    if given is not None:
+        yield given
+        return
+    with progress(None, label) as advance:
+        before = 0
+
+        def report(done: int) -> None:
+            nonlocal before
+            advance(done - before)
+            before = done
+
+        yield report
 
 
 # ---- Independent units of work, spread over the threads of this process or over a cluster

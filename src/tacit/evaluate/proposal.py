@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.spread import counted
 from tacit.core.text import Tabulated
 from tacit.evaluate.changes import KeyHistory, LogColumns
 from tacit.logs.sources import Reading, opened, say_rejected
@@ -246,11 +247,11 @@ def propose(
     rows = np.argsort(columns.lanes, kind="stable")
     ends = np.cumsum(np.bincount(columns.lanes))
     histories = []
-    for done, lane in enumerate(order.tolist()):
-        mine = rows[ends[lane - 1] if lane else 0 : ends[lane]]
-        histories.append(KeyHistory.of(columns, mine, lane, chance / len(order)))
-        if progress is not None:
-            progress(done + 1)
+    with counted("searching shifts", progress) as report:
+        for done, lane in enumerate(order.tolist()):
+            mine = rows[ends[lane - 1] if lane else 0 : ends[lane]]
+            histories.append(KeyHistory.of(columns, mine, lane, chance / len(order)))
+            report(done + 1)
     return _proposed(columns, histories)
 
 

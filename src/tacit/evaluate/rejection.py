@@ -10,6 +10,7 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
+from tacit.core.spread import counted
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson
@@ -300,7 +301,8 @@ def replay(
         A column of the log, of the schema or not: the result then tells of each of its values
         besides (``segments``), having learned from all.
     progress : function, optional
-        Called with the number of rows replayed so far, all passes together.
+        In place of a bar on a terminal or in a notebook, called with the number of rows replayed so
+        far, all passes together.
     **reading
         How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
         ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
@@ -361,7 +363,8 @@ def replay(
         by=by,
     )
     reader = replaying.opened(log, **reading)
-    found = played(replaying, reader, range(replaying.passes), progress=progress)
+    with counted("replaying", progress) as report:
+        found = played(replaying, reader, range(replaying.passes), progress=report)
     say_rejected(reader, log)
     for warning in found.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from tacit.core.spread import counted
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate.conclusion import LogSums, SegmentSums, Summing, conclude
 from tacit.evaluate.estimators import (
@@ -402,7 +403,7 @@ def off_policy(
         A column of the log, of the schema or not (``"device"``): the result then tells of each of
         its values besides (``segments``), with intervals that hold together (Bonferroni).
     progress : function, optional
-        Called with the number of rows read so far.
+        In place of a bar on a terminal or in a notebook, called with the number of rows read so far.
     **reading
         How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
         ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
@@ -472,7 +473,8 @@ def off_policy(
             )
         counts = [model.counted(reader, missing_reward) for model in weighing.models]
         weighing = weighing.fitted(counts)
-    result = weighing.concluded(weighing.sums_of(reader, progress=progress))
+    with counted("weighting", progress) as report:
+        result = weighing.concluded(weighing.sums_of(reader, progress=report))
     say_rejected(reader, log)
     return warned(result)
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
+from tacit.core.spread import counted
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
@@ -241,8 +242,10 @@ def learn_log(
     reader = _LogLessons(learner, placement, missing_reward, found)
     before, made = learner.lanes.kept(), learner.decisions
     try:
-        for lesson in reader.read(found.opened(log)):
-            learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
+        with counted("learning") as report:
+            for lesson in reader.read(found.opened(log)):
+                learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
+                report(learner.decisions - made)
     except BaseException:
         learner.lanes.take_back(before)
         learner.decisions = made
