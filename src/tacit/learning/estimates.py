@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -343,50 +342,6 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     )
     found.confidence = confidence
     return found
-
-
-MOST_NAMED = 3
-"""What an explanation says in words of each arm; its rows have all."""
-
-
-@dataclass(frozen=True)
-class Explanation(Tabulated):
-    """Why an arm is shown in a context: what is believed of each, and what each column adds.
-
-    Attributes
-    ----------
-    estimates : Estimates
-        Of the arms on offer: mean reward in this context, an interval around it, the chance to be best.
-    chances : array of float64 or None
-        With what probability each would be shown now.
-    columns : tuple of str
-        The names of the context's columns.
-    added : array of float64, shape (arms, columns)
-        What each adds to the log-odds of a click, beside an average context.
-    """
-
-    estimates: Estimates
-    chances: Floats | None
-    columns: tuple[str, ...]
-    added: Floats
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per arm."""
-        chances = [None] * len(self.estimates) if self.chances is None else self.chances.tolist()
-        return [
-            {"arm": each.arm, "mean": each.mean, "low": each.low, "high": each.high, "shown": chance}
-            | dict(zip(self.columns, added.tolist(), strict=True))
-            for each, chance, added in zip(self.estimates, chances, self.added, strict=True)
-        ]
-
-    def summary(self) -> str:
-        """Return the estimates, and of each arm what adds and takes away most."""
-        lines = [str(self.estimates), ""]
-        for each, added in zip(self.estimates, self.added, strict=True):
-            most = np.argsort(-np.abs(added), kind="stable")[:MOST_NAMED]
-            said = ", ".join(f"{self.columns[j]} {added[j]:+.2f}" for j in most if added[j])
-            lines.append(f"{each.arm}: {said or 'nothing of the context says anything'}")
-        return "\n".join([*lines, "in log-odds of a click, beside an average context"])
 
 
 def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coefficients:

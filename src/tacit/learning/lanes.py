@@ -7,6 +7,7 @@ state is, and its compiled loops over them.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view, leaves
 from tacit.core.dispatch import learns_from_propensity
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.batch import (
     Batch,
     choose_rows,
@@ -172,6 +173,8 @@ SPARE_LANES = 64
 
 UNKNOWN = -(2**62)
 """Plays of an arm by a key whose first ones were not counted; counting on leaves it below 0."""
+MUCH = 2**30
+"""Bytes of all keys together of which a warning tells."""
 FEW = 1000
 """Keys among which one that may have been meant is searched."""
 
@@ -256,8 +259,21 @@ class Lanes:
         lane = len(self.of)
         if lane >= self._capacity:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
+            self._say_size()
             self._grow(self._policy)
         self.of[key] = lane
+
+    def _say_size(self) -> None:
+        """Warn before keys take much memory, whenever it doubles."""
+        each = self._policy.key_bytes
+        if each * self._capacity > MUCH:
+            warnings.warn(
+                f"keys: room is made for {self._capacity:,} of {each:,} bytes each, "
+                f"{each * self._capacity / 2**30:.1f} GiB; let keys share what is learned (per_key=False, "
+                "where a policy has it), or give fewer keys, arms or numbers",
+                AssumptionWarning,
+                stacklevel=5,
+            )
 
     def fit(self, policy: Policy) -> None:
         """Keep what was learned, in the state of a policy with more arms or tuned otherwise."""

@@ -26,16 +26,16 @@ from tacit.learning.estimates import (
     DRAWS,
     Coefficients,
     Estimates,
-    Explanation,
     coefficients_of,
     estimates_by_draws,
     estimates_of,
 )
+from tacit.learning.explanation import Explanation
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Impression, Policy
-from tacit.policies.context import columns_of
+from tacit.policies.context import columns_of, fields_of
 
 BOOLEANS = bool, np.bool_
 SHOWN = 12
@@ -491,16 +491,22 @@ class Learner(ColumnLearner[ArmT_co]):
         >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
         film: age -4.29
         """
-        contributions = self._kept("contributions", "does not say what a context adds")
+        beliefs_in = self._kept("beliefs_in", "does not say what a context adds")
         key = self._known(key)
-        believed = self.estimates(key, context, arms, confidence=confidence)
         batch = self._impression(key, _one(context, arms, None, None))
-        numbered = (f"context[{j}]" for j in range(self.policy.context_dim))
-        columns = columns_of(self.policy.schema) or tuple(numbered)
-        added = contributions(self.state, self.lane(key), batch.contexts[0])[batch.arms]
+        beliefs = beliefs_in(self.state, self.lane(key), batch.contexts)
+        numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
         # Signals come last, and add nothing.
-        read = columns[: added.shape[1]]
-        return Explanation(believed, self.probabilities(key, context, arms), read, added)
+        read = beliefs.slopes.shape[1]
+        return Explanation(
+            self.estimates(key, context, arms, confidence=confidence),
+            self.probabilities(key, context, arms),
+            (columns_of(self.policy.schema) or numbered)[:read],
+            (fields_of(self.policy.schema) or numbered)[:read],
+            beliefs.added()[0, batch.arms],
+            beliefs.slopes[batch.arms],
+            beliefs.says_nothing,
+        )
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
         """Return what is believed of each feature: its parameter, and how sure that is.

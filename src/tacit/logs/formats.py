@@ -416,6 +416,27 @@ FORMATS = {
 }
 
 
+# ---- What other systems write
+
+
+class FolderLayout(NamedTuple):
+    """A layout of files that other systems write, read as a click log.
+
+    Attributes
+    ----------
+    name : str
+        How it is asked for in place of a file format.
+    recognises : function
+        From a folder to whether it has this layout.
+    open : function
+        From places, columns and the other options of :func:`read_log` to a reader.
+    """
+
+    name: str
+    recognises: Callable[[Path], bool]
+    open: Callable[..., Any]
+
+
 # ---- What values say that a format has as text
 
 TRUTHS = {"true": True, "false": False, "1": True, "0": False}

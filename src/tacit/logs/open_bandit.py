@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS
-from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, reading
+from tacit.logs.formats import FORMATS, FolderLayout
+from tacit.logs.reader import BATCH_ROWS, LogReader, reading
 from tacit.logs.rows import converted
 
 COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}

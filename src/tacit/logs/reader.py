@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.doubts import SeenDecisions
 from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
@@ -30,6 +30,8 @@ NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
 PLACED = (NUMBERED, "position")
 CONTEXT = "context"
+FILES_NAMED = 3
+"""Files that the short form of a log names."""
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
 """What else a log need not say, as no estimate depends on it."""
 
@@ -100,6 +102,17 @@ class LogReader:
         self.files = [self._planned(path, format, renamed) for path in files]
         if context is not None:
             self._take_context(context)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(file.path) for file in self.files[:FILES_NAMED])
+        more = f" and {len(self.files) - FILES_NAMED} more" if len(self.files) > FILES_NAMED else ""
+        context = f"; context of {', '.join(self._made_of)}" if self._made_of else ""
+        counted = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
+        return f"<click log: {shown}{more}{context}{counted}>"
+
+    def _repr_html_(self) -> str:
+        columns = self.files[0].columns if self.files else {}
+        return html_table([{"click log": repr(self)} | columns])
 
     def _planned(self, path: File | Frame, format: str | None, renamed: dict[str, str]) -> LogFile:
         if isinstance(path, RemoteFile) and format_of(path, format) != "parquet":
@@ -310,24 +323,6 @@ def file_at(path: File | Frame, format: str | None = None) -> LogFile:
     known = format_of(path, format)
     with reading(path, known):
         return LogFile(path, known, {}, tuple(FORMATS[known].names(path)))
-
-
-class FolderLayout(NamedTuple):
-    """A layout of files that other systems write, read as a click log.
-
-    Attributes
-    ----------
-    name : str
-        How it is asked for in place of a file format.
-    recognises : function
-        From a folder to whether it has this layout.
-    open : function
-        From places, columns and the other options of :func:`read_log` to a reader.
-    """
-
-    name: str
-    recognises: Callable[[Path], bool]
-    open: Callable[..., LogReader]
 
 
 @contextmanager

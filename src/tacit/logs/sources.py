@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.frames import is_frame
-from tacit.logs.formats import FORMATS, files_at, format_of, is_url
+from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
 from tacit.logs.memory import Frame
 from tacit.logs.open_bandit import OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader
+from tacit.logs.reader import BATCH_ROWS, LogReader
 from tacit.logs.rows import Chunk, converted
 from tacit.logs.ubi import UBI
 from tacit.logs.vowpal_wabbit import DSJSON
@@ -128,7 +128,8 @@ def read_log(
         layout = _layout_of(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
-            return layout.open(places, columns, constants=fixed, **options)
+            found: LogReader = layout.open(places, columns, constants=fixed, **options)
+            return found
     files: list[Any] = [Frame(log)] if places is None else _files(places, format)
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == SHOWN:

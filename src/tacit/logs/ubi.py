@@ -18,8 +18,8 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import File, RemoteFile, files_at, format_of, parquet_file
-from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogFile, LogReader, completed, reading
+from tacit.logs.formats import File, FolderLayout, RemoteFile, files_at, format_of, parquet_file
+from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, completed, reading
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
 from tacit.logs.ubi_records import (

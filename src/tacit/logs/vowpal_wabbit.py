@@ -26,9 +26,9 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue
-from tacit.logs.formats import files_at
+from tacit.logs.formats import FolderLayout, files_at
 from tacit.logs.memory import Frame
-from tacit.logs.reader import BATCH_ROWS, FolderLayout, LogReader, reading
+from tacit.logs.reader import BATCH_ROWS, LogReader, reading
 from tacit.logs.schema import SCHEMA
 
 FORMAT, SUFFIX = "dsjson", ".dsjson"

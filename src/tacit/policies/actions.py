@@ -128,7 +128,10 @@ class Wrapper(Policy, abstract=True):
     beliefs = said_within("beliefs", "What the policy believes of its arms, where it says so.")
     reward_draws = said_within("reward_draws", "Draws of what it believes of features, likewise.")
     beliefs_in = said_within("beliefs_in", "What it believes of its arms in many contexts, likewise.")
-    contributions = said_within("contributions", "What each number of a context adds, likewise.")
+
+    @property
+    def reads(self) -> str:
+        return str(self.policy.reads)
 
     def with_arms(self, arms: Any) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))  # type: ignore[call-arg]

@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks, dispatch
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.part import Part
+from tacit.core.text import html_table
 from tacit.errors import InvalidValue
 from tacit.policies.context import Declared
 
@@ -304,6 +305,43 @@ class Policy(Part, abstract=True):
         return type(self).__name__ + (f"({', '.join(shown)})" if shown else "")
 
     @property
+    def reads(self) -> str:
+        """What of an impression it reads besides its key and arms, in words; empty where that is nothing.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> tacit.auto(arms=3, context={"age": "number", "device": ["ios", "web"]}).reads
+        'a context of age, device; one model for all keys'
+        >>> tacit.auto(arms=3, signals_dim=2).reads
+        'signals, 2 numbers given as context'
+        """
+        fields = ", ".join(name for name, _ in self.schema)
+        said = [f"a context of {fields or f'{self.context_dim} numbers'}"] if self.context_dim else []
+        for what, dim in zip(("relevance", "examination"), self.feature_dims, strict=True):
+            said += [f"{what} of each arm, {dim} numbers"] if dim else []
+        return "; ".join(said)
+
+    @property
+    def key_bytes(self) -> int:
+        """What each key takes, in bytes, besides what all keys share.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> tacit.ContextMixture(10, 64).key_bytes, tacit.ContextMixture(10, 64, per_key=True).key_bytes
+        (0, 99816)
+        """
+        return byte_count(self.init(2)) - byte_count(self.init(1))
+
+    def _repr_html_(self) -> str:
+        arms = self.arms if isinstance(self.arms, int) else ", ".join(map(str, self.arms or ()))
+        first, *lines = self.reason.splitlines()
+        said = [line.strip().partition("  ") for line in lines]
+        rows = [("arms", arms or "known by features"), *((word, text.strip()) for word, _, text in said)]
+        return html_table([{"": word, first: text} for word, text in rows])
+
+    @property
     def reason(self) -> str:
         """Why to use it, what it assumes, and what to use where that does not hold.
 
@@ -318,6 +356,7 @@ class Policy(Part, abstract=True):
         """
         about = self.about
         lines = {
+            "reads": self.reads,
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,

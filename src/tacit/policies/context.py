@@ -131,6 +131,17 @@ def columns_of(schema: Declared) -> tuple[str, ...]:
     return tuple(names)
 
 
+def fields_of(schema: Declared) -> tuple[str, ...]:
+    """Return the field of each of a schema's columns.
+
+    Examples
+    --------
+    >>> fields_of((("new", "boolean"), ("visits", "signal")))
+    ('new', 'new', 'visits')
+    """
+    return tuple(name for name, holds in schema for _ in columns_of(((name, holds),)))
+
+
 def signals_in(schema: Declared) -> int:
     """Return how many fields of a schema are signals.
 

@@ -287,11 +287,6 @@ class ExplorationFloor(Wrapper):
         return self.chooser.beliefs_in  # type: ignore[attr-defined]
 
     @property
-    def contributions(self) -> Any:
-        """What each number of a context adds to the policy's logits, where it says so."""
-        return self.chooser.contributions  # type: ignore[attr-defined]
-
-    @property
     def restarts(self) -> Any:
         """When the policy restarted, where it keeps a record."""
         return self.chooser.restarts  # type: ignore[attr-defined]

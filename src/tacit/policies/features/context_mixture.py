@@ -149,8 +149,8 @@ class ContextMixture(TellsArms):
         :class:`DriftMixture` has it, lets the recent hypothesis begin anew, with as much weight as it won
         after earlier such warnings; before 128 events none is heeded.
     per_key : bool, default False
-        Whether each key has models of its own. Otherwise all keys share them, and the key says
-        nothing.
+        Whether each key has models of its own, which take :attr:`key_bytes` for each. Otherwise all keys
+        share them, and the key says nothing.
     priors : dict of arm to (float, float), optional
         Successes and failures known of arms before: ``{"film": (4, 96)}`` is 4 clicks in 100
         impressions, of the average user. No more than 500 count.
@@ -229,6 +229,14 @@ class ContextMixture(TellsArms):
         return self.context_dim - self.signals_dim
 
     @property
+    def reads(self) -> str:
+        signals = f", of which {self.signals_dim} may announce a shift" if self.signals_dim else ""
+        shared = "one model for all keys"
+        if self.per_key:
+            shared = f"a model for each key, which takes {self.key_bytes:,} bytes"
+        return f"{super().reads}{signals}; {shared}"
+
+    @property
     def model_bytes(self) -> int:
         """What the models of all arms take, without the first events and room to work in."""
         state = self.init(1)
@@ -256,16 +264,6 @@ class ContextMixture(TellsArms):
         weights, base = state.tally.weights[model], base_of(state.tally, model)
         read = contexts[:, : self.read_dim]
         return beliefs_in(state.models, state.measure, weights, base, model, read)
-
-    def contributions(self, state: ContextState, lane: int, context: Floats) -> Floats:
-        """Return what each number of a context adds to the logit of each arm, beside an average one.
-
-        Returns
-        -------
-        array of float64, shape (arms, d)
-        """
-        (added,) = self.beliefs_in(state, lane, context[None]).added()
-        return added  # type: ignore[no-any-return]
 
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int

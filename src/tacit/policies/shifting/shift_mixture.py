@@ -321,6 +321,10 @@ class ShiftMixture(TellsArms):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, context_dim=dim)
 
+    @property
+    def reads(self) -> str:
+        return f"signals, {self.context_dim} numbers given as context" if self.context_dim else ""
+
     @param
     def exploration(self) -> float:
         """The share of impressions that show an arm drawn uniformly.

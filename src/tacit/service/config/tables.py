@@ -13,6 +13,9 @@ from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
 
+MOST_KEY_BYTES = 2**20
+"""What a key may take of a policy that has a model for each."""
+
 
 class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is decided, and how.
@@ -137,6 +140,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             If it is not fit for the kind, or no log folds to what it learns.
         """
         policy.check_folds()
+        if getattr(policy, "per_key", False) and policy.key_bytes > MOST_KEY_BYTES:
+            remedy = (
+                f"each key would take {policy.key_bytes:,} bytes, {MOST_KEY_BYTES:,} are allowed: let keys "
+                "share what is learned (per_key = false), or give fewer arms or numbers"
+            )
+            raise InvalidValue("policy", policy.label, remedy)
         return policy
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
