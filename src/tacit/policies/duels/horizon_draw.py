@@ -281,8 +281,8 @@ class HorizonDraw(DuelPolicy):
     gained until then, the leader meets that of which most is expected, or, in a fifth of the rounds, any;
     if there is none, it mostly meets itself. Where no arm beats all others, those meet that may beat most.
     Rivals are probed ever more seldom, and what is known fades where they win more than they should.
-    Any two arms meet with a probability of 0.1/√t: a live log can be weighed, and says less and less of
-    pairs that are settled. A tie counts for nothing; which of two is left is a coin's.
+    In a share of 0.1/√t of the rounds the two are drawn from all arms: a live log can be weighed, and says
+    less and less of pairs that are settled. A tie counts for nothing; which of two is left is a coin's.
 
     Over 62 settings (``benchmarks/duel_defaults.py``) it has a third of the regret of :class:`RMED1`, and
     more in none. Each key learns for itself.
