@@ -204,6 +204,21 @@ def test_a_placement_that_has_learned_keeps_its_policy(began, policy, tmp_path):
     assert spec["name"] == type(policy).__name__
 
 
+@pytest.mark.parametrize("other", [None, {"b": 0.1}])
+def test_promised_shares_are_not_dropped_by_what_began_otherwise(other, tmp_path):
+    """A placement keeps its policy, but not in silence where its arms are promised other shares."""
+    names, path = ["a", "b"], tmp_path / "s.db"
+    begun = with_home(path, arms=names, policy="thompson", at_least={"b": 0.2})
+    kept, spec = asyncio.run(session(begun))
+    assert kept == tacit.MinimumShares(tacit.Thompson(names), at_least={"b": 0.2})
+    assert (spec["name"], spec["at_least"]) == ("MinimumShares", [["b", 0.2]])
+    recommended = with_home(path, arms=names, at_least={"b": 0.2})
+    assert recommended.placements["home"].policy == tacit.auto(names, at_least={"b": 0.2})
+    assert asyncio.run(session(recommended))[0] == kept
+    with pytest.raises(ConfigError, match="rebuild"):
+        asyncio.run(session(with_home(path, arms=names, at_least=other)))
+
+
 def test_other_features_are_refused_as_ever(tmp_path):
     def features(dim):
         return with_home(tmp_path / "s.db", kind="features", relevance_dim=dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import math
 
 import numpy as np
@@ -422,3 +423,95 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
         kind.learn(
             params, state, 0, outcome_of(params, impression, action, np.ones(policy.feedback_width), chance)
         )
+
+
+# Shares that arms are promised ------------------------------------------------------------------
+
+
+def shares_of(policy, state, offered, lane=0):
+    impression = tacit.Impression(np.array(offered), np.zeros(policy.context_dim))
+    kernels = type(policy)
+    return [kernels.propensity(policy.params, state, lane, impression, arm) for arm in offered]
+
+
+def test_promised_shares_by_hand():
+    """UCB1 plays the one arm that was not played; what is left of 1 − 0.12 is nine tenths its."""
+    policy = tacit.MinimumShares(tacit.UCB1(3), epsilon=0.3, at_least={0: 0.1, 2: 0.02})
+    state, impression = policy.init(1), tacit.Impression(np.arange(3), np.zeros(0))
+    for arm in (0, 2):
+        policy.learn(policy.params, state, 0, Outcome(impression, arm, 1.0, 0.5))
+    left = 0.88
+    assert shares_of(policy, state, [0, 1, 2]) == pytest.approx(
+        [0.1 + 0.1 * left, 0.8 * left, 0.02 + 0.1 * left]
+    )
+    # Arm 0 is not on offer: what it was promised is left to the policy.
+    assert shares_of(policy, state, [1, 2]) == pytest.approx([0.85 * 0.98, 0.02 + 0.15 * 0.98])
+    assert shares_of(policy, state, [0]) == pytest.approx([1.0])
+
+
+def test_promised_shares_are_the_frequencies_of_arms():
+    """Three binomial counts at 5.1 sigma: error probability 1e-6."""
+    policy = tacit.MinimumShares(tacit.Thompson(3), epsilon=0.1, at_least={0: 0.2, 2: 0.05})
+    learner = taught(policy, [0.2, 0.5, 0.3])
+    chances = np.array(shares_of(policy, learner.state, [0, 1, 2]))
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
+    found, decisions = frequencies(learner, 20_000)
+    assert (np.abs(found - chances) < 5.1 * np.sqrt(chances * (1 - chances) / 20_000)).all()
+    np.testing.assert_allclose(decisions.propensities, chances[decisions.slots], rtol=1e-12)
+
+
+def test_promised_shares_hold_for_arms_by_name_as_they_come_and_go():
+    policy = tacit.MinimumShares(tacit.Thompson(["control", "new"]), at_least={"control": 0.2})
+    learner = tacit.Learner(policy, seed=3)
+    for _ in range(300):
+        decision = learner.choose("query")
+        assert decision.propensity >= 0.2 or decision.arm == "new"
+        learner.learn(decision, float(decision.arm == "new"))
+    learner.add_arm("newer")
+    shown = learner.choose_many(["query"] * 4000)
+    assert abs(np.mean([decision.arm == "control" for decision in shown]) - 0.2) < 0.04
+    assert all(decision.propensity >= 0.2 for decision in shown if decision.arm == "control")
+    learner.retire_arm("control")
+    assert {decision.arm for decision in learner.choose_many(["query"] * 200)} <= {"new", "newer"}
+
+
+def test_promised_shares_hold_whoever_is_asking():
+    """Over a policy that reads contexts: f + (1 − F)·p of its own p, for each context."""
+    policy = tacit.auto(["a", "b", "control"], context_dim=1, at_least={"control": 0.1})
+    state, plain = policy.init(1), policy.policy
+    for x in (-1.0, 1.0):
+        impression = tacit.Impression(np.arange(3), np.array([x]))
+        for arm in (0, 1, 2):
+            outcome = Outcome(impression, arm, float(arm == (x > 0)), 0.5)
+            policy.learn(policy.params, state, 0, outcome)
+        inner = [plain.propensity(plain.params, state, 0, impression, arm) for arm in (0, 1, 2)]
+        found = [policy.propensity(policy.params, state, 0, impression, arm) for arm in (0, 1, 2)]
+        assert found == pytest.approx([0.9 * inner[0], 0.9 * inner[1], 0.1 + 0.9 * inner[2]])
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: tacit.auto(["a", "b"], at_least={"a": 0.4, "b": 0.2}), "at_least.*at most 0.5"),
+        (lambda: tacit.auto(["a", "b"], at_least={"c": 0.1}), "at_least.*there are: a, b"),
+        (lambda: tacit.auto(["a", "b"], at_least={"a": 0.0}), "at_least.a"),
+        (lambda: tacit.auto(["a", "b"], at_least=["a"]), "at_least.*control"),
+        (lambda: tacit.auto(["a", "b"], shows="duel", at_least={"a": 0.1}), "at_least"),
+        (lambda: tacit.auto(relevance_dim=3, at_least={"a": 0.1}), "at_least"),
+        (lambda: tacit.MinimumShares(tacit.HorizonDraw(3), at_least={0: 0.1}), "policy.*one arm"),
+        (lambda: tacit.MinimumShares(tacit.LinTS(3, 0), at_least={0: 0.1}), "policy.*by its name"),
+    ],
+)
+def test_promises_that_cannot_be_kept_are_refused(make, named):
+    with pytest.raises(InvalidValue, match=named):
+        make()
+
+
+def test_promises_are_written_as_tables_and_text():
+    policy = tacit.auto(["a", "b"], at_least={"b": 0.1})
+    spec = json.loads(json.dumps(policy_to_spec(policy)))
+    assert policy_from_spec(spec) == policy
+    assert policy_from_spec({"name": "auto", "at_least": {"b": 0.1}}, ["a", "b"]) == policy
+    assert policy.least_share == 0.0
+    floor = tacit.MinimumShares(tacit.UCB1(2), epsilon=0.2, at_least={0: 0.5})
+    assert floor.least_share == pytest.approx(0.1)

@@ -8,6 +8,7 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
 from tacit.policies.duels.horizon_draw import HorizonDraw
+from tacit.policies.exploration_floor import MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
@@ -35,6 +36,7 @@ def auto(
     notice_within: int | None = None,
     sums: bool = False,
     priors: Any = None,
+    at_least: Any = None,
 ) -> Policy:
     """Return the recommended policy; it has no knob that must be turned.
 
@@ -74,6 +76,9 @@ def auto(
     priors : dict of arm to (float, float), optional
         Successes and failures known before of arms by their names: ``{"film": (4, 96)}`` is 4
         clicks in 100 impressions.
+    at_least : dict of arm to float, optional
+        With what probability some arms are shown at least, whatever is learned: ``{"control": 0.1}``;
+        at most 0.5 in all. See :class:`MinimumShares`.
 
     Raises
     ------
@@ -110,6 +115,7 @@ def auto(
         "notice_within": notice_within,
         "sums": sums,
         "priors": priors,
+        "at_least": at_least,
     }
     if shows not in SHOWS:
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
@@ -125,17 +131,25 @@ def auto(
             return EmbeddingMixture(relevance_dim, context_dim, context=schema)
         _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
-    if sums:
-        _only(said, "an arm by what sums say", ("sums", "priors"))
-        return Thompson(_given_arms(arms), priors=priors or ())
-    if context_dim or schema:
-        _only(said, "an arm by who is asking", ("context_dim", "context", "signals_dim", "priors"))
-        numbers = context_dim + signals_dim if context_dim else 0
+    named = _named_arms(said, _given_arms(arms))
+    return MinimumShares(named, at_least=at_least) if at_least else named
+
+
+def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
+    """Return the recommended policy that shows one arm, known by its name."""
+    priors, schema, signals_dim = said["priors"] or (), said["context"], said["signals_dim"]
+    if said["sums"]:
+        _only(said, "an arm by what sums say", ("sums", "priors", "at_least"))
+        return Thompson(arms, priors=priors)
+    if said["context_dim"] or schema:
+        reads = ("context_dim", "context", "signals_dim", "priors", "at_least")
+        _only(said, "an arm by who is asking", reads)
+        numbers = said["context_dim"] + signals_dim if said["context_dim"] else 0
         more: dict[str, Any] = {"context": schema, "signals_dim": signals_dim}
-        return ContextMixture(_given_arms(arms), numbers, **more, priors=priors or ())
-    _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors"))
-    given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": notice_within}
-    return DriftMixture(_given_arms(arms), **given, priors=priors or ())
+        return ContextMixture(arms, numbers, **more, priors=priors)
+    _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
+    given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": said["notice_within"]}
+    return DriftMixture(arms, **given, priors=priors)
 
 
 def _given_arms(arms: Any) -> Any:

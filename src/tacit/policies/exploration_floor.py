@@ -11,14 +11,16 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Generator, Ints
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe, propensity, refit, unlearn
-from tacit.core.part import PositiveFraction, whole
+from tacit.core.part import Fraction, PositiveFraction, whole
 from tacit.core.seeds import derived
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.actions import Wrapper
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.linear import LogisticTS
+from tacit.policies.index import slot_of
 from tacit.policies.stationary.ucb1 import UCB1
 
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
@@ -31,6 +33,8 @@ from tacit.policies.stationary.ucb1 import UCB1
 MODULUS, FACTOR = 2**31 - 1, 48271
 """Of the generator of Park and Miller, which the code of a past goes on like."""
 STEPS_OF_REWARDS = 2.0**20
+MOST_PROMISED = 0.5
+"""What arms may be promised, all together."""
 
 
 class Past(NamedTuple):
@@ -357,3 +361,134 @@ class ExplorationFloor(Wrapper):
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:
         return epoch(params.policy, state, lane)
+
+
+# ---- Shares that are promised to arms of their own
+
+
+@dataclass(frozen=True)
+class MinimumShares(ExplorationFloor):
+    """Show some arms with probabilities of at least so much each, whatever another policy would choose.
+
+    An arm is shown with probability f + (1 − F)·p: f is what it was promised (0, if nothing), F the sum
+    over the arms on offer, p the probability with which an exploration floor over the policy shows it.
+    Propensities are exact. What is promised to an arm that is not on offer is left to the policy.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy that chooses otherwise; one that shows one arm, and knows arms by name.
+    epsilon : float, default 0
+        Probability of a uniform choice in what is left, in [0, 1].
+    draws : int, default 16
+        As in :class:`ExplorationFloor`.
+    at_least : dict of arm to float
+        Shares in (0, 0.5] of arms by their names; together at most 0.5.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, an arm is not the policy's, or the policy shows no single arm.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> arms = ["control", "new", "bold"]
+    >>> policy = tacit.MinimumShares(tacit.Thompson(arms), at_least={"control": 0.1, "new": 0.02})
+    >>> learner = tacit.Learner(policy, seed=1)
+    >>> for _ in range(500):
+    ...     decision = learner.choose("query")
+    ...     _ = learner.learn(decision, reward=float(decision.arm == "bold"))
+    >>> sorted({round(decision.propensity, 2) for decision in learner.choose_many(["query"] * 500)})
+    [0.02, 0.1, 0.88]
+    """
+
+    class Params(NamedTuple):
+        policy: Any
+        epsilon: float
+        width: int
+        shares: Floats
+
+    epsilon: Fraction = 0.0
+    at_least: Any = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.policy.shows != "arm" or self.policy.arms is None:
+            raise InvalidValue("policy", self.policy, "give a policy that shows one arm, known by its name")
+        self._set("at_least", promised(self.at_least, self.policy.arms))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(UCB1(arms), at_least={0: 0.1})
+
+    @cached_property
+    def params(self) -> Any:
+        known = dict(self.at_least)
+        names = range(self.arm_count) if isinstance(self.arms, int) else self.arms
+        shares = np.array([known.get(arm, 0.0) for arm in names])
+        return self.Params(self.chooser.params, self.epsilon, self.action_width, shares)
+
+    @property
+    def least_share(self) -> float:
+        left: float = 1.0 - sum(share for _, share in self.at_least)
+        return left * super().least_share
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        arms, reached, drawn = impression.arms, 0.0, rng.random()
+        for arm in arms:
+            reached += params.shares[arm]
+            if drawn < reached:
+                return arm
+        if drawn < reached + (1.0 - reached) * params.epsilon:
+            return arms[int(rng.random() * len(arms))]
+        return choose(params.policy, state, lane, impression, rng)
+
+    @staticmethod
+    def decide(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        arms, reached, drawn = impression.arms, 0.0, rng.random()
+        for arm in arms:
+            reached += params.shares[arm]
+            if drawn < reached:
+                action[0] = arm
+                return
+        if drawn < reached + (1.0 - reached) * params.epsilon:
+            action[0] = arms[int(rng.random() * len(arms))]
+        else:
+            decide(params.policy, state, lane, impression, rng, action)
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
+        reached, arms = 0.0, impression.arms
+        for arm in arms:
+            reached += params.shares[arm]
+        inner = propensity(params.policy, state, lane, impression, shown)
+        left = params.epsilon / len(arms) + (1.0 - params.epsilon) * inner
+        return params.shares[shown] + (1.0 - reached) * left
+
+
+def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
+    """Return shares that arms are promised, in the order of their slots.
+
+    Raises
+    ------
+    InvalidValue
+        If one is of an arm that there is not, or out of (0, 0.5], or all sum up to more than 0.5.
+    """
+    try:
+        pairs = [(arm, share) for arm, share in dict(shares).items()]
+    except (TypeError, ValueError):
+        raise InvalidValue("at_least", shares, 'give shares of arms, such as {"control": 0.1}') from None
+    found = {}
+    for arm, share in pairs:
+        slot = slot_of("at_least", arm, arms)
+        name = slot if isinstance(arms, int) else arms[slot]
+        found[slot] = (name, checks.number(f"at_least.{arm}", share, 0.0, MOST_PROMISED, open_low=True))
+    total = sum(share for _, share in found.values())
+    if total > MOST_PROMISED:
+        remedy = f"let shares sum up to at most {MOST_PROMISED}: the rest is what learning has to give"
+        raise InvalidValue("at_least", f"{total:g} in all", remedy)
+    return tuple(found[slot] for slot in sorted(found))  # type: ignore[misc]

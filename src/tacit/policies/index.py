@@ -69,7 +69,7 @@ def checked(priors: Any, arms: int | tuple[str, ...]) -> Known:
     """
     known = {}
     for arm, pair in _pairs(priors):
-        slot = _slot(arm, arms)
+        slot = slot_of("priors", arm, arms)
         if slot in known:
             raise InvalidValue("priors", arm, "tell each arm once")
         name = slot if isinstance(arms, int) else arms[slot]
@@ -93,12 +93,18 @@ def _pairs(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     return pairs
 
 
-def _slot(arm: Any, arms: int | tuple[str, ...]) -> int:
-    # A file has names only.
+def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
+    """Return the slot of an arm of which a field tells; a file has names only.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no such arm.
+    """
     names = list(map(str, range(arms))) if isinstance(arms, int) else list(arms)
     name = str(arm) if isinstance(arms, int) else arm
     if name not in names:
-        raise InvalidValue("priors", arm, f"tell of arms that there are: {', '.join(names)}")
+        raise InvalidValue(field, arm, f"tell of arms that there are: {', '.join(names)}")
     return names.index(name)
 
 

@@ -77,8 +77,13 @@ def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
 
 
 def _for_same(config: PlacementConfig, before: Policy) -> bool:
-    """Whether a policy decides over the same arms and features as the recommended one."""
-    policy = config.policy
-    return (getattr(policy, "arms", None), policy.feature_dims, policy.action_width) == (
-        getattr(before, "arms", None), before.feature_dims, before.action_width
-    )  # fmt: skip
+    """Whether a policy decides over the same arms and features as the recommended one, and promises the same.
+
+    A policy to which the log is folded anew may promise other shares.
+    """
+    one, other = (
+        (getattr(policy, "arms", None), policy.feature_dims, policy.action_width)
+        + (() if config.rebuild else (getattr(policy, "at_least", ()),))
+        for policy in (config.policy, before)
+    )
+    return one == other

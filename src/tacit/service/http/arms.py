@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tacit.errors import InvalidValue, TacitError
-from tacit.policies import Policy
+from tacit.policies import MinimumShares, Policy
 from tacit.policies.context import declared
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import ARMS, Count, Seconds, Share
@@ -55,6 +55,9 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         Seconds after the end of a window in which it may be corrected.
     reward : str
         The metric that is learned: feedback carries its amount, in place of a reward.
+    at_least : table
+        Shares of decisions that arms get at least, by name, whatever is learned: ``{ control = 0.1 }``;
+        at most 0.5 in all. What has begun without them takes them over with ``rebuild``.
     """
 
     arms: Count | list[str]
@@ -65,6 +68,7 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     late: Literal["record", "correct"] = "record"
     correction_window: Seconds = 3600.0
     reward: str | None = None
+    at_least: dict[str, float] | None = None
 
     @property
     def slots(self) -> Any:
@@ -85,6 +89,8 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
         policy, shadow, options = super().parts()
+        if self.at_least:
+            policy = MinimumShares(policy, at_least=self.at_least)
         learns = [policy] if shadow is None else [policy, shadow]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
         if self.context and not any(each.schema == declared("context", self.context) for each in learns):
