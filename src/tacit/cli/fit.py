@@ -90,12 +90,13 @@ def fit(
         reader, contexts = reading.contextual(reading.open(logs), policy)
         features = {"relevance": features_at(relevance), "examination": features_at(examination)}
         dims = {f"{name}_dim": features_given(where) for name, where in features.items()}
+        dims["relevance_dim"] = dims["relevance_dim"] or (reader.items.dim if reader.items else 0)
         by_features = reads_features(policy)
         if by_features and not any(dims.values()):
             raise click.UsageError(
                 f"--policy: {by_features} knows arms by their features: give --relevance "
-                "price,age, columns of the log with those of the arm shown, or --relevance "
-                "table:FILE, a row for each arm"
+                "price,age, columns of the log with those of the arm shown, --relevance "
+                "table:FILE, a row for each arm, or --items FILE, a vector for each id"
             )
     offering = reader.without_context()
     with concluding(offering), progress(None, "reading the arms"):

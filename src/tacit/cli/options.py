@@ -67,6 +67,8 @@ class LogOptions:
         Those that every row offers, if no column says so; "shown": all that the log shows.
     time_unit
         Of times that are numbers.  [default: found out, and stated]
+    items
+        Vectors of the items that are arms: a file with the columns id and vector, perhaps from.
     """
 
     format: str | None = None
@@ -74,6 +76,7 @@ class LogOptions:
     constant: Constants = ()
     arms: Annotated[str, Typed(metavar="ARM,ARM,…")] | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    items: Existing | None = None
     strict: Strict = False
 
     def open(self, log: Any) -> "LogReader":
@@ -88,6 +91,7 @@ class LogOptions:
             arms=names(self.arms) if self.arms and self.arms != "shown" else self.arms,
             time_unit=self.time_unit,
             strict=self.strict,
+            items=self.items,
         )
 
     def contextual(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learns_from_propensity, observe, placed, propensity
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
-from tacit.evaluate.rows import Lists, LoggedRows, lists_of, names_of, unanswerable, unknown_arm
+from tacit.evaluate.rows import (
+    Lists,
+    LoggedRows,
+    check_items,
+    lists_of,
+    names_of,
+    stretches,
+    unanswerable,
+    unknown_arm,
+)
 from tacit.evaluate.targets import contexts
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.learner import Learner
+from tacit.logs.items import ItemTable
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Outcome, Policy, outcome_of
 
 # ---- A policy that learns while it is evaluated: from every row of the log
 
 
-def check_features(policy: Policy) -> None:
-    """Refuse a policy that reads what no click log holds."""
-    if policy.feature_dims != (0, 0):
-        raise InvalidValue(
-            "policy",
-            policy,
-            "it reads features of arms, which a click log does not hold; judge it with tacit.simulate",
-        )
-
-
-def check_shown(policy: Policy) -> None:
-    """Refuse a policy whose probabilities of single arms are not known."""
-    check_features(policy)
+def check_shown(policy: Policy, every: bool = False) -> None:
+    """Refuse a policy whose probabilities of single arms, or of ``every`` arm, are not known."""
+    if every and policy.arms is None:
+        remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
+        raise InvalidValue("estimators", "those that need each arm's chance", remedy)
     if policy.shows != "arm":
         remedy = f"it shows a {policy.shows}; give one that shows a single arm"
         raise InvalidValue("policy", policy, remedy)
@@ -62,14 +65,21 @@ class LogLearner:
         needed = {"placement", "key"} | ({"context"} if policy.context_dim else set())
         self.columns = frozenset(needed)
         self.state = policy.init(0)
-        self._slots = {name: slot for slot, name in enumerate(names_of(policy))}
+        named = [] if policy.arms is None else names_of(policy)
+        self._slots = {name: slot for slot, name in enumerate(named)}
         self._lanes: dict[int, int] = {}
         self._capacity = 0
         self._codes: Ints = np.zeros(0, np.int64)
 
     def slots(self, rows: LoggedRows) -> Ints:
-        """Return the slot of each arm of the log so far."""
+        """Return the slot of each arm of the log so far; where arms are items, its number among them."""
+        check_items(self.policy, rows.items)
         new = rows.arm.names[len(self._codes) :]
+        if self.policy.arms is None:
+            assert rows.items is not None
+            codes = rows.items.codes(pa.array(new, pa.string()), rows.chunk.source)
+            self._codes = np.concatenate([self._codes, codes])
+            return self._codes
         for name in new:
             if name not in self._slots:
                 raise unknown_arm(rows.chunk.source, name, list(self._slots)[:10])
@@ -77,8 +87,25 @@ class LogLearner:
         self._codes = np.concatenate([self._codes, slots])
         return self._codes
 
+    def shown(self, rows: LoggedRows) -> Ints:
+        """Return the slot of what each row shows."""
+        slots = self.slots(rows)
+        if self.policy.arms is not None:
+            return np.asarray(slots[rows.arm.codes])
+        pairs = zip(rows.offer.tolist(), rows.arm.codes.tolist(), strict=True)
+        return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
+
+    def stretches(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
+        """Yield stretches of picked rows, of which all items that are on offer are looked up at once."""
+        if self.policy.arms is not None:
+            return iter([slice(0, len(picked))])
+        sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
+        return stretches(sizes * self.policy.feature_dims[0])
+
     def impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
         """Return some of the rows as impressions; their slots were asked for before."""
+        if rows.items is not None and self.policy.arms is None:
+            return self._item_impressions(rows, rows.items, picked)
         lists = [self._codes[offer] for offer in rows.offers]
         stops = np.cumsum([len(offer) for offer in lists])
         starts = stops - np.array([len(offer) for offer in lists])
@@ -90,6 +117,24 @@ class LogLearner:
             stops[rows.offer[picked]],
             contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0)),
             NO_FEATURES,
+            NO_FEATURES,
+        )
+
+    def _item_impressions(self, rows: LoggedRows, items: ItemTable, picked: Ints) -> Batch:
+        offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
+        sizes = np.array(list(map(len, offers)), np.int64)
+        stops, times = np.cumsum(sizes), None
+        if items.dated:
+            times = rows.chunk.batch["timestamp"].take(pa.array(np.repeat(picked, sizes)))
+        found = items.rows(self._codes[np.concatenate(offers)], times, rows.chunk.source)
+        dim = self.policy.context_dim
+        return Batch(
+            self._lane(rows)[picked],
+            np.arange(len(found)) - np.repeat(stops - sizes, sizes),
+            stops - sizes,
+            stops,
+            contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0)),
+            items.vectors(found),
             NO_FEATURES,
         )
 
@@ -122,7 +167,7 @@ class Learning:
     Raises
     ------
     InvalidValue
-        If the policy does not know its propensities, or reads features of arms.
+        If the policy does not know its propensities.
 
     Examples
     --------
@@ -151,6 +196,7 @@ class Learning:
         self._every: Floats = np.zeros((0, 0))
 
     def begin(self, every: bool = False) -> Self:
+        check_shown(self.policy, every)
         fresh = copy.copy(self)
         fresh._start(every)
         return fresh
@@ -159,15 +205,16 @@ class Learning:
         from tacit.core.compiled import compiled
 
         learner, everything = self._learner, np.arange(len(rows.reward))
-        codes = learner.slots(rows)
-        batch = learner.impressions(rows, everything)
-        logged = LoggedBatch(batch, codes[rows.arm.codes], rows.reward, rows.propensity)
+        codes, slots = learner.slots(rows), learner.shown(rows)
         found = np.zeros(len(rows.reward))
         size = (len(found), self.policy.arm_count) if self._wants_every else (0, 0)
         slots_every = np.zeros(size)
         params = self.policy.params
         driver = compiled(progress_rows, params)
-        driver(params, learner.state, logged, found, slots_every)
+        for part in learner.stretches(rows, everything):
+            batch = learner.impressions(rows, everything[part])
+            logged = LoggedBatch(batch, slots[part], rows.reward[part], rows.propensity[part])
+            driver(params, learner.state, logged, found[part], slots_every)
         if np.isnan(found).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
         if self._wants_every:
@@ -194,7 +241,7 @@ class Frozen:
     Raises
     ------
     InvalidValue
-        If its policy does not know its propensities, shows no single arms, or reads features of arms.
+        If its policy does not know its propensities, or shows no single arms.
 
     Examples
     --------
@@ -221,6 +268,7 @@ class Frozen:
         return self.policy.schema
 
     def begin(self, every: bool = False) -> Self:
+        check_shown(self.policy, every)
         fresh = copy.copy(self)
         # Parts of a log are read side by side, and keys that are new get a place.
         fresh.learner = copy.deepcopy(self.learner)
@@ -228,6 +276,8 @@ class Frozen:
         return fresh
 
     def shown(self, rows: LoggedRows) -> Floats:
+        if self.policy.arms is None:
+            return self._weighed_items(rows)
         return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
 
     def every(self, rows: LoggedRows) -> Floats:
@@ -235,15 +285,29 @@ class Frozen:
             self._every = rows, self._weighed(rows)
         return self._every[1]
 
-    def _weighed(self, rows: LoggedRows) -> Floats:
-        from tacit.core.compiled import compiled
-
-        codes = self._rows.slots(rows)
+    def _lanes(self, rows: LoggedRows) -> Ints:
         key = rows.names["key"]
         used = np.unique(key.codes)
         lane = np.zeros(len(key.names), np.int64)
         lane[used] = self.learner.lanes.admit([key.names[code] for code in used.tolist()])
-        batch = self._rows.impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lane[key.codes])
+        return np.asarray(lane[key.codes])
+
+    def _weighed_items(self, rows: LoggedRows) -> Floats:
+        from tacit.core.compiled import compiled
+
+        slots, lanes, params = self._rows.shown(rows), self._lanes(rows), self.policy.params
+        everything, found = np.arange(len(slots)), np.zeros(len(slots))
+        driver = compiled(weigh_shown, params)
+        for part in self._rows.stretches(rows, everything):
+            batch = self._rows.impressions(rows, everything[part])._replace(lanes=lanes[part])
+            driver(params, self.learner.lanes.state, batch, slots[part], found[part])
+        return found
+
+    def _weighed(self, rows: LoggedRows) -> Floats:
+        from tacit.core.compiled import compiled
+
+        codes, lanes = self._rows.slots(rows), self._lanes(rows)
+        batch = self._rows.impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
         found = np.zeros((len(rows.reward), self.policy.arm_count))
         params = self.policy.params
         compiled(weigh_logged, params)(params, self.learner.lanes.state, batch, found)
@@ -262,6 +326,12 @@ def weigh_logged(params: Any, state: Any, batch: Batch, every: Floats) -> None:
         impression = impression_of(batch, i)
         for arm in impression.arms:
             every[i, arm] = propensity(params, state, batch.lanes[i], impression, arm)
+
+
+def weigh_shown(params: Any, state: Any, batch: Batch, shown: Ints, found: Floats) -> None:
+    """Put the probability of what each row shows into ``found``."""
+    for i in range(len(batch.lanes)):
+        found[i] = propensity(params, state, batch.lanes[i], impression_of(batch, i), shown[i])
 
 
 class LoggedBatch(NamedTuple):
@@ -323,7 +393,7 @@ class Ranking:
     Raises
     ------
     InvalidValue
-        If the policy shows no lists, or reads features of arms.
+        If the policy shows no lists.
 
     Examples
     --------
@@ -335,7 +405,6 @@ class Ranking:
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
         if not isinstance(policy, SlatePolicy):
             raise InvalidValue("policy", policy, "give one that shows lists, such as ListMix")
-        check_features(policy)
         self.policy, self.seed = policy, seed
         self.label = f"{policy.label}, learning"
         self._start()
@@ -366,27 +435,23 @@ class Ranking:
         from tacit.core.compiled import compiled
 
         learner = self._learner
-        slots, lists = learner.slots(rows), lists_of(rows)
+        slots, lists = learner.shown(rows), lists_of(rows)
         self._check(rows, lists)
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
-        actions[lists.of, lists.place] = slots[rows.arm.codes]
-        logged = LoggedLists(
-            learner.impressions(rows, lists.first),
-            actions,
-            lists.table(rows.reward, width, 0.0),
-            lists.table(rows.given_above, width, 1.0).prod(axis=1),
-        )
-        if learns_from_propensity(self.policy.params) and np.isnan(logged.propensities).any():
+        actions[lists.of, lists.place] = slots
+        clicks = lists.table(rows.reward, width, 0.0)
+        weights = lists.table(rows.given_above, width, 1.0).prod(axis=1)
+        if learns_from_propensity(self.policy.params) and np.isnan(weights).any():
             raise unanswerable(rows, int(np.argmax(np.isnan(rows.given_above))))
-        found = np.empty((2, len(actions), width))
+        prefixes, places = np.empty((2, len(actions), width))
         known, params = self.policy.knows_places, self.policy.params
-        if known:
-            compiled(progress_lists, params)(params, learner.state, logged, *found)
-        else:
-            driver = compiled(progress_drawn, params)
-            driver(params, learner.state, logged, self._rng, *found)
-        prefixes, places = found
+        driver = compiled(progress_lists if known else progress_drawn, params)
+        drawn = () if known else (self._rng,)
+        for part in learner.stretches(rows, lists.first):
+            batch = learner.impressions(rows, lists.first[part])
+            logged = LoggedLists(batch, actions[part], clicks[part], weights[part])
+            driver(params, learner.state, logged, *drawn, prefixes[part], places[part])
         above = np.concatenate([np.ones((len(actions), 1)), prefixes[:, :-1]], axis=1)
         given = np.divide(prefixes, above, out=np.zeros_like(above), where=above > 0)
         self._places = places[lists.of, lists.place]

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import UnfitLog, UnknownName
+from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.logs.items import ItemTable, items_of
 from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.schema import OWN, SCHEMA, SEGMENT
@@ -22,6 +23,8 @@ from tacit.policies.base import Policy
 
 NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text, besides ``arm``, that can say what a row is about."""
+AT_ONCE = 2**22
+"""Numbers of items that are looked up at once."""
 MOST_SEGMENTS = 1000
 """Values of a column above which it tells rows apart rather than segments."""
 
@@ -71,6 +74,8 @@ class LoggedRows(NamedTuple):
         In a list, the propensity of the arm given those above it; NaN where the log has none.
     names : dict
         The other columns of names that were asked for.
+    items : ItemTable or None
+        Vectors of the arms.
     """
 
     chunk: Chunk
@@ -82,6 +87,7 @@ class LoggedRows(NamedTuple):
     reward: Floats
     given_above: Floats
     names: dict[str, Coded]
+    items: ItemTable | None = None
 
     def where(self, row: int) -> str:
         """Return where a row stands, for an error."""
@@ -201,6 +207,7 @@ class RowReader:
         self._need_propensity = need_propensity
         self._first = first
         self._whole = whole
+        self._items: ItemTable | None = None
         known = names or {}
         self._vocabularies = {name: Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
@@ -216,6 +223,9 @@ class RowReader:
 
     def read(self, log: Any) -> Iterator[LoggedRows]:
         """Yield all rows of a log."""
+        self._items = items_of(log)
+        if self._items is not None and self._items.dated:
+            self._columns.add("timestamp")
         chunks = selected(log, self._columns)
         for chunk in whole_lists(chunks) if self._whole else chunks:
             found, unanswered = answered(chunk, self._missing)
@@ -241,6 +251,7 @@ class RowReader:
             numbers(batch, "reward", self._missing or 0.0),
             propensity,
             {name: self._vocabularies[name].coded(batch[name]) for name in NAMES if name in self._columns},
+            self._items,
         )
         if self._need_propensity and np.isnan(rows.propensity).any():
             raise unanswerable(rows, int(np.argmax(np.isnan(rows.propensity))))
@@ -383,6 +394,40 @@ def names_of(policy: Policy) -> list[str]:
     """Return the names of a policy's arms, in the order of their slots; numbers are names, too."""
     arms = policy.arms
     return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
+
+
+def check_items(policy: Policy, items: ItemTable | None) -> None:
+    """Refuse items that a policy cannot read, or none where it needs them.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    dim, seen = policy.feature_dims
+    if not dim and not seen:
+        return
+    if seen or policy.arms is not None:
+        remedy = "it reads more of arms than their relevance, which a click log does not hold; "
+        raise InvalidValue("policy", policy, remedy + "judge it with tacit.simulate")
+    if items is None or items.dim != dim:
+        remedy = f"the policy reads {dim} numbers of each arm: give a table with the columns id and vector"
+        raise InvalidValue("items", items and f"{items.dim} numbers", remedy)
+
+
+def stretches(sizes: Ints, most: int = AT_ONCE) -> Iterator[slice]:
+    """Yield stretches of rows whose sizes add up to at most so much, or which are a single row.
+
+    Examples
+    --------
+    >>> [(part.start, part.stop) for part in stretches(np.array([3, 3, 9, 1, 1]), 6)]
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    ends, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        before = int(ends[start] - sizes[start])
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(start, stop)
+        start = stop
 
 
 def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:

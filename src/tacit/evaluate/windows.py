@@ -15,11 +15,11 @@ from tacit.core.dispatch import decide, learn, learned_propensity, observe, show
 from tacit.core.part import Fraction
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
-from tacit.evaluate.learners import check_features
 from tacit.evaluate.options import AtLeastOne, Options
-from tacit.evaluate.rows import answered, check_segments, names_of, unknown_arm
+from tacit.evaluate.rows import answered, check_items, check_segments, names_of, stretches, unknown_arm
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.reading import ContextWatch
+from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import KeyShard
 from tacit.logs.rows import Chunk, lengths, representatives
 from tacit.logs.schema import SEGMENT
@@ -50,7 +50,6 @@ class Replaying(Options):
                 f"it shows a {self.policy.shows}, and the log hardly ever shows the same; weigh "
                 "the log by off_policy if it is one of lists, or judge it with tacit.simulate",
             )
-        check_features(self.policy)
 
     @property
     def schema(self) -> Any:
@@ -81,6 +80,33 @@ class Window(NamedTuple):
     segments: Ints
 
 
+class ItemWindow(NamedTuple):
+    """A window whose slots are rows of a table of items, to be looked up stretch by stretch."""
+
+    window: Window
+    items: ItemTable
+
+    def parts(self, order: Ints) -> Iterator[tuple[Window, Ints]]:
+        """Yield stretches of rows in an order, their items looked up, and the order within each."""
+        batch = self.window.batch
+        sizes = (batch.stops - batch.starts)[order]
+        for part in stretches(sizes * self.items.dim):
+            rows, size = order[part], sizes[part]
+            stops = np.cumsum(size)
+            starts = stops - size
+            places = np.arange(stops[-1]) - np.repeat(starts, size)
+            found = batch.arms[np.repeat(batch.starts[rows], size) + places]
+            logged = places[found == np.repeat(self.window.logged[rows], size)]
+            ends = starts, stops, batch.contexts[rows], self.items.vectors(found), NO_FEATURES
+            window = Window(
+                Batch(batch.lanes[rows], places, *ends),
+                logged,
+                self.window.rewards[rows],
+                self.window.segments[rows],
+            )
+            yield window, np.arange(len(rows))
+
+
 class WindowReader:
     """A log as windows for a policy: names become slots, keys become lanes.
 
@@ -100,7 +126,8 @@ class WindowReader:
 
     def __init__(self, replaying: Replaying) -> None:
         self._replaying = replaying
-        self._names = pa.array(names_of(replaying.policy))
+        self._items: ItemTable | None = None
+        self._names = pa.array([] if replaying.policy.arms is None else names_of(replaying.policy))
         self._watch = ContextWatch(replaying.policy)
         self.lanes: dict[tuple[str, str], int] = {}
         self.segments: dict[str, int] = {}
@@ -108,8 +135,15 @@ class WindowReader:
         self.unanswered = 0
         self.reward = 0.0
 
-    def read(self, log: Any) -> Iterator[Window]:
+    def read(self, log: Any) -> Iterator[Window | ItemWindow]:
         """Yield all rows of the log, a window at a time."""
+        items, policy = items_of(log), self._replaying.policy
+        check_items(policy, items)
+        self._items = items if policy.arms is None else None
+        for window in self._windows(log):
+            yield window if self._items is None else ItemWindow(window, self._items)
+
+    def _windows(self, log: Any) -> Iterator[Window]:
         size = self._replaying.window
         parts, offers, room = [], _Offers(), size
         chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
@@ -142,8 +176,12 @@ class WindowReader:
         batch = chunk.batch
         keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
-        starts, stops = offers.places(batch["arms"], lambda row: self._slots(chunk, row))
-        logged = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
+        dated = self._items is not None and self._items.dated
+        starts, stops = offers.places(batch["arms"], lambda row: self._slots(chunk, row), alone=dated)
+        if self._items is None:
+            logged = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
+        else:
+            logged = self._rows_of(batch["arm"], batch["timestamp"], chunk.source)
         rewards = batch["reward"].fill_null(self._replaying.missing_reward or 0.0).to_numpy()
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
@@ -162,11 +200,18 @@ class WindowReader:
     def _slots(self, chunk: Chunk, row: int) -> Ints:
         """Return the slots of the arms on offer in a row."""
         offered = chunk.batch["arms"][row].values
+        if self._items is not None:
+            times = pa.repeat(chunk.batch["timestamp"][row], len(offered))
+            return self._rows_of(offered, times, chunk.where(row))
         slots = pc.index_in(offered, value_set=self._names)
         if slots.null_count:
             unknown = offered.filter(slots.is_null())[0].as_py()
             raise unknown_arm(chunk.where(row), unknown, self._names.to_pylist())
         return np.asarray(slots.to_numpy(), np.int64)
+
+    def _rows_of(self, arms: Any, times: Any, where: str) -> Ints:
+        assert self._items is not None
+        return self._items.rows(self._items.codes(arms, where), times, where)
 
     def _contexts(self, chunk: Chunk) -> Floats:
         dim = self._replaying.policy.context_dim
@@ -210,9 +255,13 @@ class _Offers:
         """All lists in one array."""
         return np.concatenate(self._lists)
 
-    def places(self, arms: Any, slots_of: Callable[[int], Ints]) -> tuple[Ints, Ints]:
-        """Return where each row's list starts and stops; ``slots_of`` gives that of one row."""
-        first, which = np.unique(representatives(arms), return_inverse=True)
+    def places(self, arms: Any, slots_of: Callable[[int], Ints], *, alone: bool = False) -> tuple[Ints, Ints]:
+        """Return where each row's list starts and stops; ``slots_of`` gives that of one row.
+
+        Where the same arms may have other slots in another row, rows are looked at ``alone``.
+        """
+        alike = np.arange(len(arms)) if alone else representatives(arms)
+        first, which = np.unique(alike, return_inverse=True)
         places = np.array([self._place(slots_of(row)) for row in first.tolist()], np.int64)
         return places[which, 0], places[which, 1]
 
@@ -342,7 +391,7 @@ class Pass:
         """Both for each segment, shape (segments, 2)."""
         return self._matches.tally
 
-    def play(self, window: Window, lanes: int, segments: int = 1) -> Iterator[int]:
+    def play(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
         """Replay a window; yield the number of rows after each stretch of it."""
         from tacit.core.compiled import compiled
 
@@ -352,11 +401,13 @@ class Pass:
         if segments > len(self.tally):
             more = np.zeros((segments - len(self.tally), 2))
             self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
-        rows = len(window.logged)
+        rows = len(window.logged if isinstance(window, Window) else window.window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params
         driver = compiled(replay_rows, params)
-        for start in range(0, rows, STRIDE):
-            stretch = order[start : start + STRIDE]
-            driver(params, self.state, window, stretch, self.rng, self._matches)
+        parts: Any = ((window, order[start : start + STRIDE]) for start in range(0, rows, STRIDE))
+        if isinstance(window, ItemWindow):
+            parts = window.parts(order)
+        for part, stretch in parts:
+            driver(params, self.state, part, stretch, self.rng, self._matches)
             yield len(stretch)

@@ -222,6 +222,17 @@ class Catalogue:
             self._close_gaps()
         return self._ids, self._segments, self._vectors[: len(self._ids)]  # type: ignore[return-value]
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the items as a table with the columns ``id``, ``vector`` and ``segment``."""
+        import pyarrow as pa
+
+        ids, segments, halves = self.columns()
+        numbers = pa.array(halves.astype(np.float32).reshape(-1))
+        vectors = pa.FixedSizeListArray.from_arrays(numbers, self.dim)
+        names = pa.array(list(map(str, ids)), pa.string())
+        columns = {"id": names, "vector": vectors, "segment": pa.array(segments, pa.string())}
+        return pa.table(columns).__arrow_c_stream__(requested_schema)
+
     @classmethod
     def of(
         cls, ids: Sequence[Arm], segments: Sequence[str | None], vectors: Halves, version: int

@@ -16,6 +16,7 @@ from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
+from tacit.logs.items import ItemTable, items_of
 from tacit.logs.memory import beginnings, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths
@@ -26,10 +27,12 @@ from tacit.policies.base import NO_FEATURES, Policy
 # ---- Features of arms, which a click log has in columns of its own, or a table beside it
 
 FIELDS = "relevance", "examination"
+AT_ONCE = 2**22
+"""Numbers of items that are looked up at once."""
 WAYS = (
     '{field}=["price", "age"], columns of the log, where rows have the features of the arm shown; '
     'or {field}={{"film": [0.2, 0.9], …}} or a table with a column "arm", where arms have theirs '
-    "for good"
+    "for good; or items=, a table with the columns id and vector"
 )
 
 
@@ -79,6 +82,18 @@ class RowColumns(NamedTuple):
         return found
 
 
+class ItemVectors(NamedTuple):
+    """Vectors of the arm that a row shows, in a table of items beside the log."""
+
+    table: ItemTable
+
+    def of(self, chunk: Chunk, arms: Any) -> Floats:
+        """Return the vectors of the rows' arms."""
+        times = chunk.batch["timestamp"] if self.table.dated else None
+        codes = self.table.codes(arms, chunk.source)
+        return self.table.vectors(self.table.rows(codes, times, chunk.source))
+
+
 class LoggedFeatures:
     """Where the features of a log's arms are, for a policy that reads them.
 
@@ -87,6 +102,8 @@ class LoggedFeatures:
     policy : Policy
     given : tuple
         What is said of relevance and of examination: names of columns, a table of arms, or None.
+    items : ItemTable, optional
+        Where relevance is, if nothing else is said of it.
 
     Attributes
     ----------
@@ -99,15 +116,21 @@ class LoggedFeatures:
         If there are none, or not as many as the policy reads.
     """
 
-    def __init__(self, policy: Policy, given: tuple[Any, Any]) -> None:
+    def __init__(self, policy: Policy, given: tuple[Any, Any], items: ItemTable | None = None) -> None:
+        if given[0] is None and policy.feature_dims[0] and items is not None:
+            given = items, given[1]
         self._blocks = [
             _block(policy, field, dim, block)
             for field, dim, block in zip(FIELDS, policy.feature_dims, given, strict=True)
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
-        self.by_row = bool(columns)
+        by_item = [block for block in self._blocks if isinstance(block, ItemVectors)]
+        self.by_row = bool(columns or by_item)
         self._schema = policy.schema
         self.names = list(dict.fromkeys(name for block in columns for name in block.names))
+        self.needed = [FEATURE + name for name in self.names]
+        self.needed += ["timestamp"] if any(block.table.dated for block in by_item) else []
+        self.at_once = max(1, AT_ONCE // sum(policy.feature_dims)) if by_item else None
 
     def opened(self, log: Any) -> Any:
         """Return the log with its columns of features and contexts besides those of the schema."""
@@ -127,7 +150,7 @@ class LoggedFeatures:
         return relevance, examination
 
 
-def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowColumns | None:
+def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowColumns | ItemVectors | None:
     if given is None:
         if not dim:
             return None
@@ -135,6 +158,10 @@ def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowCo
         raise InvalidValue(field, None, remedy)
     if not dim:
         raise InvalidValue(field, given, f"leave it out: {type(policy).__name__} reads none")
+    if isinstance(given, ItemTable):
+        if given.dim != dim:
+            raise InvalidValue("items", f"{given.dim} numbers", f"the policy reads {dim} of each item")
+        return ItemVectors(given)
     block = (
         RowColumns(field, list(checks.names(field, checks.listed(given))))
         if _is_names(given)
@@ -238,7 +265,7 @@ def learn_log(
         raise InvalidValue("policy", learner.policy, remedy)
     if missing_reward is not None:
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
-    found = LoggedFeatures(learner.policy, features)
+    found = LoggedFeatures(learner.policy, features, _items_for(learner, log))
     reader = _LogLessons(learner, placement, missing_reward, found)
     before, made = learner.lanes.kept(), learner.decisions
     try:
@@ -251,6 +278,12 @@ def learn_log(
         learner.decisions = made
         raise
     return learner.decisions - made
+
+
+def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:
+    """Return the items that a log was opened with, or those that the learner has."""
+    kept = learner.kept_items
+    return items_of(log) or (ItemTable(kept) if kept is not None and len(kept) else None)
 
 
 class _LogLessons:
@@ -272,14 +305,16 @@ class _LogLessons:
         columns = ["placement", "key", "propensity", "reward"]
         columns += ["context"] if self._learner.policy.context_dim else []
         columns += ["decision_id", "position"] if self._lists else []
-        columns += [FEATURE + name for name in self._features.names]
-        chunks = selected(log, columns)
+        chunks = selected(log, columns + self._features.needed)
         for chunk in whole_lists(chunks) if self._lists else chunks:
             mine = self._placed(chunk)
             if not self._lists and self._missing is None:
                 mine = _where(mine, mine.batch["reward"].is_valid())
-            if len(mine.rows):
-                yield self._of_lists(mine) if self._lists else self._of_arms(mine)
+            size = self._features.at_once or max(len(mine.rows), 1)
+            if self._lists and len(mine.rows):
+                yield self._of_lists(mine)
+            for start in range(0, 0 if self._lists else len(mine.rows), size):
+                yield self._of_arms(_stretch(mine, start, size))
         if self._placement not in self._there:
             there = ", ".join(map(repr, sorted(self._there)[:10]))
             remedy = f"no row of the log is of it; give one of {there}"
@@ -404,6 +439,10 @@ class _LogLessons:
                 f"needs {dim} in each row; say which with columns={{'context': [...]}}"
             )
         return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
+
+
+def _stretch(chunk: Chunk, start: int, size: int) -> Chunk:
+    return Chunk(chunk.batch.slice(start, size), chunk.source, chunk.rows[start : start + size])
 
 
 def _where(chunk: Chunk, mask: Any) -> Chunk:

@@ -19,6 +19,7 @@ def click_log(
     *,
     placement: str = "placement",
     times: Sequence[datetime] | None = None,
+    arms: Sequence[Sequence[Any]] | None = None,
 ) -> pa.Table:
     """Return decisions and what came back for them as a click log.
 
@@ -35,6 +36,9 @@ def click_log(
         Where they were shown.
     times : sequence of datetime, optional
         When each was made; by default now.
+    arms : sequence of sequence of str or int, optional
+        For each decision the arms that were on offer, as it was asked with, where the policy knows arms by
+        their features.
 
     Returns
     -------
@@ -43,8 +47,8 @@ def click_log(
     Raises
     ------
     InvalidValue
-        If there is not one reward for each decision; if the policy shows duels, or has no names
-        for arms that it knows by their features.
+        If there is not one reward for each decision; if the policy shows duels, or it knows arms by
+        their features, and they are not named.
 
     Examples
     --------
@@ -60,17 +64,20 @@ def click_log(
 
     from tacit.logs.schema import SCHEMA
 
-    if policy.arms is None or policy.shows == "duel":
-        remedy = "a click log tells of arms by name; give a policy over such, not one of duels"
-        raise InvalidValue("policy", policy, remedy)
+    if policy.shows == "duel":
+        raise InvalidValue("policy", policy, "a click log tells of arms and lists; give no policy of duels")
+    if policy.arms is None and (arms is None or len(arms) != len(decisions)):
+        remedy = "a click log tells of arms by name; name those that were on offer, for each decision"
+        raise InvalidValue("arms", arms, remedy)
     if len(rewards) != len(decisions):
         raise InvalidValue("rewards", rewards, f"give one for each of {len(decisions)} decisions")
     now = datetime.now(UTC)
     when = [now] * len(decisions) if times is None else times
-    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
-    names = list(map(str, arms))
+    known: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    named = [known] * len(decisions) if policy.arms is not None or arms is None else arms
     rows: list[dict[str, Any]] = []
-    for decision, reward, time in zip(decisions, rewards, when, strict=True):
+    for decision, reward, time, every in zip(decisions, rewards, when, named, strict=True):
+        names = list(map(str, every))
         common = {
             "timestamp": time,
             "decision_id": str(decision.id),

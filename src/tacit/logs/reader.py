@@ -75,7 +75,11 @@ class LogReader:
         What became of the rows that the latest iteration has read so far.
     files, constants, strict, batch_rows, time_unit
         What it was made of, checked.
+    items : ItemTable or None
+        Vectors of the items that it names.
     """
+
+    items: Any = None
 
     def __init__(
         self,

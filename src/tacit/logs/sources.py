@@ -12,6 +12,7 @@ import pyarrow as pa
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.frames import is_frame
 from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
+from tacit.logs.items import ItemTable
 from tacit.logs.memory import Frame
 from tacit.logs.open_bandit import OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
@@ -33,6 +34,7 @@ class Reading(TypedDict, total=False):
     arms: Sequence[str] | str | None
     strict: bool
     time_unit: str | None
+    items: Any
 
 
 def read_log(
@@ -45,6 +47,7 @@ def read_log(
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
     time_unit: str | None = None,
+    items: Any = None,
 ) -> LogReader:
     """Open a click log.
 
@@ -78,6 +81,10 @@ def read_log(
     time_unit : {"s", "ms", "us", "ns"}, optional
         Of times that are numbers since 1970. By default a number is read in the unit in which it is
         a time from 2000 to 2099, and its row rejected if there is none; the report says the units.
+    items : path, or table in memory, optional
+        Vectors of the items that the log names as arms, for policies that know arms by their relevance:
+        columns ``id`` and ``vector``, and ``from``, the time from which a vector holds, where they
+        change. The ``items`` of a learner are such a table.
 
     Returns
     -------
@@ -119,6 +126,7 @@ def read_log(
     >>> [batch["reward"].to_pylist() for batch in log]
     [[1.0, 0.0]]
     """
+    table = ItemTable.of(items)
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
     places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
@@ -128,14 +136,18 @@ def read_log(
         layout = _layout_of(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
-            found: LogReader = layout.open(places, columns, constants=fixed, **options)
-            return found
+            return _beside(layout.open(places, columns, constants=fixed, **options), table)
     files: list[Any] = [Frame(log)] if places is None else _files(places, format)
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == SHOWN:
         known = LogReader(files, constants=fixed | {"arms": ["?"]}, **options)
         fixed["arms"] = _shown(known)
-    return LogReader(files, constants=fixed, **options)
+    return _beside(LogReader(files, constants=fixed, **options), table)
+
+
+def _beside(log: LogReader, items: ItemTable | None) -> LogReader:
+    log.items = items
+    return log
 
 
 def _in_memory(log: Any) -> bool:

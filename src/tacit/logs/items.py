@@ -1,0 +1,212 @@
+"""Vectors of the items that a log names: a table beside it, joined by id, and by time where they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue, UnknownName
+from tacit.frames import frame_batches, frame_names, is_frame
+from tacit.logs.parts import KeyShard, LogPart
+from tacit.logs.reader import MEMORY, LogReader, file_at, reading
+from tacit.logs.rows import converted
+from tacit.logs.times import EpochTimes
+
+Singles = npt.NDArray[np.float32]
+
+ID, VECTOR, SEGMENT, FROM = "id", "vector", "segment", "from"
+COLUMNS = (
+    f"give a table, or the path of one, with the columns {ID!r} and {VECTOR!r}, a list of numbers; "
+    f"perhaps {SEGMENT!r}; and {FROM!r}, the time from which it holds, where vectors change"
+)
+BATCH = 8192
+
+
+class ItemBatch(NamedTuple):
+    """Some items of a table: arrays of Arrow, but for the vectors, shape (items, dim)."""
+
+    ids: Any
+    vectors: Singles
+    segments: Any
+    times: Any
+
+
+def item_batches(given: Any) -> Iterator[ItemBatch]:
+    """Yield the items of a table, or of a file with one, in batches.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none, or lacks a column, or a row has no vector as long as the others.
+    LogError
+        If the file cannot be read.
+    """
+    dim = None
+    for columns in _batches(given):
+        ids = converted(columns[ID], pa.string())
+        vectors = _matrix(columns[VECTOR])
+        if dim is None and len(vectors):
+            dim = vectors.shape[1]
+        if ids.null_count or (len(vectors) and vectors.shape[1] != dim):
+            raise InvalidValue("items", f"{len(ids)} rows", "give each an id, and as many finite numbers")
+        segments = converted(columns[SEGMENT], pa.string()) if SEGMENT in columns else pa.nulls(len(ids))
+        times = None
+        if FROM in columns:
+            times = converted(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(None, {}))
+            if times.null_count:
+                raise InvalidValue(f"items[{FROM!r}]", "nothing, or no time", "give each row a time")
+        yield ItemBatch(ids, vectors, segments, times)
+
+
+def _batches(given: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(given, str | Path):
+        file = file_at(Path(given))
+        wanted = _columns(file.names, str(given))
+        for raw in file.read(wanted, BATCH):
+            yield raw.columns
+    elif is_frame(given):
+        wanted = _columns(frame_names(given), "a table")
+        with reading("items", MEMORY):  # type: ignore[arg-type]
+            for batch in frame_batches(given, wanted, BATCH):
+                yield dict(zip(wanted, batch.columns, strict=True))
+    else:
+        raise InvalidValue("items", given, COLUMNS)
+
+
+def _columns(names: Any, where: str) -> list[str]:
+    if ID not in names or VECTOR not in names:
+        raise InvalidValue("items", f"{where} with the columns {', '.join(map(repr, names))}", COLUMNS)
+    return [name for name in (ID, VECTOR, SEGMENT, FROM) if name in names]
+
+
+def _matrix(lists: Any) -> Singles:
+    """Return lists of numbers as an array, with NaN for its only number where they are none."""
+    lists = pa.array(lists) if isinstance(lists, list) else lists
+    try:
+        if not pa.types.is_fixed_size_list(lists.type):
+            lists = lists.cast(pa.list_(pa.float32()))
+        numbers = lists.flatten().cast(pa.float32())
+    except pa.ArrowException:
+        raise InvalidValue(f"items[{VECTOR!r}]", str(lists.type), "give lists of numbers") from None
+    width = len(numbers) // max(len(lists), 1)
+    found: Singles = numbers.to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(lists)
+    if lists.null_count or (len(lists) and not pc.all(pc.equal(lengths, width)).as_py()):
+        raise InvalidValue(f"items[{VECTOR!r}]", f"{len(lists)} rows", "give all as many numbers, at least 1")
+    if not np.isfinite(found).all():
+        raise InvalidValue(f"items[{VECTOR!r}]", "a number that is not finite", "give finite numbers")
+    return found.reshape(len(lists), width)
+
+
+class ItemTable:
+    """Vectors of items by id, and by time where the table says from when each holds.
+
+    Parameters
+    ----------
+    given : path, or table
+        With the columns ``id`` and ``vector``, and perhaps ``from``.
+
+    Attributes
+    ----------
+    dim : int
+        Numbers of a vector.
+    dated : bool
+        Whether vectors hold from times on.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no such table, has an id twice, or twice from the same time on.
+
+    Examples
+    --------
+    >>> table = ItemTable({"id": ["film", "song"], "vector": [[0.5, 1.0], [2.0, 0.0]]})
+    >>> table.vectors(table.rows(table.codes(pa.array(["song"]), "log"), None, "log")).tolist()
+    [[2.0, 0.0]]
+    """
+
+    def __init__(self, given: Any) -> None:
+        batches = list(item_batches(given))
+        if not batches or not sum(len(batch.ids) for batch in batches):
+            raise InvalidValue("items", "a table without rows", COLUMNS)
+        ids = pa.chunked_array([batch.ids for batch in batches]).combine_chunks().dictionary_encode()
+        codes = ids.indices.to_numpy().astype(np.int64)
+        self.dated = batches[0].times is not None
+        times = np.zeros(len(codes), np.int64)
+        if self.dated:
+            times = np.concatenate([_microseconds(batch.times) for batch in batches])
+        self._times = np.unique(times)
+        keys = self._keys(codes, np.searchsorted(self._times, times))
+        order = np.argsort(keys, kind="stable")
+        self._sorted, self._names = keys[order], ids.dictionary
+        if (np.diff(self._sorted) == 0).any():
+            remedy = f"say {FROM!r} of each, or give each once"
+            twice = ids[int(order[np.argmin(np.diff(self._sorted))])].as_py()
+            raise InvalidValue("items", f"{twice!r} twice", remedy)
+        self._vectors = np.concatenate([batch.vectors for batch in batches])[order]
+        self.dim = self._vectors.shape[1]
+
+    @classmethod
+    def of(cls, given: Any) -> ItemTable | None:
+        """Return a table, if any is given."""
+        return given if given is None or isinstance(given, ItemTable) else cls(given)
+
+    def _keys(self, codes: Ints, places: Ints) -> Ints:
+        return codes * len(self._times) + places
+
+    def codes(self, ids: Any, where: str) -> Ints:
+        """Return the numbers of items, given an array of text.
+
+        Raises
+        ------
+        UnknownName
+            If one is not there; the error begins with ``where``.
+        """
+        codes = pc.index_in(ids.cast(pa.string()), value_set=self._names)
+        if codes.null_count:
+            lacking = ids.filter(codes.is_null())[0].as_py()
+            raise UnknownName(f"{where}: arms: items has no vector of {lacking!r}; give it, or leave it out")
+        return np.asarray(codes.to_numpy(), np.int64)
+
+    def rows(self, known: Ints, times: Any, where: str) -> Ints:
+        """Return where items stand in the table, by their numbers, and by their times where it has some.
+
+        Raises
+        ------
+        UnknownName
+            If one was not there by its time; the error begins with ``where``.
+        """
+        if not self.dated:
+            return known
+        latest = np.searchsorted(self._times, _microseconds(times), side="right") - 1
+        at = np.searchsorted(self._sorted, self._keys(known, latest), side="right") - 1
+        early = (latest < 0) | (at < 0) | (self._sorted[at] // len(self._times) != known)
+        if early.any():
+            row = int(np.argmax(early))
+            raise UnknownName(
+                f"{where}: arms: items has no vector of {self._names[int(known[row])].as_py()!r} by "
+                f"{times[row].as_py()}; give what was so then, by {FROM!r}"
+            )
+        return at
+
+    def vectors(self, rows: Ints) -> Floats:
+        """Return the vectors in some rows of the table."""
+        return self._vectors[rows].astype(np.float64)
+
+
+def _microseconds(times: Any) -> Ints:
+    return np.asarray(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy())
+
+
+def items_of(log: Any) -> ItemTable | None:
+    """Return the table of items that a log, or a part of one, was opened with."""
+    while isinstance(log, LogPart | KeyShard):
+        log = log.log
+    return log.items if isinstance(log, LogReader) else None
