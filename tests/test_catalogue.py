@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
+from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.catalogue import Catalogue
 
@@ -82,6 +83,35 @@ def test_what_a_decision_saw_is_what_it_teaches():
     assert all(np.array_equal(a, b) for a, b in zip(one.state.kept, other.state.kept, strict=True))
 
 
+def test_a_decision_by_ids_keeps_the_vector_of_what_it_shows_alone():
+    learner = learner_with()
+    decision = learner.choose(arms=[1, 2, 3])
+    assert decision.relevance.tolist() == learner.items.vectors([decision.arm]).tolist()
+    again = tacit.Decision.from_json(decision.to_json())
+    other = learner_with()
+    other.choose(arms=[1, 2, 3])
+    assert learner.learn(decision, 1.0)
+    assert other.learn_many([again], [1.0]) == 1
+    assert all(np.array_equal(a, b) for a, b in zip(learner.state.kept, other.state.kept, strict=True))
+
+
+def test_lists_and_arms_with_features_learn_from_lean_decisions():
+    for policy in (tacit.CascadeEC(2, 2, positions=2), tacit.LogisticTS(2, 2)):
+        whole, lean = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=1)
+        rng = np.random.default_rng(2)
+        for _ in range(20):
+            features = rng.standard_normal((4, 2))
+            given_features = {"relevance": features, "examination": features[:, ::-1]}
+            one, other = (learner.choose("a", **given_features) for learner in (whole, lean))
+            reward = [1.0, 0.0] if policy.shows == "slate" else 1.0
+            whole.learn(one, reward)
+            lean.learn(other.lean(), reward)
+        assert all(
+            np.array_equal(a, b)
+            for (_, a), (_, b) in zip(leaves(whole.state), leaves(lean.state), strict=True)
+        )
+
+
 def test_items_that_are_not_there_are_named():
     learner = learner_with()
     with pytest.raises(UnknownName, match=r"arms: 'film' \(and 1 more\) is not in the catalogue"):
@@ -92,7 +122,7 @@ def test_items_that_are_not_there_are_named():
     assert 1 in learner.items
     with pytest.raises(InvalidValue, match="0 candidates"):
         learner.choose(arms=[])
-    with pytest.raises(InvalidValue, match="all differently"):
+    with pytest.raises(InvalidValue, match="each item once"):
         learner.choose(arms=[1, 1])
     learner.items.put([f"more-{i}" for i in range(10_000)], np.zeros((10_000, DIM)))
     with pytest.raises(InvalidValue, match="10,030 candidates"):

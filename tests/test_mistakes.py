@@ -40,7 +40,8 @@ MISTAKES = {
     ),
     "features forgotten": (
         lambda: tacit.Learner(tacit.LogisticTS(3)).choose("a"),
-        "relevance: None is not allowed; give a row of 3 finite numbers for each arm on offer",
+        "relevance: None is not allowed; give a row of 3 finite numbers for each arm on offer, or put "
+        "the arms into learner.items, and name them",
     ),
     "features of one impression for two": (
         lambda: tacit.Learner(tacit.LogisticTS(1)).choose_many(["a", "b"], relevance=[[[1.0]]]),
@@ -151,8 +152,8 @@ WRONG = {
     ),
     "a class for a target": (lambda: off_policy(Uniform, SOUND), ("target", "Uniform", "give Uniform()")),
     "a policy that reads features for a target": (
-        lambda: off_policy(tacit.LinTS(3), SOUND),
-        ("policy", "LinTS", "judge it with tacit.simulate"),
+        lambda: off_policy(tacit.EmbeddingMixture(3), SOUND),
+        ("items", "None", "give a table with the columns id and vector"),
     ),
     "a policy that shows duels for a target": (
         lambda: off_policy(tacit.RMED1(ARMS), SOUND),

@@ -13,6 +13,7 @@ from tacit import __version__
 from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.fit import fit, propose, schema, ubi
+from tacit.cli.items import items
 from tacit.cli.placement import lift, placement
 from tacit.cli.service import key, log, serve
 from tacit.cli.studies import demo, reproduce, simulate
@@ -55,6 +56,7 @@ for command in (
     key,
     lift,
     placement,
+    items,
     log,
     ubi,
     doctor,

@@ -178,7 +178,7 @@ def ask(verb: Verb[A], placement: str, message: Message) -> Call[A]:
         If the name could be none, or a field cannot be right.
     """
     given, path, content = body(message), verb.path, None
-    if verb.method == "POST":
+    if verb.method in ("POST", "PUT"):
         content = given
     elif given:
         path = f"{path}?{urlencode(given)}"

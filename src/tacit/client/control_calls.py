@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tacit.client.call import Call, ask, part
 from tacit.client.messages import (
     LATEST,
@@ -17,6 +20,10 @@ from tacit.client.messages import (
     HistoryOf,
     Holdout,
     HoldoutOf,
+    Item,
+    ItemsGone,
+    ItemsNow,
+    ItemsOf,
     Nothing,
     Pinned,
     PinOf,
@@ -27,6 +34,8 @@ from tacit.client.messages import (
     Unpin,
 )
 from tacit.client.method import call
+from tacit.core.arrays import Floats
+from tacit.learning.catalogue import Catalogue
 from tacit.wire import verbs
 
 
@@ -139,6 +148,82 @@ class ControlCalls:
         return part("holdout", ask(verbs.END_HOLDOUT, placement, EndHoldout()))
 
     @call
+    def put_items(
+        self,
+        placement: str,
+        ids: Sequence[str],
+        vectors: npt.ArrayLike,
+        segments: str | Sequence[str | None] | None = None,
+    ) -> Call[ItemsNow]:
+        """Put items into the catalogue of a placement; those that are there get these vectors.
+
+        Parameters
+        ----------
+        placement : str
+        ids : sequence of str
+            1 to 1000; a request holds as many as the service's ``batch_limit`` lets, some 300 of 384
+            numbers.
+        vectors : array of float, shape (items, numbers)
+            Each number within ±65,504; 11 binary digits of it are sent.
+        segments : str, or sequence of str or None, optional
+            What all of them belong to, or each.
+
+        Returns
+        -------
+        ItemsNow
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        items = Catalogue(np.shape(vectors)[-1] if np.ndim(vectors) == 2 else 0)
+        names, halves, parts = items.checked(ids, vectors, segments)
+        numbers = five_digits(halves).tolist()
+        made = [Item(str(id), *each) for id, *each in zip(names, numbers, parts, strict=True)]
+        return ask(verbs.PUT_ITEMS, placement, ItemsOf(made))
+
+    @call
+    def remove_items(self, placement: str, ids: Sequence[str]) -> Call[ItemsNow]:
+        """Take items out of the catalogue of a placement: all of them, or none.
+
+        Parameters
+        ----------
+        placement : str
+        ids : sequence of str
+            1 to 10,000.
+
+        Returns
+        -------
+        ItemsNow
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return ask(verbs.REMOVE_ITEMS, placement, ItemsGone(list(ids)))
+
+    @call
+    def items(self, placement: str) -> Call[ItemsNow]:
+        """Return how many items the catalogue of a placement has.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        ItemsNow
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return ask(verbs.ITEMS, placement, Nothing())
+
+    @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[Rebuilt]:
         """Fold the log of a placement into another policy, and let that decide from then on.
 
@@ -244,3 +329,17 @@ class ControlCalls:
             As :meth:`decide`.
         """
         return part("history", ask(verbs.HISTORY, placement, HistoryOf(limit)))
+
+
+def five_digits(halves: npt.NDArray[np.float16]) -> Floats:
+    """Return numbers of half precision in the five decimal digits that tell them apart.
+
+    Examples
+    --------
+    >>> five_digits(np.array([1 / 3, 0.0, -1234.5], np.float16)).tolist()
+    [0.33325, 0.0, -1234.0]
+    """
+    numbers = halves.astype(np.float64)
+    scale = 10.0 ** (4.0 - np.floor(np.log10(np.where(numbers == 0.0, 1.0, np.abs(numbers)))))
+    found: Floats = np.round(numbers * scale) / scale
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from tacit.client.call import Call, ask, ask_many
 from tacit.client.messages import (
@@ -44,6 +45,8 @@ class DecisionCalls:
         examination: Sequence[Sequence[float]] | None = None,
         session: str | None = None,
         user: str | None = None,
+        segment: str | None = None,
+        unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Decided]:
         """Return what to show.
 
@@ -70,6 +73,10 @@ class DecisionCalls:
             ``reformulation``, or with a holdout of sessions.
         user : str, optional
             Who is asking, in 1 to 256 characters, for placements with a holdout of users.
+        segment : str, optional
+            Of the placement's catalogue: all its items are on offer, without ``arms``.
+        unknown : str, optional
+            ``"skip"`` arms that are not in the catalogue; by default they are refused.
 
         Returns
         -------
@@ -84,7 +91,7 @@ class DecisionCalls:
             :class:`Conflict`, :class:`Denied`; :class:`Unavailable` after the last try.
         """
         impression = Impression(
-            key, arms, context, decision_id, deferred, relevance, examination, session, user
+            key, arms, context, decision_id, deferred, relevance, examination, session, user, segment, unknown
         )
         return ask(verbs.DECIDE, placement, impression)
 

@@ -35,6 +35,10 @@ from tacit.wire.decisions import LocalDecision as LocalDecision
 from tacit.wire.decisions import Recorded as Recorded
 from tacit.wire.decisions import TakenOver as TakenOver
 from tacit.wire.decisions import Would as Would
+from tacit.wire.items import Item as Item
+from tacit.wire.items import ItemsGone as ItemsGone
+from tacit.wire.items import ItemsNow as ItemsNow
+from tacit.wire.items import ItemsOf as ItemsOf
 from tacit.wire.lists import Clicks as Clicks
 from tacit.wire.lists import Dueled as Dueled
 from tacit.wire.lists import DuelsOfKey as DuelsOfKey
@@ -81,6 +85,8 @@ Message = (
     | Nothing
     | Unpin
     | EndHoldout
+    | ItemsOf
+    | ItemsGone
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,31 @@ class LookedUp(NamedTuple):
 
     vectors: Floats
     sizes: Ints
+
+
+@dataclass(frozen=True)
+class Located:
+    """Candidates as they are now, whatever is put into the catalogue later.
+
+    Attributes
+    ----------
+    ids : sequence of str or int
+    halves : array of float16
+        Those of the catalogue, of which some rows are the candidates'.
+    rows : array of int64
+    """
+
+    ids: Sequence[Arm]
+    halves: Halves
+    rows: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def vectors(self) -> Floats:
+        """The vectors of the candidates."""
+        return self.halves[self.rows].astype(np.float64)
 
 
 class Catalogue:
@@ -73,6 +99,7 @@ class Catalogue:
         self._ids: list[Arm | None] = []  # None for a row whose item is gone, or has another row
         self._segments: list[str | None] = []
         self._rows: dict[Arm, int] = {}  # in the order of the rows
+        self._members: dict[str, dict[Arm, int]] = {}  # of each segment, likewise
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -115,21 +142,28 @@ class Catalogue:
         InvalidValue
             If something is none of this; then nothing was put.
         """
-        names, halves = self._checked_ids(ids), self._halves(vectors)
-        if len(halves) != len(names):
-            raise InvalidValue("vectors", halves.shape, f"give one for each of {len(names)} items")
-        parts = self._checked_segments(segments, len(names))
+        names, halves, parts = self.checked(ids, vectors, segments)
         self._make_room(len(names))
         first = len(self._ids)
         self._vectors[first : first + len(names)] = halves
-        for row, name in enumerate(names, first):
-            before = self._rows.pop(name, None)
-            if before is not None:
-                self._ids[before] = None
+        for row, (name, segment) in enumerate(zip(names, parts, strict=True), first):
+            if name in self._rows:
+                self._leave(name)
             self._rows[name] = row
+            if segment is not None:
+                self._members.setdefault(segment, {})[name] = row
         self._ids += names
         self._segments += parts
         self.version += 1
+
+    def checked(
+        self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
+    ) -> tuple[list[Arm], Halves, list[str | None]]:
+        """Return items as :meth:`put` takes them, checked."""
+        names, halves = self._checked_ids(ids), self._halves(vectors)
+        if len(halves) != len(names):
+            raise InvalidValue("vectors", halves.shape, f"give one for each of {len(names)} items")
+        return names, halves, self._checked_segments(segments, len(names))
 
     def remove(self, ids: Sequence[Arm]) -> None:
         """Take items out: they are candidates no more, and what their decisions teach is learned still.
@@ -139,19 +173,29 @@ class Catalogue:
         UnknownName
             If one is not here; then none was taken out.
         """
-        names = self._checked_ids(ids)
-        for name, row in zip(names, self._rows_of("ids", names), strict=True):
-            del self._rows[name]
-            self._ids[row] = None
+        for name in self.present(ids):
+            self._leave(name)
         self.version += 1
+
+    def present(self, ids: Sequence[Arm]) -> list[Arm]:
+        """Return ids of items that are all here, as :meth:`remove` takes them, checked."""
+        names = self._checked_ids(ids)
+        self._rows_of("ids", names)
+        return names
+
+    def _leave(self, name: Arm) -> None:
+        row = self._rows.pop(name)
+        segment, self._ids[row] = self._segments[row], None
+        if segment is not None:
+            del self._members[segment][name]
+            if not self._members[segment]:
+                del self._members[segment]
 
     # Ask -------------------------------------------------------------------------------------
 
     def ids(self, segment: str | None = None) -> list[Arm]:
         """Return the ids of all items, or of those of a segment, in the order in which they were put."""
-        if segment is None:
-            return list(self._rows)
-        return [id for id, row in self._rows.items() if self._segments[row] == segment]
+        return list(self._rows if segment is None else self._members.get(segment, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
         """Return those ids that are here, in their order: what a search found may be gone by now."""
@@ -159,12 +203,29 @@ class Catalogue:
 
     def segments(self) -> dict[str, int]:
         """Return how many items each segment has."""
-        found: dict[str, int] = {}
-        for row in self._rows.values():
-            segment = self._segments[row]
-            if segment is not None:
-                found[segment] = found.get(segment, 0) + 1
-        return found
+        return {segment: len(members) for segment, members in self._members.items()}
+
+    def located(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Located:
+        """Return candidates, or all items, or those of a segment, as they are now.
+
+        Raises
+        ------
+        InvalidValue
+            If there are none, too many, or one twice.
+        UnknownName
+            If one is not here.
+        """
+        if ids is not None:
+            names = self._checked_ids(ids, "arms")
+            rows = self._rows_of("arms", names)
+        else:
+            members = self._rows if segment is None else self._members.get(segment, {})
+            names, rows = list(members), np.fromiter(members.values(), np.int64, len(members))
+        if not 1 <= len(names) <= MOST_CANDIDATES:
+            remedy = f"offer 1 to {MOST_CANDIDATES:,} items: a segment, or what a search finds"
+            of_segment = "" if segment is None else f" of segment {segment!r}"
+            raise InvalidValue("arms", f"{len(names):,} candidates{of_segment}", remedy)
+        return Located(names, self._vectors, rows)
 
     def vectors(self, ids: Sequence[Arm]) -> Floats:
         """Return the vectors of items, shape (items, dim).
@@ -194,16 +255,10 @@ class Catalogue:
         """
         if arms is not None and len(checks.names("arms", arms)) != decisions:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
-        offers = [None] * decisions if arms is None else arms
-        whole = self.ids() if None in offers else []
-        named = [whole if offer is None else checks.names("arms", offer) for offer in offers]
-        sizes = np.array(list(map(len, named)), np.int64)
-        if decisions and not 1 <= sizes.min() <= sizes.max() <= MOST_CANDIDATES:
-            remedy = f"offer 1 to {MOST_CANDIDATES:,} items: a segment, or what a search finds"
-            raise InvalidValue("arms", f"{sizes.min() and sizes.max():,} candidates", remedy)
-        rows = [self._rows_of("arms", offer) for offer in named]
-        found = np.concatenate(rows) if rows else np.empty(0, np.int64)
-        return named, LookedUp(self._vectors[found].astype(np.float64), sizes)
+        found = [self.located(offer) for offer in ([None] * decisions if arms is None else arms)]
+        rows = np.concatenate([each.rows for each in found]) if found else np.empty(0, np.int64)
+        sizes = np.array(list(map(len, found)), np.int64)
+        return [each.ids for each in found], LookedUp(self._vectors[rows].astype(np.float64), sizes)
 
     # Keep ------------------------------------------------------------------------------------
 
@@ -214,6 +269,7 @@ class Catalogue:
         copy._vectors = self._vectors[: len(self._ids)]
         copy._ids, copy._segments = list(self._ids), list(self._segments)
         copy._rows = dict(self._rows)
+        copy._members = {segment: dict(members) for segment, members in self._members.items()}
         return copy
 
     def columns(self) -> tuple[list[Arm], list[str | None], Halves]:
@@ -256,13 +312,13 @@ class Catalogue:
             "learner.items.known(ids) returns those that are"
         )
 
-    def _checked_ids(self, ids: Sequence[Arm]) -> list[Arm]:
-        names = list(checks.names("ids", checks.listed(ids)))
+    def _checked_ids(self, ids: Sequence[Arm], field: str = "ids") -> list[Arm]:
+        names = list(checks.names(field, checks.listed(ids)))
         for name in names:
-            if isinstance(name, bool) or not isinstance(name, int):
-                checks.name("ids", name)
+            if type(name) is not int:
+                checks.name(field, name)
         if len(set(names)) < len(names):
-            raise InvalidValue("ids", f"{len(names)} ids", "give each item once")
+            raise InvalidValue(field, f"{len(names)} ids", "give each item once")
         return names
 
     def _halves(self, vectors: Any) -> Halves:
@@ -309,3 +365,7 @@ class Catalogue:
         self._segments = [self._segments[row] for row in kept.tolist()]
         self._ids = list(self._rows)
         self._rows = {id: row for row, id in enumerate(self._rows)}
+        self._members = {}
+        for (id, row), segment in zip(self._rows.items(), self._segments, strict=True):
+            if segment is not None:
+                self._members.setdefault(segment, {})[id] = row

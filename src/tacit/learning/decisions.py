@@ -58,7 +58,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         Slots of what was shown; −1 for an empty position of a slate.
     context : array of float64
     relevance, examination : array of float64, shape (offered, d)
-        Features of the arms that were on offer.
+        Features of the arms that were on offer; of a :meth:`lean` decision, of those that it shows.
     prefix_propensities : array of float64, shape (positions,)
         Of a slate: the probability with which the policy begins a slate so, down to each position.
         Empty where it is not known, or was not asked for.
@@ -83,6 +83,27 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     def __repr__(self) -> str:
         shown = self.shown[0] if len(self.shown) == 1 else self.shown
         return f"<Decision {self.id} for {self.key!r}: {shown!r}, propensity {self.propensity}>"
+
+    def lean(self) -> Decision[ArmT_co]:
+        """Return the decision with the features of what it shows alone, from which it is learned.
+
+        Decisions on candidates out of a catalogue are so. Others take as much memory as the features of
+        all that was on offer, for as long as they wait for feedback. A :class:`ClickMixture` measures
+        how large features are by all that it learns with a decision: by those shown, then.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.auto(relevance_dim=2), seed=1)
+        >>> decision = learner.choose(relevance=[[0.0, 1.0]] * 200)
+        >>> decision.lean().relevance, learner.learn(decision.lean(), 1.0)
+        (array([[0., 1.]]), True)
+        """
+        if max(len(self.relevance), len(self.examination)) != len(self.offered):
+            return self
+        places = [np.flatnonzero(self.offered == slot)[0] for slot in self.slots.tolist() if slot >= 0]
+        blocks = [block[places] if len(block) else block for block in (self.relevance, self.examination)]
+        return self._replace(relevance=blocks[0], examination=blocks[1])
 
     def to_json(self) -> str:
         """Return the decision as a JSON object, to be learned from elsewhere or later.
@@ -180,6 +201,27 @@ def _array(field: str, given: dict[str, Any], kind: Any, axes: int) -> Any:
 def no_places() -> Floats:
     """Return what decisions have whose propensities by position are not known."""
     return np.empty((0, 0))
+
+
+def described(
+    offered: Ints, slots: Ints, relevance: Floats, examination: Floats, named: bool
+) -> tuple[Ints, Ints]:
+    """Return the arms whose features a decision has, and what it shows among these.
+
+    They are those on offer, or those that a lean decision shows. Where arms are not ``named``, their slot is
+    their place among them.
+
+    Examples
+    --------
+    >>> described(np.arange(9), np.array([7, -1, 4]), np.zeros((2, 1)), NO_FEATURES, False)
+    (array([0, 1]), array([ 0, -1,  1]))
+    """
+    if max(len(relevance), len(examination)) in (0, len(offered)):
+        return offered, slots
+    filled = slots >= 0
+    if named:
+        return slots[filled], slots
+    return np.arange(np.count_nonzero(filled)), np.where(filled, np.cumsum(filled) - 1, -1)
 
 
 @dataclass(frozen=True)

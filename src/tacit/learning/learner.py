@@ -164,7 +164,8 @@ class Learner(ColumnLearner[ArmT_co]):
             if context is not None or self._reads_contexts:
                 self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
-        return self.choose_rows([name], _one(context, arms, relevance, examination))[0]
+        found = self.choose_rows([name], _one(context, arms, relevance, examination))[0]
+        return found.lean() if relevance is None and len(found.relevance) else found
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
         """Choose among all arms on offer, for a context that the loops hold if any is read."""
@@ -293,14 +294,14 @@ class Learner(ColumnLearner[ArmT_co]):
         least = self._least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             self.check_propensities([decision.propensity], [len(decision.offered)])
-        one = loops.one
+        one, slots = loops.one, decision.slots
         one.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.slots or not self._no_features:
             one = self._decisions.batch([decision])
-            self._decisions.actions([decision], one)
+            slots = self._decisions.actions([decision], one)[0]
         elif self._reads_contexts:
             loops.context[:] = decision.context
-        loops.action[0] = decision.slots
+        loops.action[0] = slots
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh

@@ -19,7 +19,7 @@ from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import matrix
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import LookedUp
-from tacit.learning.decisions import Arm, Decision, Decisions
+from tacit.learning.decisions import Arm, Decision, Decisions, described
 from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.context import Encoder
@@ -354,10 +354,12 @@ class DecisionReader(NamedTuple):
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
             refuse_others(decision)
         _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(*decisions, strict=True)
+        featured = self.policy.feature_dims != (0, 0)
+        if featured:
+            offered = tuple(arms for arms, _ in map(self._described, decisions))
         lanes = list(map(self.lanes.of.get, keys))
         if None in lanes:
             lanes = list(map(self.lanes.lane, keys))
-        featured = self.policy.feature_dims != (0, 0)
         arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
         if featured or len(set(map(id, offered))) > 1:
             sizes = np.array([len(offer) for offer in offered], np.int64)
@@ -386,12 +388,18 @@ class DecisionReader(NamedTuple):
         slots = [d.slots for d in decisions]
         if set(map(len, slots)) != {width}:
             raise self._foreign(decisions)
+        if self.policy.feature_dims != (0, 0):
+            slots = [shown for _, shown in map(self._described, decisions)]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
         least = -1 if self.policy.shows == "slate" else 0
         if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
             raise self._foreign(decisions)
         return actions
+
+    def _described(self, decision: Decision) -> tuple[Ints, Ints]:
+        given = decision.offered, decision.slots, decision.relevance, decision.examination
+        return described(*given, named=self.policy.arms is not None)
 
     def feedback(self, field: str, rewards: Any, rows: int) -> Floats:
         """Return feedback as an array of rows.

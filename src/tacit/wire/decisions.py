@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from tacit.wire.items import Segment
 
 OUTCOMES = {
     "learned": "it taught the policy",
@@ -151,6 +153,10 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deferred : bool, default False
     relevance, examination : sequence of sequence of float, optional
     session, user : str, optional
+    segment : str, optional
+        Without ``arms``, all items of this segment of the catalogue are on offer.
+    unknown : str, optional
+        ``skip`` arms that are not in the catalogue, or ``refuse`` them.
     """
 
     key: Key
@@ -164,6 +170,14 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     examination: Features | None = None
     session: Session | None = None
     user: User | None = None
+    segment: Segment | None = None
+    unknown: (
+        Annotated[
+            Literal["refuse", "skip"],
+            Meta(description="What becomes of arms that are not in the catalogue; refused if left out."),
+        ]
+        | None
+    ) = None
 
 
 class Would(msgspec.Struct, frozen=True):

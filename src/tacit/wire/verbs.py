@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from tacit.wire import control, decisions, lists, whom
+from tacit.wire import control, decisions, items, lists, whom
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
@@ -170,7 +170,20 @@ END_HOLDOUT = Verb(
     "endHoldout", "Show nobody a control any more",
     "DELETE", "holdout", control.EndHoldout, control.HoldoutNow, "admin", (422,),
 )
-CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT)
+PUT_ITEMS = Verb(
+    "putItems", "Put items into the catalogue, or give them other vectors",
+    "PUT", "items", items.ItemsOf, items.ItemsNow, "admin", (422,),
+)
+REMOVE_ITEMS = Verb(
+    "removeItems", "Take items out of the catalogue",
+    "POST", "items/remove", items.ItemsGone, items.ItemsNow, "admin", (422,),
+)
+CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT, PUT_ITEMS, REMOVE_ITEMS)
+
+ITEMS = Verb(
+    "items", "Say how many items the catalogue has",
+    "GET", "items", control.Nothing, items.ItemsNow, "read", (422,),
+)
 
 # ---- Its past, and what was learned by then
 

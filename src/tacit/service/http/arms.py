@@ -28,7 +28,7 @@ from tacit.wire import verbs
 
 KEY = "independence day"
 EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}
-JUST_A_KEY = (None, None, None, False, None, None, None, None)
+JUST_A_KEY = (None, None, None, False, None, None, None, None, None, None)
 
 
 class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
@@ -118,13 +118,24 @@ def example(placement: Placement) -> dict[str, Any]:
 
 
 _but_key = attrgetter(
-    "arms", "context", "decision_id", "deferred", "relevance", "examination", "session", "user"
+    "arms",
+    "context",
+    "decision_id",
+    "deferred",
+    "relevance",
+    "examination",
+    "session",
+    "user",
+    "segment",
+    "unknown",
 )
 
 
 def read(placement: Placement, request: wire.Impression) -> Impression:
     """Return a request as an impression, checked."""
-    return placement.checked(DecisionRequest(request.key, *_but_key(request)))
+    *most, segment, unknown = _but_key(request)
+    given = DecisionRequest(request.key, *most)
+    return placement.checked(given._replace(segment=segment, unknown=unknown))
 
 
 def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impression]) -> Sequence[Impression]:

@@ -83,6 +83,12 @@ class Answer(NamedTuple):
         return len(self.body) + sum(map(len, self.parts))
 
 
+BODIED = "POST", "PUT"
+"""Methods whose requests have a body."""
+MANY = "/batch", "items"
+"""Ends of paths that take many things in one body."""
+
+
 class Route(NamedTuple):
     """What is done, by whom, and how it is described, for a method at a path.
 
@@ -134,9 +140,11 @@ class Route(NamedTuple):
 def route_of(verb: Verb[Any], handler: Handler) -> Route:
     """Return the route of what can be asked of a placement."""
     common = verb.path, verb.name, verb.summary, handler
-    if verb.method == "POST":
-        limit: Limit = "batch_limit" if verb.path.endswith("/batch") else "body_limit"
-        return Route("POST", *common, verb.request, verb.answer, verb.scope, limit, (*POSTED, *verb.problems))
+    if verb.method in BODIED:
+        limit: Limit = "batch_limit" if verb.path.endswith(MANY) else "body_limit"
+        return Route(
+            verb.method, *common, verb.request, verb.answer, verb.scope, limit, (*POSTED, *verb.problems)
+        )
     problems = *GUARDED, 404, *verb.problems
     return Route(
         verb.method, *common, None, verb.answer, verb.scope, None, problems,

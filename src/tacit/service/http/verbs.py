@@ -35,12 +35,14 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
+from tacit.service.placements.aspects.items import items_now
 from tacit.service.placements.aspects.lent import check_takes_over, checked_made
 from tacit.service.placements.attribution import CORRECTED, LEARNED
 from tacit.service.placements.lift_report import PLANNED_LIFT, LiftReport, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
+from tacit.wire import items as wire_items
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 from tacit.wire import whom as wire_whom
@@ -296,6 +298,10 @@ async def _history(engine: Service, call: RouteCall) -> wire_control.History:
     )
 
 
+async def _items(engine: Service, call: RouteCall) -> wire_items.ItemsNow:
+    return items_now(engine.placement(call.placement))
+
+
 async def _states(engine: Service, call: RouteCall) -> wire_control.States:
     states = await engine.states(call.placement)
     kept = [wire_control.StateKept(state.name, as_text(state.time), state.policy) for state in states]
@@ -336,6 +342,7 @@ ROUTES = (
     route_of(verbs.ROLLBACK, _rollback),
     route_of(verbs.STATES, _states),
     route_of(verbs.HISTORY, _history),
+    route_of(verbs.ITEMS, _items),
     route_of(verbs.LEARNER, _learner),
     route_of(verbs.LOCAL, _take_over),
 )

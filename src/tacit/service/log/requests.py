@@ -49,6 +49,10 @@ class DecisionRequest(NamedTuple):
         From every ranker's name to its list of items, best first; None for a pair alone.
     segments : mapping, optional
         What else is known of a search, by the names that its placement tells apart.
+    segment : str, optional
+        Of the catalogue: without arms, all items of it are on offer.
+    unknown : str, optional
+        ``skip`` arms that are not in the catalogue; by default they are refused.
     """
 
     key: str
@@ -62,6 +66,8 @@ class DecisionRequest(NamedTuple):
     user: str | None = None
     rankings: Mapping[str, Sequence[Arm]] | None = None
     segments: Mapping[str, str] | None = None
+    segment: str | None = None
+    unknown: str | None = None
 
 
 class Impression(NamedTuple):

@@ -77,7 +77,7 @@ def slate_of(shown: str | None) -> Slate:
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
-START, FORGET = "start", "forget"
+START, FORGET, ITEMS = "start", "forget", "items"
 HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET)
 """Marks that say who changed what; they are kept for good."""
 
@@ -229,7 +229,7 @@ class FeedbackRow(NamedTuple):
 
 class MarkRow(NamedTuple):
     """What else happened: time went by (``tick``), another shard has sent what it learned
-    (``merge``), or what :data:`HISTORY` lists was changed.
+    (``merge``), the catalogue was changed (``items``), or what :data:`HISTORY` lists was changed.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``merge``, or one of :data:`HISTORY`.
+        ``tick``, ``merge``, ``items``, or one of :data:`HISTORY`.
     value : str
         The new mode, or JSON of what is new.
     who : str or None

@@ -25,6 +25,7 @@ from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import (
     ARMS,
     HOLDOUT,
+    ITEMS,
     MERGE,
     MODE,
     PIN,
@@ -262,7 +263,7 @@ def _mark(name: str, mark: MarkRow, targets: list[NewShard], *, alone: bool) -> 
     for target in targets:
         stored = target.placements[name]
         # Each shard tells all changes of arms, by a clock of its own.
-        if mark.kind in (MODE, HOLDOUT, PIN) or (
+        if mark.kind in (MODE, HOLDOUT, PIN, ITEMS) or (
             mark.kind == ARMS and (alone or target.lacks(stored.id, mark))
         ):
             target.switch(stored.id, mark)

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
+from tacit.learning.catalogue import Located
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
@@ -22,6 +23,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
 from tacit.service.placements.aspects.coin import Control, ListControl
+from tacit.service.placements.aspects.items import Whole, as_array, candidates_of, shown_of, shown_text
 from tacit.service.placements.attribution import ClickAttribution, Rewards
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
@@ -192,6 +194,11 @@ class FeaturePlacement(Placement):
             If something does not fit.
         """
         self._session(request.session)
+        if request.relevance is None and self.items is not None and self.learner.kept_items is not None:
+            return self._of_catalogue(request)
+        if request.segment is not None or request.unknown is not None:
+            field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
+            raise InvalidValue(field, value, "leave it out: the features come with the request")
         given = []
         fields = ("relevance", request.relevance), ("examination", request.examination)
         for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
@@ -208,6 +215,18 @@ class FeaturePlacement(Placement):
         impression = self._impression(request, arms, asked.decode(), given)
         return self._of_unit(impression, request.session, request.user)
 
+    def _of_catalogue(self, request: DecisionRequest) -> Impression:
+        found = candidates_of(self.learner.items, request)
+        asked = {} if request.segment is None else {"segment": request.segment}
+        text = msgspec.json.encode(asked).decode()
+        impression = self._impression(request, found.ids, text, (found, None))
+        return self._of_unit(impression, request.session, request.user)
+
+    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
+        if isinstance(impression.arms, Whole):
+            impression = impression._replace(arms=None)
+        return super().asked_before(impression, row)
+
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self.living.slots:
             offer = self.living.named(arms)
@@ -221,12 +240,13 @@ class FeaturePlacement(Placement):
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.given
         key, arms = impression.key, impression.arms
+        relevance = as_array(relevance)
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
-            [given[i] for given in asked.column("given")] if dims[i] else None for i in range(2)
+            [as_array(given[i]) for given in asked.column("given")] if dims[i] else None for i in range(2)
         )
         contexts = None
         if learner.policy.context_dim:
@@ -254,7 +274,39 @@ class FeaturePlacement(Placement):
 
     # The log ---------------------------------------------------------------------------------
 
+    def rows_of(self, asked: Block[Impression], *given: Any, **more: Any) -> Block[DecisionRow]:
+        arms = [None if isinstance(each, Whole) else each for each in asked.column("arms")]
+        return super().rows_of(asked.with_column("arms", arms), *given, **more)
+
+    def _all_shown(
+        self,
+        asked: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> list[str | None]:
+        located = [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
+        if located.count(None) == len(located):
+            return [None] * len(ids)
+        pairs = zip(located, decisions, strict=True)
+        return [None if found is None else shown_text(found, decision) for found, decision in pairs]
+
+    def _keep(
+        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
+    ) -> None:
+        shown = rows.column("shown")
+        if any(shown):
+            pairs = zip(decisions, shown, strict=True)
+            decisions = [decision.lean() if text else decision for decision, text in pairs]
+            second = second and second.lean()
+        super()._keep(slots, rows, decisions, second)
+
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
+        item = shown_of(row.shown)
+        if item is not None:
+            at = super().decision_of(row._replace(arm=item.place, offered=None, shown=None), epoch)
+            offered = np.arange(item.of)
+            return at._replace(shown=(row.arm,), offered=offered, relevance=item.relevance)
         decision = super().decision_of(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
@@ -288,6 +340,9 @@ class FeaturePlacement(Placement):
         return super()._earning(slots) if self.living.slots else [None] * len(slots)
 
     def _offered(self, row: DecisionRow) -> int:
+        item = shown_of(row.shown)
+        if item is not None:
+            return item.of
         if row.offered is not None:
             return len(json.loads(row.offered))
         features = json.loads(row.asked or "")

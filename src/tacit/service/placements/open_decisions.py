@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into
 from tacit.learning.batch import Batch
-from tacit.learning.decisions import Decision, Decisions, none_for_nan
+from tacit.learning.decisions import Decision, Decisions, described, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.log.blocks import Block
@@ -394,9 +394,8 @@ class OpenDecisions:
 
     def decisions(self, slots: Ints) -> Decisions:
         """Return decisions, for the learner to learn from; without their keys."""
-        return self._learner.decisions_of(
-            self._batch(slots), self._actions[slots], self._epochs[slots], self._propensities[slots]
-        )
+        batch, actions = self._batch(slots)
+        return self._learner.decisions_of(batch, actions, self._epochs[slots], self._propensities[slots])
 
     def learn(self, slots: Ints, values: Sequence[Any]) -> Booleans:
         """Let the learner learn what decisions earned; return of each whether it taught something.
@@ -407,28 +406,36 @@ class OpenDecisions:
         values : sequence
             Numbers within [0, 1], of a list one for each position.
         """
+        batch, actions = self._batch(slots)
         return self._learner.learn_rows(
-            self._batch(slots),
-            self._actions[slots],
+            batch,
+            actions,
             np.array(values, np.float64).reshape(len(slots), -1),
             self._propensities[slots],
             self._epochs[slots],
         )
 
-    def _batch(self, slots: Ints) -> Batch:
+    def _batch(self, slots: Ints) -> tuple[Batch, Ints]:
+        """Return impressions, and what was shown for each."""
         plain = self._learner.loops.plain_batch(self._lanes[slots], self._contexts[slots])
         same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
         if not self._offers and same:
-            return plain
+            return plain, self._actions[slots]
         whole = self._whole, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(slot, whole) for slot in slots.tolist()]
-        arms, relevance, examination = zip(*offers, strict=True)
+        _, relevance, examination = zip(*offers, strict=True)
+        named = self._learner.policy.arms is not None
+        pairs = zip(offers, self._actions[slots], strict=True)
+        arms, actions = zip(
+            *(described(offer[0], shown, *offer[1:], named=named) for offer, shown in pairs), strict=True
+        )
         sizes = np.array(list(map(len, arms)), np.int64)
         stops = np.cumsum(sizes)
-        return plain._replace(
+        batch = plain._replace(
             arms=np.concatenate(arms),
             starts=stops - sizes,
             stops=stops,
             relevance=np.concatenate(relevance),
             examination=np.concatenate(examination),
         )
+        return batch, np.array(actions)

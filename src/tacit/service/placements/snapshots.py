@@ -81,6 +81,12 @@ class Saving(Learning):
         """
         return max(self.config.snapshot_every, self._held)
 
+    @property
+    def _size(self) -> int:
+        """What a snapshot holds: keys, open windows, items."""
+        items = self.learner.kept_items
+        return len(self.learner) + len(self.windows) + (0 if items is None else len(items))
+
     def rooms(self) -> dict[str, CopyRoom] | None:
         """Return memory for the next draft, to be touched ahead; None where it takes no time."""
         states = {name: snapshot_of(one).arrays for name, one in self._by_field.items()}
@@ -102,7 +108,7 @@ class Saving(Learning):
         It is a copy, so that it can be encoded while more is learned.
         """
         rooms = rooms or {}
-        self._held = len(self.learner) + len(self.windows)
+        self._held = self._size
         fields: dict[str, Any] = {}
         for aspect in self.aspects:
             fields |= aspect.saved(self.here)
@@ -249,6 +255,8 @@ class Saving(Learning):
         self.living.restore(self.here, saved, snapshot)
         if learner is not None:
             fit(learner, self.living.now)
+            # The catalogue is that of now, whatever another policy has learned.
+            learner.take_items(self.learner.kept_items)
             self.learner = learner
         self.name_arms()
         self._open_none()
@@ -273,7 +281,7 @@ class Saving(Learning):
         self._reopen(saved.defaults, defaulted=True, anew=anew)
         # A start has no time of its own.
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time or None
-        self._held = len(self.learner) + len(saved.open)
+        self._held = self._size
 
     def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
         """Take over open decisions as a snapshot has them; of a new learner, in its epochs."""

@@ -30,6 +30,7 @@ from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
 from tacit.service.placements.aspects.control import ControlGroup
 from tacit.service.placements.aspects.earnings import Earnings
+from tacit.service.placements.aspects.items import items_for
 from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.aspects.living import Living
 from tacit.service.placements.aspects.modes import Modes, untouched
@@ -45,7 +46,7 @@ from tacit.service.placements.series import Series
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-ASPECTS = "living", "modes", "pins", "second", "earnings", "control", "shared", "signals"
+ASPECTS = "living", "modes", "pins", "second", "earnings", "control", "shared", "signals", "items"
 """The aspects of a placement by their names, in the order in which they take over a snapshot."""
 
 
@@ -113,6 +114,7 @@ class State:
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
+        self.items = items_for(config.policy)
         self.control.arms_named(self.here)
         self.series = Series(self.layers)
         self.windows = self.attribution(config.rule)

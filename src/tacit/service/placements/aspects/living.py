@@ -317,6 +317,8 @@ def decoded(mark: str) -> LoggedArms:
 
 def fit(learner: Learner, now: LoggedArms) -> None:
     """Let a learner have these arms, which are its own and perhaps more."""
+    if now.arms is None:  # they come with requests
+        return
     known = len(learner.offer.names)
     new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
     if new:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tacit.service.log.rows import SETTINGS
-from tacit.service.placements.aspects import control, living, modes, pins
+from tacit.service.placements.aspects import control, items, living, modes, pins
 from tacit.service.placements.aspects.aspect import Effect
 
 
@@ -18,7 +18,13 @@ class NewSettings(msgspec.Struct, frozen=True):
     text: str
 
 
-OF_ASPECTS: list[Mapping[Any, Effect]] = [modes.CHANGES, living.CHANGES, pins.CHANGES, control.CHANGES]
+OF_ASPECTS: list[Mapping[Any, Effect]] = [
+    modes.CHANGES,
+    living.CHANGES,
+    pins.CHANGES,
+    control.CHANGES,
+    items.CHANGES,
+]
 CHANGES: dict[type, Effect] = {
     **{asked: effect for changes in OF_ASPECTS for asked, effect in changes.items()},
     NewSettings: Effect(SETTINGS, lambda placement, asked, time: asked.text, lambda placement, time: None),

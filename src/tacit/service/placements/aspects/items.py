@@ -1,0 +1,210 @@
+"""A placement's catalogue: items that marks of its log put and remove, and decisions among them.
+
+The catalogue is the learner's, and is in its snapshots. A decision keeps the vector of what it showed in its
+row of the log: what it teaches, the log says without the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.errors import InvalidValue
+from tacit.learning.catalogue import Catalogue, Located
+from tacit.learning.decisions import Arm, Decision
+from tacit.policies import Policy
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.rows import ITEMS, MarkRow
+from tacit.service.placements.aspects.aspect import Aspect, Effect
+from tacit.wire.items import ItemsGone, ItemsNow, ItemsOf
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+SKIP = "skip"
+
+
+class Items(Aspect):
+    """Keeps items for requests that name their candidates, in the catalogue of the learner."""
+
+    mark = ITEMS
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Take in a mark."""
+        placement.since_snapshot += take_mark(placement.learner.items, mark.value)
+
+
+def items_for(policy: Policy) -> Items | None:
+    """Return the aspect for a policy that knows arms by their relevance alone; None for any other."""
+    by_relevance = policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
+    return Items() if by_relevance else None
+
+
+class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is put into a catalogue, or taken out, as a mark of the log holds it.
+
+    Attributes
+    ----------
+    ids : list of str
+    vectors : bytes or None
+        Numbers of half precision, one vector after the other; None where the items are taken out.
+    segments : list of str or None
+        Of each item that is put; none where no item has one.
+    """
+
+    ids: list[int | str]
+    vectors: bytes | None = None
+    segments: list[str | None] = []
+
+
+class ItemShown(msgspec.Struct, frozen=True):
+    """What a decision among items showed, as its row of the log holds it.
+
+    Attributes
+    ----------
+    vector : bytes
+        Numbers of half precision.
+    place : int
+        Of the item among the candidates.
+    of : int
+        How many candidates there were.
+    """
+
+    vector: bytes
+    place: int
+    of: int
+
+    @property
+    def relevance(self) -> Floats:
+        """The vector, shape (1, dim)."""
+        return np.frombuffer(self.vector, np.float16).astype(np.float64)[None]
+
+
+class Whole(list[Arm]):
+    """All items, or all of a segment: the log says that, and not each of them."""
+
+
+def _catalogue(placement: Placement) -> Catalogue:
+    """Return the catalogue of a placement.
+
+    Raises
+    ------
+    InvalidValue
+        If it has none.
+    """
+    if placement.items is None:
+        why = "it has no catalogue: its policy does not know arms by their relevance alone"
+        raise InvalidValue("placement", placement.name, why)
+    return placement.learner.items
+
+
+def put_text(items: Catalogue, asked: ItemsOf) -> str:
+    """Return the mark that puts items into a catalogue; nothing is changed yet.
+
+    Raises
+    ------
+    InvalidValue
+        If one does not fit.
+    """
+    for i, item in enumerate(asked.items):
+        if len(item.vector) != items.dim:
+            remedy = f"the policy reads {items.dim} numbers of each item"
+            raise InvalidValue(f"items[{i}].vector", f"{len(item.vector)} numbers", remedy)
+        for field, text in (("id", item.id), ("segment", item.segment or "")):
+            if "\0" in text:
+                raise InvalidValue(f"items[{i}].{field}", text, "leave out the character U+0000")
+    ids, segments = [item.id for item in asked.items], [item.segment for item in asked.items]
+    names, halves, segments = items.checked(ids, [item.vector for item in asked.items], segments)
+    return text_of(ItemsMark(names, halves.tobytes(), segments if any(segments) else []))
+
+
+def remove_text(items: Catalogue, asked: ItemsGone) -> str:
+    """Return the mark that takes items out of a catalogue; nothing is changed yet.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        If one is not there, or is named twice.
+    """
+    return text_of(ItemsMark(items.present(asked.ids)))
+
+
+def text_of(mark: ItemsMark) -> str:
+    """Return a change of a catalogue as the value of a mark."""
+    return msgspec.json.encode(mark).decode()
+
+
+def take_mark(items: Catalogue, value: str) -> int:
+    """Change a catalogue as a mark says; return how many items that were."""
+    mark = msgspec.json.decode(value, type=ItemsMark)
+    if mark.vectors is None:
+        items.remove(mark.ids)
+    else:
+        halves = np.frombuffer(mark.vectors, np.float16).reshape(len(mark.ids), items.dim)
+        items.put(mark.ids, halves, mark.segments or None)
+    return len(mark.ids)
+
+
+def items_now(placement: Placement, time: int = 0) -> ItemsNow:
+    """Return what is asked of a catalogue as a whole.
+
+    Raises
+    ------
+    InvalidValue
+        If the placement has none.
+    """
+    items = _catalogue(placement)
+    return ItemsNow(len(items), items.version, items.segments())
+
+
+def candidates_of(items: Catalogue, request: DecisionRequest) -> Located:
+    """Return the candidates of a request without features.
+
+    Raises
+    ------
+    InvalidValue, UnknownName
+        If there are none or too many, or one is not there and is not to be skipped.
+    """
+    if request.arms is None:
+        found = items.located(None, request.segment)
+        return replace(found, ids=Whole(found.ids))
+    if request.segment is not None:
+        raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
+    arms: Sequence[Arm] = request.arms
+    return items.located(items.known(arms) if request.unknown == SKIP else arms)
+
+
+def shown_text(candidates: Located, decision: Decision) -> str:
+    """Return what a decision among candidates showed, as the log keeps it."""
+    place = decision.slot
+    vector = candidates.halves[candidates.rows[place]].tobytes()
+    return msgspec.json.encode(ItemShown(vector, place, len(candidates))).decode()
+
+
+def shown_of(text: str | None) -> ItemShown | None:
+    """Return what :func:`shown_text` gave; None for a decision of other candidates."""
+    return None if text is None else msgspec.json.decode(text, type=ItemShown)
+
+
+def as_array(given: Any) -> Any:
+    """Return the vectors of candidates; features that came with a request as they are."""
+    return given.vectors if isinstance(given, Located) else given
+
+
+# ---- The verbs that change it
+
+
+def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
+    return put_text(_catalogue(placement), asked)
+
+
+def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
+    return remove_text(_catalogue(placement), asked)
+
+
+CHANGES = {ItemsOf: Effect(ITEMS, _put, items_now), ItemsGone: Effect(ITEMS, _remove, items_now)}

@@ -1,0 +1,190 @@
+"""The catalogue of a placement: items put and removed over HTTP, decisions among them, and the log's fold."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from harness import START, as_after_a_crash, is_the_fold, learned, recovered, served, with_home
+
+from tacit.cli import cli
+from tacit.client import Client, InvalidRequest
+from tacit.errors import InvalidValue, UnknownName
+from tacit.learning.learner import Learner
+from tacit.service.app.server import running
+from tacit.service.log.ids import Draws
+from tacit.service.log.requests import DecisionRequest
+from tacit.wire.control import ModeOf
+from tacit.wire.items import Item, ItemsGone, ItemsOf
+
+DIM = 4
+POLICY = f"embedding-mixture(relevance_dim={DIM})"
+MODES = {
+    "plain": {},
+    "holdout": {"holdout": {"share": 0.3}},
+    "control policy": {"holdout": {"share": 0.3, "control": {"policy": POLICY}}},
+    "shadow": {"shadow": POLICY},
+}
+configured = partial(with_home, kind="features", policy=POLICY, relevance_dim=DIM)
+
+
+def vectors(count, seed=1):
+    return np.random.default_rng(seed).integers(-8, 9, (count, DIM)) / 4.0
+
+
+async def put(engine, count=12, seed=1, first=0):
+    items = [
+        Item(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
+        for i, vector in enumerate(vectors(count, seed))
+    ]
+    return await engine.ask("home", ItemsOf(items))
+
+
+async def traffic(engine, rounds, seed=0):
+    """Ask for candidates by id, of a segment, of all, by their vectors; change the catalogue in between."""
+    for i in range(rounds):
+        rng = np.random.default_rng((seed, i))
+        engine.clock.now = START + (seed * 1000 + i) * 7_000_000
+        if i % 7 == 3:
+            await put(engine, 3, i, int(rng.integers(9)))
+        if i % 11 == 5:
+            await engine.ask("home", ItemsGone([f"doc-{11 - i % 3}"]))
+            await put(engine, 1, i, 11 - i % 3)
+        home = engine.placements["home"]
+        ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
+        asked = [
+            DecisionRequest("k", ids),
+            DecisionRequest("k", segment="news", id=f"d{seed}-{i}" if i % 2 else None),
+            DecisionRequest("k"),
+            DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
+        ]
+        told = [home.checked(asked[(i + j) % 4]) for j in range(1 + i % 3)]
+        for row in await engine.decide_many("home", told):
+            if rng.random() < 0.6:
+                await engine.feedback("home", row.id, float(rng.random() < 0.5))
+
+
+def catalogue(engine):
+    items = engine.placements["home"].learner.items
+    ids, segments, halves = items.columns()
+    return list(ids), list(segments), halves.tobytes(), items.version
+
+
+@pytest.mark.parametrize("options", MODES.values(), ids=MODES)
+async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
+    config = configured(snapshot_every=20, **options)
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        if "shadow" in options:
+            await engine.ask("home", ModeOf("shadow"))
+        await traffic(engine, 24)
+        live = learned(engine), catalogue(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert (learned(again), catalogue(again)) == live
+    is_the_fold(config, crashed, live[0])
+
+
+async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await put(engine)
+        home = engine.placements["home"]
+        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        rng = np.random.default_rng(3)
+        for i in range(20):
+            offer = rng.permutation(12)[:4]
+            request = DecisionRequest("k", [f"doc-{j}" for j in offer], id=f"d{i}")
+            (row,) = await engine.decide_many("home", [home.checked(request)])
+            assert (await engine.decide_many("home", [home.checked(request)])) == [row]
+            Draws(7).begin(expected.rng, f"d{i}")
+            decision = expected.choose("k", arms=request.arms, relevance=known[offer])
+            assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
+            # What it saw is what it teaches, whatever becomes of the item.
+            await engine.ask("home", ItemsOf([Item(row.arm, [9.0] * DIM)]))
+            await engine.feedback("home", row.id, float(i % 2))
+            await put(engine)
+            expected.learn(decision, float(i % 2))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(home.learner.state.kept, expected.state.kept, strict=True)
+        )
+
+
+async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        home = engine.placements["home"]
+        with pytest.raises(InvalidValue, match="relevance"):
+            home.checked(DecisionRequest("k"))
+        await put(engine)
+        for request, says in (
+            (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
+            (DecisionRequest("k", segment="weather"), "0 candidates of segment 'weather'"),
+            (DecisionRequest("k", ["doc-1"], segment="news"), "segment"),
+            (DecisionRequest("k", ["doc-1", "doc-1"]), "each item once"),
+            (DecisionRequest("k", ["x"], unknown="skip"), "0 candidates"),
+            (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
+        ):
+            with pytest.raises((InvalidValue, UnknownName), match=says):
+                home.checked(request)
+        skipped = home.checked(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
+        (row,) = await engine.decide_many("home", [skipped])
+        assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
+        end = engine.store.end()
+        for change, says in (
+            (ItemsOf([Item("a", [0.0])]), r"items\[0\].vector"),
+            (ItemsOf([Item("a", [0.0] * DIM), Item("a", [0.0] * DIM)]), "each item once"),
+            (ItemsOf([Item("a\0", [0.0] * DIM)]), r"items\[0\].id"),
+            (ItemsGone(["doc-1", "doc-99"]), "'doc-99'"),
+        ):
+            with pytest.raises((InvalidValue, UnknownName), match=says):
+                await engine.ask("home", change)
+        assert (len(home.learner.items), engine.store.end()) == (12, end)
+    async with served(tmp_path / "t.db", with_home(arms=2)) as engine:
+        with pytest.raises(InvalidValue, match="no catalogue"):
+            await put(engine)
+
+
+async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
+    config = configured(snapshot_every=10, retention=1.0)
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        await traffic(engine, 10)
+        await engine.rebuild("home", f"embedding-mixture(relevance_dim={DIM}, per_key=True)")
+        kept = catalogue(engine)
+        engine.clock.now = START + 3 * 86_400_000_000
+        await traffic(engine, 3, seed=40_000)
+        (name, *_) = await engine.states("home")
+        before = catalogue(engine)
+        await engine.rollback("home", name.name)
+        assert catalogue(engine)[:3] == before[:3]
+        assert len(kept[0]) == 12
+        live = learned(engine), catalogue(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert (learned(again), catalogue(again)) == live
+
+
+def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
+    table = {"id": [f"doc-{i}" for i in range(900)], "vector": list(vectors(900))}
+    pq.write_table(pa.table(table | {"segment": ["news"] * 900}), tmp_path / "items.parquet")
+    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+        ran = CliRunner().invoke(
+            cli, ["items", "load", "home", str(tmp_path / "items.parquet"), "--url", url]
+        )
+        assert ran.output.splitlines()[-2:] == ["900 items, version 1", "  news: 900"]
+        now = client.put_items("home", ["film"], [[0.25] * DIM], "fun")
+        assert (now.count, now.segments) == (901, {"news": 900, "fun": 1})
+        made = client.decide("home", "k", segment="fun")
+        assert made.arm == "film"
+        assert client.feedback("home", made.decision_id, 1.0).learned
+        assert client.decide("home", "k").arm in {*table["id"], "film"}
+        assert client.decide("home", "k", arms=["gone", "doc-3"], unknown="skip").arm == "doc-3"
+        with pytest.raises(InvalidRequest, match="'gone'"):
+            client.decide("home", "k", arms=["gone", "doc-3"])
+        assert client.remove_items("home", ["film"]).count == 900
+    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+        assert client.items("home").count == 900
