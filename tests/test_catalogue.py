@@ -122,7 +122,7 @@ def test_items_that_are_not_there_are_named():
     assert 1 in learner.items
     with pytest.raises(InvalidValue, match="0 candidates"):
         learner.choose(arms=[])
-    with pytest.raises(InvalidValue, match="each item once"):
+    with pytest.raises(InvalidValue, match="item once"):
         learner.choose(arms=[1, 1])
     learner.items.put([f"more-{i}" for i in range(10_000)], np.zeros((10_000, DIM)))
     with pytest.raises(InvalidValue, match="10,030 candidates"):
@@ -132,7 +132,7 @@ def test_items_that_are_not_there_are_named():
 @pytest.mark.parametrize(
     ("ids", "given_vectors", "segments", "says"),
     [
-        (["a", "a"], np.zeros((2, DIM)), None, "each item once"),
+        (["a", "a"], np.zeros((2, DIM)), None, "item once"),
         (["a", True], np.zeros((2, DIM)), None, "ids"),
         (["a" * 513], np.zeros((1, DIM)), None, "512 bytes"),
         ("ab", np.zeros((2, DIM)), None, "a list of names"),

@@ -106,6 +106,11 @@ def test_the_page_on_who_is_asking_runs_and_prints_what_it_shows(tmp_path):
     assert "client.decide" in in_service
 
 
+def test_the_page_on_items_runs_and_prints_what_it_shows(tmp_path):
+    code = "\n".join(blocks("docs/items.md", "python"))
+    assert printed(code, tmp_path) == "".join(blocks("docs/items.md", "text"))
+
+
 def test_the_page_on_lists_runs(tmp_path):
     code = "\n".join(blocks("docs/lists.md", "python"))
     assert printed(code, tmp_path) == "".join(blocks("docs/lists.md", "text"))

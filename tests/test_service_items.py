@@ -124,7 +124,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
             (DecisionRequest("k", segment="weather"), "0 candidates of segment 'weather'"),
             (DecisionRequest("k", ["doc-1"], segment="news"), "segment"),
-            (DecisionRequest("k", ["doc-1", "doc-1"]), "each item once"),
+            (DecisionRequest("k", ["doc-1", "doc-1"]), "item once"),
             (DecisionRequest("k", ["x"], unknown="skip"), "0 candidates"),
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
@@ -136,7 +136,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         end = engine.store.end()
         for change, says in (
             (ItemsOf([Item("a", [0.0])]), r"items\[0\].vector"),
-            (ItemsOf([Item("a", [0.0] * DIM), Item("a", [0.0] * DIM)]), "each item once"),
+            (ItemsOf([Item("a", [0.0] * DIM), Item("a", [0.0] * DIM)]), "item once"),
             (ItemsOf([Item("a\0", [0.0] * DIM)]), r"items\[0\].id"),
             (ItemsGone(["doc-1", "doc-99"]), "'doc-99'"),
         ):

@@ -216,8 +216,10 @@ class Catalogue:
             If one is not here.
         """
         if ids is not None:
-            names = self._checked_ids(ids, "arms")
+            names = list(checks.names("arms", checks.listed(ids)))
             rows = self._rows_of("arms", names)
+            if len(np.unique(rows)) < len(rows):
+                raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
         else:
             members = self._rows if segment is None else self._members.get(segment, {})
             names, rows = list(members), np.fromiter(members.values(), np.int64, len(members))
@@ -312,13 +314,13 @@ class Catalogue:
             "learner.items.known(ids) returns those that are"
         )
 
-    def _checked_ids(self, ids: Sequence[Arm], field: str = "ids") -> list[Arm]:
-        names = list(checks.names(field, checks.listed(ids)))
+    def _checked_ids(self, ids: Sequence[Arm]) -> list[Arm]:
+        names = list(checks.names("ids", checks.listed(ids)))
         for name in names:
             if type(name) is not int:
-                checks.name(field, name)
+                checks.name("ids", name)
         if len(set(names)) < len(names):
-            raise InvalidValue(field, f"{len(names)} ids", "give each item once")
+            raise InvalidValue("ids", f"{len(names)} ids", "give each item once")
         return names
 
     def _halves(self, vectors: Any) -> Halves:

@@ -1,0 +1,115 @@
+"""Items of a catalogue by id: what a decision takes, from Python and over HTTP, and a start with all of them.
+
+python benchmarks/catalogue.py [--items 100000] [--service]
+"""
+
+import argparse
+import contextlib
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tacit
+from tacit.client import Client
+from tacit.service.app.server import running
+from tacit.service.config.file import load_config
+
+DIM = 384
+SIZES = 20, 100, 200, 1000, 10_000
+
+
+def least(work, runs):
+    """Return the least time of a call, in microseconds of the processor: the machine may be busy."""
+    best = np.inf
+    for _ in range(runs):
+        begin = time.process_time()
+        work()
+        best = min(best, time.process_time() - begin)
+    return 1e6 * best
+
+
+def taught(count, rng):
+    """Return a learner with items, which has learned some decisions."""
+    learner = tacit.Learner(tacit.auto(relevance_dim=DIM), seed=1)
+    ids = [f"doc-{i}" for i in range(count)]
+    begin = time.perf_counter()
+    for start in range(0, count, 1000):
+        part = ids[start : start + 1000]
+        learner.items.put(part, rng.standard_normal((len(part), DIM), np.float32))
+    print(f"{count:,} items put in {time.perf_counter() - begin:.1f} s, {learner.items.nbytes / 1e6:.0f} MB")
+    for _ in range(300):
+        decision = learner.choose(arms=rng.choice(ids, 20, replace=False))
+        learner.learn(decision, float(rng.random() < 0.2))
+    return learner, np.array(ids)
+
+
+def decisions(learner, ids, rng):
+    """Print how long a decision takes, by ids and by vectors."""
+    print("candidates   by id, µs   by vectors, µs   learn, µs")
+    for size in SIZES:
+        offer = rng.choice(ids, size, replace=False).tolist()
+        vectors, runs = learner.items.vectors(offer), max(10, 40_000 // size)
+        by_id = least(lambda offer=offer: learner.choose(arms=offer), min(runs, 500))
+        given = least(
+            lambda offer=offer, vectors=vectors: learner.choose(arms=offer, relevance=vectors), min(runs, 500)
+        )
+        made = iter([learner.choose(arms=offer) for _ in range(10)])
+        learning = least(lambda made=made: learner.learn(next(made), 1.0), 10)
+        print(f"{size:10,}   {by_id:9,.0f}   {given:14,.0f}   {learning:9,.0f}")
+
+
+def kept(learner):
+    """Print how long saving and loading takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "learner.tacit"
+        saving = least(lambda: learner.save(path), 1) / 1e6
+        loading = least(lambda: tacit.Learner.load(path), 3) / 1e6
+        print(f"saved in {saving:.1f} s, {path.stat().st_size / 1e6:.0f} MB; loaded in {loading:.1f} s")
+
+
+def served(learner, ids, rng):
+    """Print how long the service takes: to be filled, to decide, to start with all items."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = {"kind": "features", "relevance_dim": DIM}
+        values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
+        config = load_config(overrides=values)
+        with running(config) as url, Client(url, timeout=60.0) as client:
+            begin, slowest = time.perf_counter(), 0.0
+            for start in range(0, len(ids), 250):
+                part, before = ids[start : start + 250].tolist(), time.perf_counter()
+                client.put_items("home", part, learner.items.vectors(part))
+                slowest = max(slowest, time.perf_counter() - before)
+            took = time.perf_counter() - begin
+            print(f"service: {len(ids):,} items in {took:.1f} s, slowest request {1e3 * slowest:.0f} ms")
+            for size in SIZES:
+                offer = rng.choice(ids, size, replace=False).tolist()
+                with contextlib.suppress(Exception):  # ids beyond the limit of a body
+                    asked = least(lambda offer=offer: client.decide("home", "all", arms=offer), 30)
+                    print(f"service: one of {size:,} by id {asked / 1e3:.1f} ms")
+        for what in ("as it was left", "again"):
+            begin = time.perf_counter()
+            with running(config) as url, Client(url) as client:
+                count = client.items("home").count
+                print(f"service: ready {what} in {time.perf_counter() - begin:.1f} s with {count:,} items")
+
+
+def main():
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--service", action="store_true")
+    asked = parser.parse_args()
+    rng = np.random.default_rng(1)
+    learner, ids = taught(asked.items, rng)
+    decisions(learner, ids, rng)
+    kept(learner)
+    if asked.service:
+        served(learner, ids, rng)
+    print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
