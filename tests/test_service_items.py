@@ -19,7 +19,7 @@ from tacit.service.app.server import running
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ModeOf
-from tacit.wire.items import Item, ItemsGone, ItemsOf
+from tacit.wire.items import NewItem, ItemsGone, ItemsOf
 
 DIM = 4
 POLICY = f"embedding-mixture(relevance_dim={DIM})"
@@ -38,7 +38,7 @@ def vectors(count, seed=1):
 
 async def put(engine, count=12, seed=1, first=0):
     items = [
-        Item(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
+        NewItem(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
         for i, vector in enumerate(vectors(count, seed))
     ]
     return await engine.ask("home", ItemsOf(items))
@@ -105,7 +105,7 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
             decision = expected.choose("k", arms=request.arms, relevance=known[offer])
             assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
             # What it saw is what it teaches, whatever becomes of the item.
-            await engine.ask("home", ItemsOf([Item(row.arm, [9.0] * DIM)]))
+            await engine.ask("home", ItemsOf([NewItem(row.arm, [9.0] * DIM)]))
             await engine.feedback("home", row.id, float(i % 2))
             await put(engine)
             expected.learn(decision, float(i % 2))
@@ -135,9 +135,9 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
         for change, says in (
-            (ItemsOf([Item("a", [0.0])]), r"items\[0\].vector"),
-            (ItemsOf([Item("a", [0.0] * DIM), Item("a", [0.0] * DIM)]), "item once"),
-            (ItemsOf([Item("a\0", [0.0] * DIM)]), r"items\[0\].id"),
+            (ItemsOf([NewItem("a", [0.0])]), r"items\[0\].vector"),
+            (ItemsOf([NewItem("a", [0.0] * DIM), NewItem("a", [0.0] * DIM)]), "item once"),
+            (ItemsOf([NewItem("a\0", [0.0] * DIM)]), r"items\[0\].id"),
             (ItemsGone(["doc-1", "doc-99"]), "'doc-99'"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):

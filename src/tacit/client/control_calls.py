@@ -20,7 +20,7 @@ from tacit.client.messages import (
     HistoryOf,
     Holdout,
     HoldoutOf,
-    Item,
+    NewItem,
     ItemsGone,
     ItemsNow,
     ItemsOf,
@@ -180,7 +180,7 @@ class ControlCalls:
         items = Catalogue(np.shape(vectors)[-1] if np.ndim(vectors) == 2 else 0)
         names, halves, parts = items.checked(ids, vectors, segments)
         numbers = five_digits(halves).tolist()
-        made = [Item(str(id), *each) for id, *each in zip(names, numbers, parts, strict=True)]
+        made = [NewItem(str(id), *each) for id, *each in zip(names, numbers, parts, strict=True)]
         return ask(verbs.PUT_ITEMS, placement, ItemsOf(made))
 
     @call

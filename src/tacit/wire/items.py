@@ -32,7 +32,7 @@ ItemId = Annotated[
 ]
 
 
-class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An item with its vector.
 
     Attributes
@@ -54,7 +54,7 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class ItemsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Items to be put into the catalogue; those that are there get these vectors and segments."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[NewItem], Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
 class ItemsGone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
