@@ -35,10 +35,10 @@ from tacit.wire.decisions import LocalDecision as LocalDecision
 from tacit.wire.decisions import Recorded as Recorded
 from tacit.wire.decisions import TakenOver as TakenOver
 from tacit.wire.decisions import Would as Would
-from tacit.wire.items import NewItem as NewItem
 from tacit.wire.items import ItemsGone as ItemsGone
 from tacit.wire.items import ItemsNow as ItemsNow
 from tacit.wire.items import ItemsOf as ItemsOf
+from tacit.wire.items import NewItem as NewItem
 from tacit.wire.lists import Clicks as Clicks
 from tacit.wire.lists import Dueled as Dueled
 from tacit.wire.lists import DuelsOfKey as DuelsOfKey

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 from tacit.later import later
 
 if TYPE_CHECKING:
-    from tacit.logs.decided import click_log
+    from tacit.logs.decided import click_log, write_log
     from tacit.logs.open_bandit import read_open_bandit
     from tacit.logs.reader import LogReader
     from tacit.logs.rows import LogReport
     from tacit.logs.schema import SCHEMA
     from tacit.logs.sources import read_log
     from tacit.logs.ubi import read_ubi
-    from tacit.logs.writer import write_log
 
 # The service reads parts of this room, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(
@@ -25,7 +24,7 @@ __getattr__, __dir__ = later(
         "SCHEMA": "tacit.logs.schema",
         "read_log": "tacit.logs.sources",
         "read_ubi": "tacit.logs.ubi",
-        "write_log": "tacit.logs.writer",
+        "write_log": "tacit.logs.decided",
     },
 )
 
