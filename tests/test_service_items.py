@@ -19,7 +19,7 @@ from tacit.service.app.server import running
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ModeOf
-from tacit.wire.items import NewItem, ItemsGone, ItemsOf
+from tacit.wire.items import ItemsGone, ItemsOf, NewItem
 
 DIM = 4
 POLICY = f"embedding-mixture(relevance_dim={DIM})"
