@@ -199,3 +199,15 @@ def test_a_value_that_is_no_text_is_named(value):
     with pytest.raises(InvalidValue) as caught:
         learner.choose(context={"tag": value})
     assert caught.value.field == "context.tag"
+
+
+def test_what_a_policy_does_not_read_is_refused_by_its_estimates_too():
+    learner = tacit.Learner(tacit.Thompson(2), seed=1)
+    learner.choose("a")
+    for unread in ({"context": {"age": 3}}, {"relevance": [[1.0], [2.0]]}):
+        with pytest.raises(InvalidValue, match="Thompson reads none"):
+            learner.estimates("a", **unread)
+    with pytest.raises(UnknownName, match=r"explain: Thompson .*tacit.auto"):
+        learner.explain({"age": 3}, "a")
+    with pytest.raises(InvalidValue, match=r"give a dict of age, \{\} where nothing is known"):
+        tacit.Learner(tacit.auto(arms=2, context={"age": "number"}), seed=1).choose("a")

@@ -1,6 +1,7 @@
 """Schemas that are learned from a log: what its columns hold, by its first rows."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.errors import LogError
+from tacit.errors import AssumptionWarning, LogError
+from tacit.evaluate import IPS, DoublyRobust, off_policy, replay
 from tacit.logs import read_log
 
 ARMS = ["film", "song"]
@@ -145,3 +147,63 @@ def test_a_file_that_is_no_schema_is_refused(tmp_path, said, message):
     )
     assert result.exit_code == 2
     assert message in result.output
+
+
+# What a policy does not read, and what was on offer ------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [None, {"context": ["age"]}], ids=["its own", "named"])
+def test_contexts_that_a_policy_does_not_read_are_told_of_once(log, columns):
+    plain, rows = tacit.Thompson(ARMS), log if columns else log | {"context": [[1.0]] * ROWS}
+    reading = {"arms": ARMS, "columns": columns}
+    target = tacit.ExplorationFloor(plain, 0.1)
+    for work in (
+        lambda: tacit.Learner(plain, seed=1).fit_log(rows, **reading),
+        lambda: replay(plain, rows, passes=1, **reading),
+        lambda: off_policy(target, rows, [IPS()], **reading),
+    ):
+        with pytest.warns(
+            AssumptionWarning, match=r"^context: .*Thompson.* reads none, .*\((age|context)\)"
+        ) as said:
+            work()
+        assert len(said) == 1
+
+
+def test_where_contexts_are_read_nothing_is_said_of_them(log):
+    read, rows = tacit.auto(arms=ARMS, context=SCHEMA), log | {"context": [None] * ROWS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tacit.Learner(read, seed=1).fit_log(log, arms=ARMS)
+        tacit.Learner(tacit.Thompson(ARMS), seed=1).fit_log(log, arms=ARMS)
+        tacit.Learner(tacit.Thompson(ARMS), seed=1).fit_log(rows, arms=ARMS)
+        off_policy(tacit.Thompson(ARMS), log, [DoublyRobust()], arms=ARMS, columns={"context": ["age"]})
+
+
+def test_what_was_on_offer_in_each_row_counts_for_contextual_policies(tmp_path):
+    """Three arms, of which two or three were on offer: songs are for those above 50."""
+    rng, arms = np.random.default_rng(5), ["film", "song", "game"]
+    offered = [sorted(rng.choice(arms, rng.integers(2, 4), replace=False).tolist()) for _ in range(ROWS)]
+    age = rng.uniform(18, 80, ROWS).tolist()
+    arm = [offer[rng.integers(len(offer))] for offer in offered]
+    log = {
+        "key": ["home"] * ROWS,
+        "arm": arm,
+        "offered": offered,
+        "propensity": [1 / len(offer) for offer in offered],
+        "reward": [float((shown == "song") == (years > 50)) for shown, years in zip(arm, age, strict=True)],
+        "age": age,
+    }
+    policy, columns = tacit.auto(arms=arms, context={"age": "number"}), {"arms": "offered"}
+    learner = tacit.Learner(policy, seed=1).fit_log(log, columns=columns)
+    replayed = replay(policy, log, columns=columns, passes=2)
+    assert replayed.estimate > replayed.logged + 0.1
+    found = off_policy(learner, log, [IPS(), DoublyRobust()], columns=columns)
+    for estimate in found.estimates:
+        assert estimate.value > found.logged + 0.1
+    rows = zip(*log.values(), strict=True)
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps(dict(zip(log, row, strict=True))) for row in rows))
+    columns = "--column", "arms=offered", "--column", "context=age"
+    result = asked("evaluate", path, "--policy", "auto", "--passes", 1, *columns)
+    assert result.exit_code == 0, result.output
+    assert "ContextMixture" in result.output

@@ -16,7 +16,7 @@ from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
-from tacit.logs.sources import Reading, say_rejected
+from tacit.logs.sources import Reading, say_rejected, say_unread
 from tacit.policies.base import Policy
 
 # ---- What replay came to: counts of passes, and the estimate that follows
@@ -363,6 +363,7 @@ def replay(
         by=by,
     )
     reader = replaying.opened(log, **reading)
+    say_unread(reader, policy)
     with counted("replaying", progress) as report:
         found = played(replaying, reader, range(replaying.passes), progress=report)
     say_rejected(reader, log)

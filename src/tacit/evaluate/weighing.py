@@ -41,7 +41,7 @@ from tacit.evaluate.targets import Target
 from tacit.learning.learner import Learner
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
-from tacit.logs.sources import Reading, say_rejected
+from tacit.logs.sources import Reading, say_rejected, say_unread
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
@@ -466,6 +466,8 @@ def off_policy(
         by=by,
     )
     reader = weighing.opened(log, **reading)
+    if isinstance(getattr(weighing.target, "policy", None), Policy) and not weighing.models:
+        say_unread(reader, weighing.target.policy)
     if weighing.unfitted:
         if reader.once:
             raise InvalidValue(

@@ -392,9 +392,10 @@ class Learner(ColumnLearner[ArmT_co]):
         [0.33, 0.75]
         """
         from tacit.learning.logged import learn_log
-        from tacit.logs.sources import opened, say_rejected
+        from tacit.logs.sources import opened, say_rejected, say_unread
 
         reader = opened(log, **reading)
+        say_unread(reader, self.policy)
         features = relevance, examination
         learn_log(self, reader, placement, missing_reward, features)
         say_rejected(reader, log)
@@ -443,6 +444,10 @@ class Learner(ColumnLearner[ArmT_co]):
         """
         by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
         if self.policy.feature_dims == (0, 0) and not by_context:
+            if not self.policy.context_dim:
+                # What is given and not read is refused.
+                given = _one(context, None, relevance, examination)
+                self._impressions.read(self.policy, self.offer, 1, given)
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
@@ -492,10 +497,12 @@ class Learner(ColumnLearner[ArmT_co]):
         >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
         film: age -4.29
         """
-        beliefs_in = self._kept("beliefs_in", "does not say what a context adds")
+        if not hasattr(self.policy, "beliefs_in"):
+            remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
+            raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")
         key = self._known(key)
-        batch = self._impression(key, _one(context, arms, None, None))
-        beliefs = beliefs_in(self.state, self.lane(key), batch.contexts)
+        lane, batch = self.lane(key), self._impression(key, _one(context, arms, None, None))
+        beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
         numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
         # Signals come last, and add nothing.
         read = beliefs.slopes.shape[1]

@@ -216,6 +216,9 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         array = np.full((0, 0), np.nan)
     if array.shape != (rows, dim) or not np.isfinite(array).all():
         numbers = f"give {dim} finite numbers"
+        if policy.schema and contexts is None:
+            fields = ", ".join(name for name, _ in policy.schema)
+            numbers = f"give a dict of {fields}, {{}} where nothing is known,"
         if _is_one(contexts, rows):
             raise InvalidValue("context", contexts[0], numbers)
         raise InvalidValue("context", contexts, f"{numbers} for each impression")

@@ -30,8 +30,6 @@ NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
 PLACED = (NUMBERED, "position")
 CONTEXT = "context"
-FILES_NAMED = 3
-"""Files that the short form of a log names."""
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
 """What else a log need not say, as no estimate depends on it."""
 
@@ -108,8 +106,8 @@ class LogReader:
             self._take_context(context)
 
     def __repr__(self) -> str:
-        shown = ", ".join(str(file.path) for file in self.files[:FILES_NAMED])
-        more = f" and {len(self.files) - FILES_NAMED} more" if len(self.files) > FILES_NAMED else ""
+        shown = ", ".join(str(file.path) for file in self.files[:3])
+        more = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
         context = f"; context of {', '.join(self._made_of)}" if self._made_of else ""
         counted = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
         return f"<click log: {shown}{more}{context}{counted}>"
@@ -158,6 +156,12 @@ class LogReader:
         found = copy.copy(self)
         found._take_context(schema)
         return found
+
+    @property
+    def contexts(self) -> list[str]:
+        """The columns that make contexts; of a stream that is read once, only those that were named."""
+        column = self.files[0].columns.get(CONTEXT) if self.files and not self.once else None
+        return self._made_of or ([column] if column and self.holds_lists(column) else [])
 
     def without_context(self) -> LogReader:
         """Return the log without its contexts, for those who ask for nothing of them."""

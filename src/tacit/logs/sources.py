@@ -218,6 +218,25 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     return read_log(log, **reading)
 
 
+def say_unread(log: Any, policy: Any) -> None:
+    """Warn of a log's contexts where a policy reads none: they may be there for another one.
+
+    Parameters
+    ----------
+    log : LogReader
+        Any other log is not looked at.
+    policy : Policy
+    """
+    columns = log.contexts if isinstance(log, LogReader) and not policy.context_dim else []
+    if columns:
+        warnings.warn(
+            f"context: {policy.label} reads none, and the log's ({', '.join(columns)}) says nothing to it; "
+            "what does is tacit.auto(arms=…, context=…)",
+            AssumptionWarning,
+            stacklevel=3,
+        )
+
+
 def say_rejected(reader: Any, log: Any) -> None:
     """Warn of rows that are doubted, and of those that were rejected.
 
