@@ -111,6 +111,15 @@ def test_the_page_on_items_runs_and_prints_what_it_shows(tmp_path):
     assert printed(code, tmp_path) == "".join(blocks("docs/items.md", "text"))
 
 
+def test_the_page_on_which_policy_when_runs_and_fits_a_screen(tmp_path):
+    printed("\n".join(blocks("docs/choose.md", "python")), tmp_path)
+    text = (ROOT / "docs/choose.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 45
+    for call in re.findall(r"`(tacit\.\w+\(arms=.*?\))`", text):
+        printed(f"import tacit\n{call}", tmp_path)
+    printed("\n".join(blocks("docs/all-policies.md", "python")), tmp_path)
+
+
 def test_the_page_on_lists_runs(tmp_path):
     code = "\n".join(blocks("docs/lists.md", "python"))
     assert printed(code, tmp_path) == "".join(blocks("docs/lists.md", "text"))

@@ -297,4 +297,8 @@ def test_the_site_builds_without_a_warning_and_asks_nobody(tmp_path):
         assert not outside, (page, outside)
     assert json.loads((site / "reference" / "openapi.json").read_text())["openapi"] == "3.1.0"
     assert not (Path(site) / "generate").exists()
+    sections = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    for sought in ("personalization", "contextual bandit", "features", "cold start"):
+        found = {one["location"].split("#")[0] for one in sections if sought in one["text"].casefold()}
+        assert "who-is-asking.html" in found, sought
     assert tacit.__version__
