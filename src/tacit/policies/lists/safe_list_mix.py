@@ -12,7 +12,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import mass
-from tacit.policies.lists.list_mix import EVERYTHING, MixPolicy, narrowed, place_in
+from tacit.policies.lists.one_draw import EVERYTHING, MixPolicy, narrowed, place_in
 from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
 
 NOTHING = -1

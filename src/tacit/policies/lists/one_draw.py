@@ -1,0 +1,240 @@
+"""Lists that one draw puts in order: what is shown, and with what probability, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.core import dispatch
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
+from tacit.core.part import Fraction, whole
+from tacit.policies.actions import SlatePolicy
+from tacit.policies.base import Impression
+
+EVERYTHING = 0.0, np.inf
+
+
+@kernel
+def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
+    """Return the part of an interval of z ≥ 0 in which gap + z·slope is above 0.
+
+    Where both are 0, that is all of it if ``level``, else nothing.
+    """
+    if slope > 0.0:
+        return max(low, -gap / slope), high
+    if slope < 0.0:
+        return low, min(high, -gap / slope)
+    if gap > 0.0 or (gap == 0.0 and level):
+        return low, high
+    return np.inf, 0.0
+
+
+@dataclass(frozen=True)
+class MixPolicy(SlatePolicy, abstract=True):
+    """Base of the policies that line up the arms on offer by one draw z = \\|N(0, 1)\\|.
+
+    With probability ``epsilon``, an arm drawn uniformly is put at a position drawn uniformly, and
+    the others are lined up around it. So every arm is at every position with a probability of at
+    least ε/(arms on offer · positions), and the probability of a list, of its beginning and of an
+    arm at a position are known exactly.
+
+    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``.
+    """
+
+    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
+
+    positions: Annotated[int, whole(1, 10_000)] = 3
+    epsilon: Fraction = 0.0
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, positions=min(arms, 3), epsilon=0.1)
+
+    @property
+    def knows_propensity(self) -> bool:
+        return True
+
+    @staticmethod
+    def arrange(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        """Put into the scratch of the state what lining up the arms on offer takes."""
+        raise NotImplementedError
+
+    @staticmethod
+    def line_up(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        z: float,
+        arm: int,
+        place: int,
+        action: Ints,
+    ) -> None:
+        """Fill a list in the order of z; ``arm``, if not −1, is put at ``place``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def share(
+        params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
+    ) -> float:
+        """Give the probability that the order, one arm taken out, begins with the first arms of
+        ``begin``, that arm left out there, too."""
+        raise NotImplementedError
+
+    @staticmethod
+    def shares(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
+        """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+        found = 0.0
+        for j in range(len(impression.arms)):
+            arm = impression.arms[j]
+            if place_in(begin, count, arm) == count:
+                found += share(params, state, lane, impression, begin, count, arm)
+        return found
+
+    @staticmethod
+    def ranks(params: Any, state: Any, lane: int, impression: Impression, arm: int, chances: Floats) -> None:
+        """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last."""
+        raise NotImplementedError
+
+    @staticmethod
+    def clear(params: Any, state: Any, lane: int) -> None:
+        """Put the scratch back as it was."""
+        raise NotImplementedError
+
+    def position_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
+        """Return the probability with which each arm on offer is shown at each position.
+
+        Parameters
+        ----------
+        state : State
+        lane : int
+        impression : Impression
+
+        Returns
+        -------
+        array of float64, shape (arms on offer, min(positions, arms on offer))
+
+        Examples
+        --------
+        >>> import numpy as np, tacit
+        >>> policy = tacit.ListMix(arms=4, positions=2, epsilon=0.08)
+        >>> impression = tacit.Impression(np.arange(4), np.zeros(0))
+        >>> chances = policy.position_chances(policy.init(1), 0, impression)
+        >>> chances.sum(axis=0).round(12).tolist(), bool(chances.min() >= 0.01)
+        ([1.0, 1.0], True)
+        """
+        arms = len(impression.arms)
+        found = np.zeros((arms, min(self.positions, arms)))
+        cells(self.params, state, lane, impression, found)
+        return found
+
+    @staticmethod
+    def cells(params: Any, state: Any, lane: int, impression: Impression, found: Floats) -> None:
+        """Fill in with what probability each arm on offer is shown at each position."""
+        arms, positions = impression.arms, min(params.positions, len(impression.arms))
+        chances = np.empty(positions + 1)
+        arrange(params, state, lane, impression)
+        for i in range(len(arms)):
+            ranks(params, state, lane, impression, arms[i], chances)
+            for k in range(positions):
+                found[i, k] = at_position(chances, k, len(arms), positions, params.epsilon)
+        clear(params, state, lane)
+
+    @staticmethod
+    def placed(
+        params: Any,
+        state: Any,
+        lane: int,
+        impression: Impression,
+        action: Ints,
+        prefixes: Floats,
+        places: Floats,
+    ) -> None:
+        """Fill in, for each position of a list, with what probability a list begins so down to
+        there, and with what probability this arm is shown there; 1 where nothing is."""
+        arms, positions = impression.arms, min(params.positions, len(impression.arms))
+        chances = np.empty(positions + 1)
+        arrange(params, state, lane, impression)
+        for k in range(len(action)):
+            prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
+            places[k] = 1.0
+            if action[k] >= 0:
+                prefixes[k] = beginning(params, state, lane, impression, action, k + 1)
+                ranks(params, state, lane, impression, action[k], chances)
+                places[k] = at_position(chances, k, len(arms), positions, params.epsilon)
+        clear(params, state, lane)
+
+    @staticmethod
+    def decide(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        arms = impression.arms
+        length = min(len(action), len(arms))
+        for k in range(len(action)):
+            action[k] = -1
+        z, arm, place = abs(rng.standard_normal()), -1, -1
+        if params.epsilon > 0.0 and rng.random() < params.epsilon:
+            arm = arms[int(rng.random() * len(arms))]
+            place = int(rng.random() * length)
+        arrange(params, state, lane, impression)
+        line_up(params, state, lane, impression, z, arm, place, action)
+        clear(params, state, lane)
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
+        """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
+        count = place_in(action, len(action), -1)
+        arrange(params, state, lane, impression)
+        found = beginning(params, state, lane, impression, action, count)
+        clear(params, state, lane)
+        return float(found)
+
+
+@kernel
+def place_in(begin: Ints, count: int, arm: int) -> int:
+    """Return the place of an arm among the first ``count``; ``count`` if it is not there."""
+    for k in range(count):
+        if begin[k] == arm:
+            return k
+    return count
+
+
+@kernel
+def beginning(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
+    """Return the probability of a list that begins with the first arms of ``begin``; arranged."""
+    # Put at a later place, any other arm leaves the beginning as it is; one of its own arms does
+    # at the very place that it has there.
+    arms = len(impression.arms)
+    positions = min(params.positions, arms)
+    drawn = params.epsilon / (arms * positions)
+    found = 0.0
+    for k in range(-1, count if drawn > 0.0 else 0):
+        without = begin[k] if k >= 0 else -1
+        weight = drawn if k >= 0 else 1.0 - params.epsilon
+        found += weight * share(params, state, lane, impression, begin, count, without)
+    if drawn > 0.0 and count < positions:
+        others = shares(params, state, lane, impression, begin, count)
+        found += drawn * (positions - count) * others
+    return float(found)
+
+
+@kernel
+def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
+    """Return the probability that an arm is shown at a position, given those of its ranks.
+
+    Of the arms × positions that may be drawn, so many bring it there by putting it there, by
+    moving it from below to above another one, by leaving it where it was, or by moving it from
+    above to below another one.
+    """
+    above = chances[k - 1] if k > 0 else 0.0
+    here, below = chances[k], chances[k + 1]
+    moved = (
+        1.0
+        + (k + 1.0) * (positions - 1.0 - k) * below
+        + ((arms - 1.0 - k) * (positions - 1.0 - k) + k * k) * here
+        + (arms - k) * k * above
+    )
+    return float((1.0 - epsilon) * here + epsilon / (arms * positions) * moved)
