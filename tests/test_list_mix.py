@@ -131,15 +131,15 @@ def test_what_is_level_stands_as_the_caller_has_it(kind):
     state = policy.init(1)
     beliefs = state.readers if kind is tacit.SafeListMix else state
     impression, action = offered(3, 1, 0, 2), np.zeros(3, np.int64)
-    policy.arrange(policy.params, state, 0, impression)
+    lined = policy.arrange(policy.params, state, 0, impression)
     beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
-    policy.line_up(policy.params, state, 0, impression, 0.7, -1, -1, action)
+    policy.line_up(policy.params, lined, 0, impression, 0.7, -1, -1, action)
     assert action.tolist() == [3, 1, 0]
     policy.clear(policy.params, state, 0)
-    policy.arrange(policy.params, state, 0, impression)
+    lined = policy.arrange(policy.params, state, 0, impression)
     beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
-    assert policy.share(policy.params, state, 0, impression, action, 3, -1) == 1.0
-    assert policy.share(policy.params, state, 0, impression, np.array([1, 3, 0]), 3, -1) == 0.0
+    assert policy.share(policy.params, lined, 0, impression, action, 3, -1) == 1.0
+    assert policy.share(policy.params, lined, 0, impression, np.array([1, 3, 0]), 3, -1) == 0.0
 
 
 def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
@@ -174,9 +174,9 @@ def test_neighbours_are_exchanged_by_turns():
     action = np.zeros(3, np.int64)
     for turn, exchanged in ((0, [1, 0, 3]), (1, [0, 2, 1])):
         state.learned[0] = turn
-        policy.arrange(policy.params, state, 0, impression)
+        lined = policy.arrange(policy.params, state, 0, impression)
         state.readers.mean[0] = [1.0, 2.0, 3.0, 4.0, 5.0]
-        policy.line_up(policy.params, state, 0, impression, 0.0, -1, -1, action)
+        policy.line_up(policy.params, lined, 0, impression, 0.0, -1, -1, action)
         policy.clear(policy.params, state, 0)
         assert action.tolist() == exchanged
 
@@ -207,8 +207,8 @@ def lists_by_interval(policy, state, impression):
         probability = 2 * (stats.norm.sf(low) - stats.norm.sf(high))
         for arm, place, weight in drawn:
             action = np.full(policy.positions, -1)
-            policy.arrange(policy.params, state, 1, impression)
-            policy.line_up(policy.params, state, 1, impression, z, arm, place, action)
+            lined = policy.arrange(policy.params, state, 1, impression)
+            policy.line_up(policy.params, lined, 1, impression, z, arm, place, action)
             policy.clear(policy.params, state, 1)
             found[tuple(action[:length].tolist())] += weight * probability
     return found

@@ -269,31 +269,33 @@ INDEX_KERNELS = (confidence, index)
 # A list policy's kernels over one draw ---------------------------------------------------------
 
 
-def arrange(params: Any, state: Any, lane: int, impression: Any) -> None:
-    """Put into the scratch of ``state`` what lining up the arms on offer takes."""
-    parts[type(params)].arrange(params, state, lane, impression)
+def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
+    """Return what lining up the arms on offer takes; it may lie in the scratch of ``state``."""
+    return parts[type(params)].arrange(params, state, lane, impression)
 
 
 def line_up(
-    params: Any, state: Any, lane: int, impression: Any, z: float, arm: int, place: int, action: Any
+    params: Any, arranged: Any, lane: int, impression: Any, z: float, arm: int, place: int, action: Any
 ) -> None:
     """Fill ``action`` with the arms in the order of the draw ``z``, ``arm`` put at ``place``."""
-    parts[type(params)].line_up(params, state, lane, impression, z, arm, place, action)
+    parts[type(params)].line_up(params, arranged, lane, impression, z, arm, place, action)
 
 
-def share(params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int, without: int) -> Any:
+def share(
+    params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int, without: int
+) -> Any:
     """Give the probability that the order, with one arm taken out, begins with those arms."""
-    return parts[type(params)].share(params, state, lane, impression, begin, count, without)
+    return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
-def shares(params: Any, state: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
+def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
     """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
-    return parts[type(params)].shares(params, state, lane, impression, begin, count)
+    return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 
-def ranks(params: Any, state: Any, lane: int, impression: Any, arm: int, chances: Any) -> None:
+def ranks(params: Any, arranged: Any, lane: int, impression: Any, arm: int, chances: Any) -> None:
     """Fill ``chances`` with the probabilities of the arm's first ranks in the order."""
-    parts[type(params)].ranks(params, state, lane, impression, arm, chances)
+    parts[type(params)].ranks(params, arranged, lane, impression, arm, chances)
 
 
 def clear(params: Any, state: Any, lane: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, s
 from tacit.core.part import Fraction, whole
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Impression
+from tacit.policies.index import mass
 
 EVERYTHING = 0.0, np.inf
 
@@ -58,14 +59,14 @@ class MixPolicy(SlatePolicy, abstract=True):
         return True
 
     @staticmethod
-    def arrange(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        """Put into the scratch of the state what lining up the arms on offer takes."""
+    def arrange(params: Any, state: Any, lane: int, impression: Impression) -> Any:
+        """Return what lining up the arms on offer takes; it may lie in the scratch of the state."""
         raise NotImplementedError
 
     @staticmethod
     def line_up(
         params: Any,
-        state: Any,
+        arranged: Any,
         lane: int,
         impression: Impression,
         z: float,
@@ -78,24 +79,28 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def share(
-        params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
+        params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
         """Give the probability that the order, one arm taken out, begins with the first arms of
         ``begin``, that arm left out there, too."""
         raise NotImplementedError
 
     @staticmethod
-    def shares(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
+    def shares(
+        params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
+    ) -> float:
         """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
         found = 0.0
         for j in range(len(impression.arms)):
             arm = impression.arms[j]
             if place_in(begin, count, arm) == count:
-                found += share(params, state, lane, impression, begin, count, arm)
+                found += share(params, arranged, lane, impression, begin, count, arm)
         return found
 
     @staticmethod
-    def ranks(params: Any, state: Any, lane: int, impression: Impression, arm: int, chances: Floats) -> None:
+    def ranks(
+        params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats
+    ) -> None:
         """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last."""
         raise NotImplementedError
 
@@ -136,9 +141,9 @@ class MixPolicy(SlatePolicy, abstract=True):
         """Fill in with what probability each arm on offer is shown at each position."""
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances = np.empty(positions + 1)
-        arrange(params, state, lane, impression)
+        arranged = arrange(params, state, lane, impression)
         for i in range(len(arms)):
-            ranks(params, state, lane, impression, arms[i], chances)
+            ranks(params, arranged, lane, impression, arms[i], chances)
             for k in range(positions):
                 found[i, k] = at_position(chances, k, len(arms), positions, params.epsilon)
         clear(params, state, lane)
@@ -157,13 +162,13 @@ class MixPolicy(SlatePolicy, abstract=True):
         there, and with what probability this arm is shown there; 1 where nothing is."""
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances = np.empty(positions + 1)
-        arrange(params, state, lane, impression)
+        arranged = arrange(params, state, lane, impression)
         for k in range(len(action)):
             prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
             places[k] = 1.0
             if action[k] >= 0:
-                prefixes[k] = beginning(params, state, lane, impression, action, k + 1)
-                ranks(params, state, lane, impression, action[k], chances)
+                prefixes[k] = beginning(params, arranged, lane, impression, action, k + 1)
+                ranks(params, arranged, lane, impression, action[k], chances)
                 places[k] = at_position(chances, k, len(arms), positions, params.epsilon)
         clear(params, state, lane)
 
@@ -171,26 +176,34 @@ class MixPolicy(SlatePolicy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        arms = impression.arms
-        length = min(len(action), len(arms))
-        for k in range(len(action)):
-            action[k] = -1
-        z, arm, place = abs(rng.standard_normal()), -1, -1
-        if params.epsilon > 0.0 and rng.random() < params.epsilon:
-            arm = arms[int(rng.random() * len(arms))]
-            place = int(rng.random() * length)
-        arrange(params, state, lane, impression)
-        line_up(params, state, lane, impression, z, arm, place, action)
+        arranged = arrange(params, state, lane, impression)
+        draw_list(params, arranged, lane, impression, rng, action)
         clear(params, state, lane)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
         """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
         count = place_in(action, len(action), -1)
-        arrange(params, state, lane, impression)
-        found = beginning(params, state, lane, impression, action, count)
+        arranged = arrange(params, state, lane, impression)
+        found = beginning(params, arranged, lane, impression, action, count)
         clear(params, state, lane)
         return float(found)
+
+
+@kernel
+def draw_list(
+    params: Any, arranged: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+) -> None:
+    """Draw, and fill in a list."""
+    arms = impression.arms
+    length = min(len(action), len(arms))
+    for k in range(len(action)):
+        action[k] = -1
+    z, arm, place = abs(rng.standard_normal()), -1, -1
+    if params.epsilon > 0.0 and rng.random() < params.epsilon:
+        arm = arms[int(rng.random() * len(arms))]
+        place = int(rng.random() * length)
+    line_up(params, arranged, lane, impression, z, arm, place, action)
 
 
 @kernel
@@ -203,7 +216,9 @@ def place_in(begin: Ints, count: int, arm: int) -> int:
 
 
 @kernel
-def beginning(params: Any, state: Any, lane: int, impression: Impression, begin: Ints, count: int) -> float:
+def beginning(
+    params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
+) -> float:
     """Return the probability of a list that begins with the first arms of ``begin``; arranged."""
     # Put at a later place, any other arm leaves the beginning as it is; one of its own arms does
     # at the very place that it has there.
@@ -214,9 +229,9 @@ def beginning(params: Any, state: Any, lane: int, impression: Impression, begin:
     for k in range(-1, count if drawn > 0.0 else 0):
         without = begin[k] if k >= 0 else -1
         weight = drawn if k >= 0 else 1.0 - params.epsilon
-        found += weight * share(params, state, lane, impression, begin, count, without)
+        found += weight * share(params, arranged, lane, impression, begin, count, without)
     if drawn > 0.0 and count < positions:
-        others = shares(params, state, lane, impression, begin, count)
+        others = shares(params, arranged, lane, impression, begin, count)
         found += drawn * (positions - count) * others
     return float(found)
 
@@ -238,3 +253,172 @@ def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: flo
         + (arms - k) * k * above
     )
     return float((1.0 - epsilon) * here + epsilon / (arms * positions) * moved)
+
+
+# ---- Each arm's score is a line in z: an order of arms belongs to an interval
+
+
+class Lines(NamedTuple):
+    """The scores of arms, by their slots: mean + z·deviation.
+
+    Attributes
+    ----------
+    mean, spread : array of float64, shape (slots,)
+    rank : array of int64, shape (slots,)
+        Place of an arm in the caller's list, from 0, for arms that are on offer. Where one is taken, while
+        a kernel runs, −2 − rank.
+    """
+
+    mean: Floats
+    spread: Floats
+    rank: Ints
+
+
+@dataclass(frozen=True)
+class LinePolicy(MixPolicy, abstract=True):
+    """Base of the policies that list the arms of the largest mean + z·deviation.
+
+    A subclass gives the kernel ``arrange``, which returns :class:`Lines`, and ``clear``. Arms of one and
+    the same score stand as the caller has them.
+    """
+
+    @staticmethod
+    def decide_and_weigh(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> float:
+        arranged = arrange(params, state, lane, impression)
+        draw_list(params, arranged, lane, impression, rng, action)
+        found = beginning(params, arranged, lane, impression, action, place_in(action, len(action), -1))
+        clear(params, state, lane)
+        return float(found)
+
+    @staticmethod
+    def line_up(
+        params: Any,
+        arranged: Lines,
+        lane: int,
+        impression: Impression,
+        z: float,
+        arm: int,
+        place: int,
+        action: Ints,
+    ) -> None:
+        arms, (mean, spread, rank) = impression.arms, arranged
+        if arm >= 0:
+            rank[arm] = -2 - rank[arm]
+        for k in range(min(len(action), len(arms))):
+            leader, best = arm, -np.inf
+            if k != place:
+                for i in range(len(arms)):
+                    score = mean[arms[i]] + z * spread[arms[i]]
+                    if rank[arms[i]] >= 0 and score > best:
+                        leader, best = arms[i], score
+                rank[leader] = -2 - rank[leader]
+            action[k] = leader
+        for k in range(min(len(action), len(arms))):
+            rank[action[k]] = -2 - rank[action[k]]
+
+    @staticmethod
+    def share(
+        params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int, without: int
+    ) -> float:
+        mean, spread, rank = arranged
+        low, high = EVERYTHING
+        last = -1
+        for k in range(count):
+            arm = begin[k]
+            rank[arm] = -2 - rank[arm]
+            if arm != without:
+                if last >= 0:
+                    gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
+                    low, high = narrowed(low, high, gap, slope, rank[last] > rank[arm])
+                last = arm
+        if last >= 0:
+            first = -2 - rank[last]
+            for i in range(len(impression.arms)):
+                arm = impression.arms[i]
+                if rank[arm] >= 0 and arm != without:
+                    gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
+                    low, high = narrowed(low, high, gap, slope, first < rank[arm])
+        for k in range(count):
+            rank[begin[k]] = -2 - rank[begin[k]]
+        return mass(low, high)
+
+    @staticmethod
+    def shares(
+        params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int
+    ) -> float:
+        # Without the arm that limits the interval most, the next one does; all others do not count.
+        if count == 0:
+            return float(len(impression.arms))
+        mean, spread, rank = arranged
+        low, high = EVERYTHING
+        for k in range(1, count):
+            one, next = begin[k - 1], begin[k]
+            gap, slope = mean[one] - mean[next], spread[one] - spread[next]
+            low, high = narrowed(low, high, gap, slope, rank[one] < rank[next])
+        last, others = begin[count - 1], 0
+        lowest, low_arm, highest, high_arm = low, -1, high, -1
+        for i in range(len(impression.arms)):
+            arm = impression.arms[i]
+            if place_in(begin, count, arm) == count:
+                others += 1
+                gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
+                least, most = narrowed(0.0, np.inf, gap, slope, rank[last] < rank[arm])
+                if least > lowest:
+                    low, lowest, low_arm = lowest, least, arm
+                elif least > low:
+                    low = least
+                if most < highest:
+                    high, highest, high_arm = highest, most, arm
+                elif most < high:
+                    high = most
+        if low_arm == high_arm:
+            limiting = 1.0 if low_arm >= 0 else 0.0
+            found = limiting * mass(low, high)
+        else:
+            limiting = (1.0 if low_arm >= 0 else 0.0) + (1.0 if high_arm >= 0 else 0.0)
+            found = mass(low, highest) if low_arm >= 0 else 0.0
+            found += mass(lowest, high) if high_arm >= 0 else 0.0
+        return found + (others - limiting) * mass(lowest, highest)
+
+    @staticmethod
+    def ranks(
+        params: Any, arranged: Lines, lane: int, impression: Impression, arm: int, chances: Floats
+    ) -> None:
+        # The arm falls by a rank where another line crosses its own upwards, and rises where one
+        # crosses downwards; the former stand in front, the latter behind.
+        mean, spread, order = arranged
+        arms = impression.arms
+        crossings = np.empty(len(arms))
+        rank, falls, rises = 0, 0, len(arms)
+        for i in range(len(arms)):
+            gap, slope = mean[arms[i]] - mean[arm], spread[arms[i]] - spread[arm]
+            level = slope > 0.0 or (slope == 0.0 and order[arms[i]] < order[arm])
+            if gap > 0.0 or (gap == 0.0 and level):
+                rank += 1
+            if gap < 0.0 < slope:
+                crossings[falls] = -gap / slope
+                falls += 1
+            elif slope < 0.0 < gap:
+                rises -= 1
+                crossings[rises] = -gap / slope
+        crossings[:falls].sort()
+        crossings[rises:].sort()
+        for k in range(len(chances)):
+            chances[k] = 0.0
+        low, fall, rise = 0.0, 0, rises
+        while fall < falls or rise < len(arms):
+            falling = rise == len(arms) or (fall < falls and crossings[fall] <= crossings[rise])
+            high = crossings[fall] if falling else crossings[rise]
+            if rank < len(chances):
+                chances[rank] += mass(low, high)
+            low = high
+            if falling:
+                rank += 1
+                fall += 1
+            else:
+                rank -= 1
+                rise += 1
+        if rank < len(chances):
+            chances[rank] += mass(low, np.inf)

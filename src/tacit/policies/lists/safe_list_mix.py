@@ -135,7 +135,7 @@ class SafeListMix(MixPolicy):
         return beliefs_of(state.readers, lane)
 
     @staticmethod
-    def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> None:
+    def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
         believe(state.readers, lane, impression.arms)
         order, offered = state.order[lane], 0
         for i in range(stand(state, lane, impression.arms)):
@@ -144,6 +144,7 @@ class SafeListMix(MixPolicy):
             if state.readers.rank[lane, slot] >= 0:
                 order[offered] = slot
                 offered += 1
+        return state
 
     @staticmethod
     def clear(params: SafeListMix, state: State, lane: int) -> None:
