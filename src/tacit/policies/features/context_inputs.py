@@ -109,11 +109,11 @@ class Kept(NamedTuple):
     rewards: Floats
 
     @classmethod
-    def nothing(cls, models: int, dim: int) -> Kept:
+    def nothing(cls, models: int, dim: int, events: int = KEPT) -> Kept:
         """Return room for the events of models that have learned nothing."""
-        contexts = np.zeros((models, KEPT, dim), np.float32)
-        arms = np.zeros((models, KEPT), np.int32)
-        return cls(np.zeros((models, dim)), contexts, arms, np.zeros((models, KEPT)))
+        contexts = np.zeros((models, events, dim), np.float32)
+        arms = np.zeros((models, events), np.int32)
+        return cls(np.zeros((models, dim)), contexts, arms, np.zeros((models, events)))
 
 
 @kernel

@@ -7,15 +7,14 @@ variances of what these leave. All sums are of single precision, in a fixed orde
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import kernel
 from tacit.policies.features.context_inputs import LEADING, Singles, add_times, dot_single
-from tacit.policies.features.gaussian import logistic_step
-from tacit.policies.features.mixture import foretold
+from tacit.policies.features.gaussian import logistic_step, sigmoid
 
 SCALES = (1.0, 4.0, 2.0, 0.1)
 """Deviations of logits, under each hypothesis, before anything is known but the arm's base rate."""
@@ -26,6 +25,10 @@ FULL = 3
 """So many hypotheses have covariances; the last has variances only."""
 LONG = 1 + LEADING
 """Features with covariances, above which sums are of single precision side by side."""
+ORDER, ORDER_SCALE, ORDER_ACROSS = 0.2, 0.5, 0.3
+"""Mean and deviation of what a place in the order offered says, and the deviation of what it is to users."""
+STEPS = 6
+"""Newton's steps to the mode of what may be unseen: they overestimate curvature, so none is too far."""
 SUREST = 500.0
 """Clicks and misses that what is known of an arm beforehand is worth, at most."""
 
@@ -36,11 +39,11 @@ SUREST = 500.0
 class Design(NamedTuple):
     """The features that a model reads, in their order.
 
-    First those whose covariances are known: what there is of an item (a constant, its leading
-    directions, perhaps its inner product with the user), once alone and once times each leading direction
-    of the user. Then those of which variances are known: the numbers of the item less its leading
-    directions, if these are not all, and what there is of the item times further directions of the user.
-    A model of one arm has the context in the item's place, and no user.
+    First those whose covariances are known: what there is of an item (a constant, perhaps its place in the
+    order offered, its leading directions, perhaps its inner product with the user), once alone and once
+    times each leading direction of the user. Then those of which variances are known: the numbers of the
+    item less its leading directions, if these are not all, and what there is of the item times further
+    directions of the user. A model of one arm has the context in the item's place, and no user.
 
     Attributes
     ----------
@@ -57,6 +60,9 @@ class Design(NamedTuple):
     scales, across : tuple of float
         Under each hypothesis, before anything is known: the deviation of logits by what an item is, and
         by what it is to a user.
+    order : int
+        1 where an item's place in the order offered is a feature, else 0. Then the last hypothesis is that
+        nothing else says anything, and has a covariance of the constant and the place.
     """
 
     dim: int
@@ -68,6 +74,7 @@ class Design(NamedTuple):
     user: int
     scales: tuple[float, float, float, float]
     across: tuple[float, float, float, float]
+    order: int
 
 
 @kernel
@@ -75,7 +82,7 @@ def context_layout(dim: int) -> Design:
     """Return how a context of so many numbers is laid out, for arms that have models of their own."""
     leading = min(dim, LEADING)
     known, rest = 1 + leading, dim if dim > LEADING else 0
-    return Design(dim, leading, known, known, rest, rest, 0, SCALES, SCALES)
+    return Design(dim, leading, known, known, rest, rest, 0, SCALES, SCALES, 0)
 
 
 @kernel
@@ -83,7 +90,7 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     """Return the variance of a parameter under a hypothesis before anything is known."""
     row, at = i // layout.wide, i % layout.wide
     if i >= layout.known:
-        row, at = 0, 1
+        row, at = 0, 1 + layout.order
         if i >= layout.known + layout.rest:
             row, at = 1, (i - layout.known - layout.rest) % layout.wide
     scale, spread_over = layout.scales[h], 1
@@ -92,7 +99,9 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     if row > 0 and at == 0:
         # What users are by themselves: it moves all items alike.
         scale = 1.0 if layout.scales[h] > 0.0 else 0.0
-    elif at <= layout.leading:
+    elif 0 < at <= layout.order:
+        scale = ORDER_SCALE if row == 0 else ORDER_ACROSS
+    elif at <= layout.order + layout.leading:
         spread_over *= layout.dim
     return np.float32(scale * scale / spread_over)
 
@@ -196,7 +205,7 @@ class Models(NamedTuple):
         then variances of the rest.
     narrow : array of float32, shape (models, arms, width)
         The variances under the hypothesis that contexts say hardly anything; of the constant alone, where
-        that is nothing at all.
+        that is nothing at all; the covariance of constant and place, where that says something.
     met : array of bool, shape (models, arms, 4)
         Whether an arm has had an event since the prior. Before, what is known of the constant
         stands in its place: a precision, and that times the mean.
@@ -213,7 +222,8 @@ class Models(NamedTuple):
         known, lean = layout.known, layout.lean
         mean = np.zeros((models, arms, HYPOTHESES, known + lean), np.float32)
         spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + lean), np.float32)
-        narrow = np.zeros((models, arms, known + lean if layout.scales[NOTHING] else 1), np.float32)
+        last = 3 if layout.order else known + lean if layout.scales[NOTHING] else 1
+        narrow = np.zeros((models, arms, last), np.float32)
         found = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
         if models and arms:
             for h in range(HYPOTHESES):
@@ -245,6 +255,19 @@ def surmised(known: Floats) -> Floats:
 
 
 @kernel
+def fill_prior(spread: Singles, layout: Design, h: int, known: int, precision: float) -> None:
+    """Return a covariance, of so many features, and variances to the prior."""
+    clear_row(spread)
+    k = 0
+    for j in range(known):
+        spread[k] = prior_variance(layout, h, j)
+        k += known - j
+    for i in range(k, len(spread)):
+        spread[i] = prior_variance(layout, h, known + i - k)
+    spread[0] = np.float32(precision)
+
+
+@kernel
 def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, prior: Floats | None) -> None:
     """Return an arm to its prior under a hypothesis."""
     precision, pull = 0.0, 0.0
@@ -253,22 +276,13 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
     mean = models.mean[model, arm, h]
     clear_row(mean)
     mean[0] = np.float32(pull)
+    if layout.order > 0:
+        mean[1] = np.float32(ORDER)
     models.met[model, arm, h] = False
     if h == NOTHING:
-        narrow = models.narrow[model, arm]
-        for i in range(len(narrow)):
-            narrow[i] = prior_variance(layout, h, i)
-        narrow[0] = np.float32(precision)
-        return
-    spread = models.spread[model, arm, h]
-    clear_row(spread)
-    k = 0
-    for j in range(layout.known):
-        spread[k] = prior_variance(layout, h, j)
-        k += layout.known - j
-    for i in range(layout.lean):
-        spread[k + i] = prior_variance(layout, h, layout.known + i)
-    spread[0] = np.float32(precision)
+        fill_prior(models.narrow[model, arm], layout, h, 2 * layout.order, precision)
+    else:
+        fill_prior(models.spread[model, arm, h], layout, h, layout.known, precision)
 
 
 @kernel
@@ -276,6 +290,8 @@ def adopt(models: Models, model: int, arm: int, layout: Design) -> None:
     """Let all hypotheses believe of an arm what the recent one does, as far as they may."""
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, known = models.narrow[model, arm], 0, layout.known
+    if layout.order > 0:
+        narrow = narrow[:0]  # That only the order says something stays what it is.
     for h in range(HYPOTHESES):
         for i in range(len(narrow) if h == NOTHING else len(source)):
             models.mean[model, arm, h, i] = source[i]
@@ -387,33 +403,71 @@ def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
         models.spread[model, arm, h, 0] = np.float32(first.variance)
 
 
+class Sighting(NamedTuple):
+    """What came of an arm that may have been seen.
+
+    Attributes
+    ----------
+    reward : float
+    times : float
+        So many clicks it tells as much as.
+    seen : float
+        With what probability it was seen.
+    offset : float
+        What is known to add to its logit.
+    """
+
+    reward: float
+    times: float
+    seen: float
+    offset: float
+
+
+@kernel
+def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
+    """Solve the posterior's mode along the direction of an observation that may not have been seen.
+
+    As :func:`~tacit.policies.features.gaussian.logistic_step`; no click tells the less, the less it was seen.
+    """
+    at, precision, gain = logit, 0.0, 0.0
+    for _ in range(STEPS):
+        chance = sigmoid(at)
+        missed = (1.0 - reward) * seen * (1.0 - chance) / (1.0 - seen * chance)
+        gain = reward * (1.0 - chance) - missed * chance
+        precision = chance * (1.0 - chance) * (reward + missed)
+        at -= (at - logit - s * gain) / (1.0 + s * precision)
+    return precision, gain
+
+
 @kernel
 def learn_arm(
-    models: Models, room: Room, model: int, arm: int, h: int, known: int, reward: float, times: float
-) -> float:
-    """Take in a reward of an arm that was met, as so many clicks.
+    models: Models, room: Room, model: int, arm: int, h: int, layout: Design, given: Sighting
+) -> tuple[float, float, float, float]:
+    """Take in what came of an arm that was met.
 
     Returns
     -------
-    float
-        The logarithm of the probability that was given to it.
+    logit, variance : float
+        What was believed before, without the offset.
+    precision, gain : float
+        Of what it taught along the features.
     """
-    x, y = room.features[0], room.along[0]
+    x, y, known, spread = room.features[0], room.along[0], layout.known, models.narrow[model, arm]
     if h == NOTHING:
-        narrow = models.narrow[model, arm]
-        x, y = x[: len(narrow)], y[: len(narrow)]
-        for i in range(len(x)):
-            y[i] = narrow[i] * x[i]
+        known = 2 * layout.order
+        width = known if known > 0 else len(spread)
+        x, y = x[:width], y[:width]
     else:
-        project_packed(models.spread[model, arm, h], known, x, y)
+        spread = models.spread[model, arm, h]
+    project_packed(spread, known, x, y)
     logit = np.float64(dot_single(x, models.mean[model, arm, h]))
     s = max(np.float64(dot_single(x, y)), 0.0)
-    c, gain = logistic_step(logit, times * s, reward)
+    aim, times = logit + given.offset, given.times
+    if given.seen < 1.0:
+        c, gain = hidden_step(aim, s, given.reward, given.seen)
+    else:
+        c, gain = logistic_step(aim, times * s, given.reward)
     c *= times
     add_times(y, np.float32(times * gain), models.mean[model, arm, h])
-    factor = np.float32(c / (1.0 + c * s))
-    if h == NOTHING:
-        shrink_each(models.narrow[model, arm], y, factor)
-    else:
-        shrink_packed(models.spread[model, arm, h], known, y, factor)
-    return times * foretold(logit, s, reward)
+    shrink_packed(spread, known, y, np.float32(c / (1.0 + c * s)))
+    return logit, s, c, gain

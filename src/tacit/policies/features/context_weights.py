@@ -21,12 +21,14 @@ from tacit.policies.features.context_models import (
     Design,
     Models,
     Room,
+    Sighting,
     adopt,
     forget_arm,
     learn_arm,
     meet,
 )
 from tacit.policies.features.gaussian import sigmoid
+from tacit.policies.features.mixture import foretold
 from tacit.policies.shifting.shift_mixture import Spread, steadiness
 
 WIDTH = 0.7
@@ -165,10 +167,10 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
 def share_weights(weights: Floats, share: float) -> None:
     """Normalise weights, after each has given a share of it to all alike."""
     total = 0.0
-    for h in range(HYPOTHESES):
+    for h in range(len(weights)):
         total += weights[h]
-    for h in range(HYPOTHESES):
-        weights[h] = (1.0 - share) * weights[h] / total + share / HYPOTHESES
+    for h in range(len(weights)):
+        weights[h] = (1.0 - share) * weights[h] / total + share / len(weights)
 
 
 @kernel
@@ -181,13 +183,14 @@ def heaviest_other(weights: Floats) -> float:
 
 
 @kernel
-def begin_recent(state: ContextState, model: int, layout: Design) -> None:
-    """Let the recent hypothesis begin anew when it is due, or is far ahead of all others."""
+def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
+    """Let the recent hypothesis begin anew when it is due, or is far ahead of all others; return if that."""
     tally, weights = state.tally, state.tally.weights[model]
     ahead = tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[RECENT]
     if ahead or tally.age[model] >= max(SPAN, SHARE * tally.rounds[model]):
         settle(tally, model, 1.0 if ahead else weights[RECENT])
         restart_recent(state, model, layout, ahead, BEHIND)
+    return bool(ahead)
 
 
 @kernel
@@ -254,12 +257,12 @@ def click_chance(logit: float, variance: float) -> float:
 def take_in(state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design) -> None:
     """Learn from an event whose context is in the room, as from so many clicks."""
     tally, weights = state.tally, state.tally.weights[model]
-    base = base_of(tally, model)
+    base, given = base_of(tally, model), Sighting(reward, times, 1.0, 0.0)
     for h in range(HYPOTHESES):
         if not state.models.met[model, arm, h]:
             meet(state.models, model, arm, h, base)
-        log = learn_arm(state.models, state.room, model, arm, h, layout.known, reward, times)
-        weights[h] *= np.exp(max(log, UNLIKELIEST))
+        logit, s, _, _ = learn_arm(state.models, state.room, model, arm, h, layout, given)
+        weights[h] *= np.exp(max(times * foretold(logit, s, reward), UNLIKELIEST))
     tally.rounds[model] += 1.0
     tally.clicks[model] += reward
     tally.age[model] += 1.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, byte_count
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression
 from tacit.policies.features.context_inputs import (
@@ -45,6 +45,8 @@ from tacit.policies.features.gaussian import dot
 
 ITEM_LEADING, USER_LEADING = 24, 6
 """Directions of items, and of users, of which all covariances are known, at most."""
+ITEM_LEADING_ALONE = 32
+"""Of items in lists, where nothing is known of users."""
 ABREAST = 8
 """Columns for what hypotheses believe, as many as a vector instruction takes."""
 ALL_READ, MOST_READ = 32, 16
@@ -53,6 +55,9 @@ SCALES = (1.0, 4.0, 2.0, 0.0)
 """Deviations of logits by what items are, under each hypothesis; the last is that nothing is said."""
 ACROSS = (0.3, 2.0, 1.5, 0.0)
 """Deviations of logits by what items are to users."""
+LIST_SCALES, LIST_ACROSS = (1.0, 2.0, 1.2, 0.0), (0.3, 2.0, 1.0, 0.0)
+"""The same of items that stand in lists."""
+Scales = tuple[float, float, float, float]
 
 
 def read_of(users: int) -> int:
@@ -67,10 +72,26 @@ def user_directions(users: int) -> int:
 
 def embedding_layout(items: int, users: int) -> Design:
     """Return how items and users of so many numbers are laid out, for all items alike."""
-    leading, rest = min(items, ITEM_LEADING), items if items > ITEM_LEADING else 0
-    wide, along = 1 + leading + int(items == users), min(users, USER_LEADING)
+    return _laid_out(items, users, ITEM_LEADING, SCALES, ACROSS, 0)
+
+
+def list_layout(items: int, users: int) -> Design:
+    """Return how they are laid out for lists, where the order offered is a first guess."""
+    leading = ITEM_LEADING if users else ITEM_LEADING_ALONE
+    return _laid_out(items, users, leading, LIST_SCALES, LIST_ACROSS, 1)
+
+
+def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
+    leading, rest = min(items, most), items if items > most else 0
+    wide, along = 1 + order + leading + int(items == users), min(users, USER_LEADING)
     lean = rest + wide * (read_of(users) - along)
-    return Design(items, leading, wide, wide * (1 + along), lean, rest, users, SCALES, ACROSS)
+    return Design(items, leading, wide, wide * (1 + along), lean, rest, users, scales, across, order)
+
+
+@kernel
+def order_score(place: int, offered: int) -> float:
+    """Return the feature of a place in the order offered, from 0: about its normal score."""
+    return np.log((offered - place - 0.5) / (place + 0.5)) / 1.7  # type: ignore[no-any-return]
 
 
 class EmbeddingState(NamedTuple):
@@ -100,6 +121,26 @@ class EmbeddingState(NamedTuple):
     products: Floats
     kept: Kept
     kept_users: Kept
+
+    @classmethod
+    def nothing(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
+        """Return models that have learned nothing, and keep so many first events and users."""
+        turned = layout.leading if layout.rest else 0
+        return cls(
+            Models.prior(models, 1, layout, None),
+            MixtureTally.nothing(models),
+            Measure.nothing(models, layout.dim, turned),
+            Measure.nothing(models, layout.user, user_directions(layout.user)),
+            np.zeros((models, layout.dim, turned), np.float32),
+            np.zeros((models, 2 * (layout.wide - 1 - layout.order - layout.leading))),
+            Kept.nothing(models, layout.dim, events),
+            Kept.nothing(models, layout.user, users),
+        )
+
+    @property
+    def model_bytes(self) -> int:
+        """What the model takes, without the first events."""
+        return byte_count(self) - byte_count(self.kept) - byte_count(self.kept_users)
 
 
 # ---- What is read of an item and a user, to be learned from
@@ -133,24 +174,28 @@ def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) ->
 
 @kernel
 def read_event(
-    state: EmbeddingState, model: int, item: Floats, user: Floats, layout: Design, room: Room
+    state: EmbeddingState, model: int, item: Floats, user: Floats, order: float, layout: Design, room: Room
 ) -> None:
-    """Fill the room with the features of an item for a user."""
+    """Fill the room with the features of an item for a user; ``order`` is what its place says, if read."""
     leading, wide, features = layout.leading, layout.wide, room.features[0]
+    first = 1 + layout.order
     own = np.zeros(1 + leading + layout.rest, np.float32)
     scale_context(state.items, model, item, room.scaled[0])
     fill_features(state.items, model, room.scaled[0], own)
     product = np.float32(0.0)
-    if wide > 1 + leading:
+    if wide > first + leading:
         product = product_of(state, model, user, item)
     asking = user_features(state, model, user)
     rows = layout.known // wide
     for row in range(rows + (layout.lean - layout.rest) // wide):
         start = row * wide + (layout.rest if row >= rows else 0)
-        for at in range(1 + leading):
-            features[start + at] = asking[row] * own[at]
-        if wide > 1 + leading:
-            features[start + 1 + leading] = asking[row] * product
+        features[start] = asking[row]
+        if first > 1:
+            features[start + 1] = asking[row] * np.float32(order)
+        for at in range(leading):
+            features[start + first + at] = asking[row] * own[1 + at]
+        if wide > first + leading:
+            features[start + first + leading] = asking[row] * product
     for i in range(layout.rest):
         features[layout.known + i] = own[1 + leading + i]
 
@@ -173,6 +218,8 @@ class UserView(NamedTuple):
         The mean variance of what is left of a number.
     nothing : Base
         What is believed where features say nothing.
+    slope, covariance, variance : float
+        What is then believed of the place in the order offered; 0 where that is no feature.
     """
 
     means: Singles
@@ -180,6 +227,9 @@ class UserView(NamedTuple):
     columns: Singles
     left: float
     nothing: Base
+    slope: float
+    covariance: float
+    variance: float
 
 
 @kernel
@@ -228,10 +278,12 @@ def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles
 
 
 @kernel
-def view_of(state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats) -> UserView:
+def view_of(
+    state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats, base: Base
+) -> UserView:
     """Return what the models are to a user, with so much weight each."""
     models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
-    asking, base = user_features(state, model, user), base_of(state.tally, model)
+    asking = user_features(state, model, user)
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
     spread, whole = np.zeros(wide * (wide + 1) // 2, np.float32), np.zeros(models.spread.shape[3], np.float32)
     columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
@@ -242,7 +294,7 @@ def view_of(state: EmbeddingState, model: int, user: Floats, layout: Design, wei
         if layout.rest > 0:
             # The rest of an item is what its directions leave: their part is taken out of the mean.
             turn_all(state.columns[model], mean[known : known + layout.rest], along)
-            add_times(along, np.float32(-1.0), means[h, 1:])
+            add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.rest):
             columns[j, leading + h] = mean[known + j]
         if not models.met[model, 0, h]:
@@ -258,7 +310,11 @@ def view_of(state: EmbeddingState, model: int, user: Floats, layout: Design, wei
     if models.met[model, 0, NOTHING]:
         logit, variance = models.mean[model, 0, NOTHING, 0], models.narrow[model, 0, 0]
         nothing = Base(np.float64(logit), np.float64(variance))
-    return UserView(means, spread, columns, left, nothing)
+    slope, covariance, alone = 0.0, 0.0, 0.0
+    if layout.order > 0:
+        slope, narrow = np.float64(models.mean[model, 0, NOTHING, 1]), models.narrow[model, 0]
+        covariance, alone = np.float64(narrow[1]), np.float64(narrow[2])
+    return UserView(means, spread, columns, left, nothing, slope, covariance, alone)
 
 
 class Desk(NamedTuple):
@@ -304,6 +360,7 @@ def read_candidate(
 ) -> float:
     """Fill the desk with a candidate and its logit by each hypothesis; return the variance of these."""
     own, turned, leading, item = desk.own, desk.turned, layout.leading, asked.relevance[place]
+    first = 1 + layout.order
     scale_context(state.items, model, item, desk.scaled)
     remains = 0.0
     if layout.rest > 0:
@@ -311,10 +368,12 @@ def read_candidate(
         along = turned[:leading]
         remains = max(np.float64(dot_single(desk.scaled, desk.scaled) - dot_single(along, along)), 0.0)
     own[0] = np.float32(1.0)
+    if first > 1:
+        own[1] = np.float32(order_score(place, len(asked.arms)))
     for j in range(leading):
-        own[1 + j] = turned[j] if layout.rest > 0 else desk.scaled[j]
-    if layout.wide > 1 + leading:
-        own[1 + leading] = product_of(state, model, asked.context, item)
+        own[first + j] = turned[j] if layout.rest > 0 else desk.scaled[j]
+    if layout.wide > first + leading:
+        own[first + leading] = product_of(state, model, asked.context, item)
     fill_products(own, layout.wide, desk.squares, desk.products)
     for h in range(FULL):
         desk.logits[h] = dot_single(own, view.means[h]) + turned[leading + h]
@@ -322,39 +381,64 @@ def read_candidate(
 
 
 @kernel
-def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
-    """Return mean and deviation of the logit of each candidate, over all hypotheses."""
-    count, weights, lines = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+def by_order(view: UserView, desk: Desk, layout: Design) -> Base:
+    """Return what is believed of a candidate on the desk where its features say nothing."""
+    if layout.order == 0:
+        return view.nothing
+    at = np.float64(desk.own[1])
+    variance = view.nothing.variance + at * (2.0 * view.covariance + at * view.variance)
+    return Base(view.nothing.logit + at * view.slope, max(variance, 0.0))
+
+
+@kernel
+def candidate_moments(
+    state: EmbeddingState, model: int, impression: Impression, layout: Design, base: Base
+) -> Floats:
+    """Return mean and variance of the logit of each candidate, over all hypotheses."""
+    count, weights, found = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     least, total = weight_in_use(state.tally.weights[model])
     for h in range(HYPOTHESES):
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
-    view, desk = view_of(state, model, impression.context, layout, weights), empty_desk(layout)
-    nothing, share = view.nothing, weights[NOTHING]
+    view, desk = view_of(state, model, impression.context, layout, weights, base), empty_desk(layout)
+    share = weights[NOTHING]
     for i in range(count):
         square = read_candidate(state, model, impression, i, layout, view, desk)
+        nothing = by_order(view, desk, layout)
         mean = share * nothing.logit
         square += share * (nothing.variance + nothing.logit * nothing.logit)
         for h in range(FULL):
             logit = np.float64(desk.logits[h])
             mean += weights[h] * logit
             square += weights[h] * logit * logit
-        lines[i, 0] = mean
-        lines[i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
+        found[i, 0] = mean
+        found[i, 1] = max(square - mean * mean, 0.0)
+    return found
+
+
+@kernel
+def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
+    """Return mean and deviation of the score of each candidate."""
+    lines = candidate_moments(state, model, impression, layout, base_of(state.tally, model))
+    for i in range(len(lines)):
+        lines[i, 1] = WIDTH * np.sqrt(lines[i, 1])
     return lines
 
 
 @kernel
-def beliefs_by(state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int) -> Floats:
+def beliefs_by(
+    state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int, base: Base
+) -> Floats:
     """Return mean and variance of the logit of each candidate under a hypothesis."""
     weights, found = np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
-    view, desk = view_of(state, model, impression.context, layout, weights), empty_desk(layout)
+    view, desk = view_of(state, model, impression.context, layout, weights, base), empty_desk(layout)
     for i in range(len(impression.arms)):
         found[i, 1] = read_candidate(state, model, impression, i, layout, view, desk)
         found[i, 0] = np.float64(desk.logits[min(h, FULL - 1)])
         if h == NOTHING:
-            found[i, 0], found[i, 1] = view.nothing.logit, view.nothing.variance
+            nothing = by_order(view, desk, layout)
+            found[i, 0], found[i, 1] = nothing.logit, nothing.variance
     return found
 
 
@@ -382,13 +466,13 @@ def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -
 
 
 @kernel
-def measure_products(state: EmbeddingState, model: int, events: int) -> None:
+def measure_products(state: EmbeddingState, model: int, users: int, each: int) -> None:
     """Measure the inner products of the users and items that were kept."""
     item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
-    total, squares = 0.0, 0.0
+    total, squares, events = 0.0, 0.0, users * each
     for event in range(events):
         recall(state.kept, model, event, item)
-        recall(state.kept_users, model, event, user)
+        recall(state.kept_users, model, event // each, user)
         product = dot(user, item)
         total += product
         squares += product * product
@@ -399,14 +483,15 @@ def measure_products(state: EmbeddingState, model: int, events: int) -> None:
 
 
 @kernel
-def measure_anew(state: EmbeddingState, model: int, events: int) -> None:
-    """Measure the items and users that were kept."""
+def measure_anew(state: EmbeddingState, model: int, users: int, each: int) -> None:
+    """Measure so many users that were kept, and as many items of each."""
     sides, kept, directions = (
         (state.items, state.users),
         (state.kept, state.kept_users),
         state.items.directions,
     )
     for side in range(2):
+        events = users if side else users * each
         measure_kept(sides[side], kept[side], model, events)
         directions = sides[side].directions
         turned, dim = directions.shape[1], directions.shape[2]
@@ -417,4 +502,4 @@ def measure_anew(state: EmbeddingState, model: int, events: int) -> None:
         for j in range(state.columns.shape[1]):
             state.columns[model, j, k] = state.items.directions[model, k, j]
     if state.products.shape[1] > 0:
-        measure_products(state, model, events)
+        measure_products(state, model, users, each)

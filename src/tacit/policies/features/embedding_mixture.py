@@ -8,18 +8,18 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Floats, Generator, Ints, byte_count
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.part import Flag, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, context_width, declared, signals_in
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
-from tacit.policies.features.context_inputs import KEPT, Kept, Measure, is_due, keep, notice_changes, recall
-from tacit.policies.features.context_models import Design, Models
+from tacit.policies.features.context_inputs import KEPT, is_due, keep, notice_changes, recall
+from tacit.policies.features.context_models import Design
 from tacit.policies.features.context_weights import (
     ContextState,
-    MixtureTally,
+    base_of,
     clicks_worth,
     forget_all,
     take_in,
@@ -34,14 +34,43 @@ from tacit.policies.features.embedding_items import (
     expected_of,
     measure_anew,
     read_event,
-    user_directions,
 )
 from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.index import LATER, envelope_share
 
 
 @dataclass(frozen=True)
-class EmbeddingMixture(FeaturePolicy):
+class EmbeddingPolicy(FeaturePolicy, abstract=True):
+    """Base of the policies that know items, and perhaps who is asking, by embeddings."""
+
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
+    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
+    context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
+    per_key: Flag = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._set("context", declared("context", self.context))
+        self._set("context_dim", context_width(self.context, self.context_dim))
+        super().__post_init__()
+        if signals_in(self.context):
+            remedy = "it heeds no signals: let each be a number, or leave it out"
+            raise InvalidValue("context", self.context, remedy)
+
+    @property
+    def schema(self) -> Declared:
+        return self.context  # type: ignore[no-any-return]
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.relevance_dim, 0
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim)
+
+
+@dataclass(frozen=True)
+class EmbeddingMixture(EmbeddingPolicy):
     """Play the best of many items that are known by embeddings, for the user who is asking if one is said.
 
     Needs no tuning: some dozen numbers of an item or many hundreds, in few directions or in all; clicks that
@@ -121,31 +150,6 @@ class EmbeddingMixture(FeaturePolicy):
         suits="items known by embeddings, for a user or for all: no knobs, exact propensities",
     )
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
-    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
-    context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
-    per_key: Flag = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        self._set("context", declared("context", self.context))
-        self._set("context_dim", context_width(self.context, self.context_dim))
-        super().__post_init__()
-        if signals_in(self.context):
-            remedy = "it heeds no signals: let each be a number, or leave it out"
-            raise InvalidValue("context", self.context, remedy)
-
-    @property
-    def schema(self) -> Declared:
-        return self.context  # type: ignore[no-any-return]
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, 0
-
-    @classmethod
-    def example(cls, arms: int = 2, dim: int = 1) -> Self:
-        return cls(dim)
-
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
@@ -154,31 +158,19 @@ class EmbeddingMixture(FeaturePolicy):
     @property
     def model_bytes(self) -> int:
         """What the model takes, without the first events."""
-        state = self.init(1)
-        first = byte_count(state.kept) + byte_count(state.kept_users)
-        return byte_count(state) - first
+        return self.init(1).model_bytes
 
     def init(self, lanes: int) -> EmbeddingState:
-        models, layout = lanes if self.per_key else 1, self.layout
-        turned = layout.leading if layout.rest else 0
-        return EmbeddingState(
-            Models.prior(models, 1, layout, None),
-            MixtureTally.nothing(models),
-            Measure.nothing(models, layout.dim, turned),
-            Measure.nothing(models, layout.user, user_directions(layout.user)),
-            np.zeros((models, layout.dim, turned), np.float32),
-            np.zeros((models, 2 * (layout.wide - 1 - layout.leading))),
-            Kept.nothing(models, layout.dim),
-            Kept.nothing(models, layout.user),
-        )
+        return EmbeddingState.nothing(lanes if self.per_key else 1, self.layout, KEPT, KEPT)
 
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the candidates' mean rewards."""
         model, count, found = lane if self.per_key else 0, len(impression.arms), []
+        base = base_of(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):
-            logits, variances = beliefs_by(state, model, impression, self.layout, h).T
+            logits, variances = beliefs_by(state, model, impression, self.layout, h, base).T
             found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal((int(share), count))))
         return np.concatenate(found)
 
@@ -227,7 +219,7 @@ class EmbeddingMixture(FeaturePolicy):
             keep(state.kept, model, events, item, 0, reward)
             keep(state.kept_users, model, events, user, 0, reward)
             if is_due(events + 1):
-                measure_anew(state, model, events + 1)
+                measure_anew(state, model, events + 1, 1)
                 forget_all(learning, model, layout, None)
                 first = 0
         else:
@@ -238,7 +230,7 @@ class EmbeddingMixture(FeaturePolicy):
                 reward = state.kept.rewards[model, event]
                 recall(state.kept, model, event, item)
                 recall(state.kept_users, model, event, user)
-            read_event(state, model, item, user, layout, room)
+            read_event(state, model, item, user, 0.0, layout, room)
             times = 1.0
             if not tells_as_clicks(tally, model, reward):
                 times = clicks_worth(tally, model, expected_of(state, model, layout, room), reward)

@@ -64,14 +64,24 @@ class Readers(NamedTuple):
 
 @kernel
 def position_effect(hypothesis: int, k: int) -> float:
-    """Return the probability (k + 1)^−a that position ``k``, from 0, is seen."""
+    """Return the probability (k + 1)^−a that position ``k``, from 0, is seen; a of a fifth one is 2½."""
     if hypothesis == 0:
         return 1.0
     if hypothesis == 1:
         return 1.0 / math.sqrt(k + 1.0)
     if hypothesis == 2:
         return 1.0 / (k + 1.0)
-    return 1.0 / ((k + 1.0) * math.sqrt(k + 1.0))
+    if hypothesis == 3:
+        return 1.0 / ((k + 1.0) * math.sqrt(k + 1.0))
+    return 1.0 / ((k + 1.0) * (k + 1.0) * math.sqrt(k + 1.0))
+
+
+@kernel
+def looks_on(chain: int, examined: float, attraction: float, reward: float) -> float:
+    """Return with what probability a reader who goes from the top looks at the next position."""
+    if reward > 0.0:
+        return AFTER_CLICK[chain % 4]
+    return AFTER_SKIP[chain // 4] * examined * (1.0 - attraction) / (1.0 - examined * attraction)
 
 
 @kernel
@@ -168,7 +178,6 @@ def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: F
             continue
         base = base_rate(readers, lane, h, arms)
         chain = max(h - BY_POSITION, 0)
-        skipped, clicked = AFTER_SKIP[chain // 4], AFTER_CLICK[chain % 4]
         examined = 1.0
         for k in range(len(action)):
             arm = action[k]
@@ -184,10 +193,7 @@ def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: F
             if reward < 1.0:
                 weights[h] += (1.0 - reward) * math.log(1.0 - p)
             readers.seen[lane, h, arm] += examined
-            if reward > 0.0:
-                examined = clicked
-            else:
-                examined = skipped * examined * (1.0 - m) / (1.0 - examined * m)
+            examined = looks_on(chain, examined, m, reward)
         best = max(best, weights[h])
     for h in range(HYPOTHESES):
         weights[h] -= best
