@@ -49,6 +49,11 @@ RECOMMENDED = [
         {"relevance_dim": 64, "context": {"age": "number"}},
         tacit.EmbeddingMixture(64, context={"age": "number"}),
     ),
+    (
+        {"relevance_dim": 3, "shows": "slate", "positions": 5, "context_dim": 2},
+        tacit.ItemListMix(3, 2, positions=5),
+    ),
+    ({"relevance_dim": 64, "shows": "slate", "context": SCHEMA}, tacit.ItemListMix(64, context=SCHEMA)),
 ]
 
 
@@ -74,7 +79,8 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
         ({}, "arms"),
         ({"arms": 3, "shows": "list"}, "shows"),
         ({"arms": 3, "shows": "duel", "context_dim": 1}, "context_dim"),
-        ({"arms": 3, "shows": "slate", "relevance_dim": 1}, "relevance_dim"),
+        ({"arms": 3, "shows": "slate", "examination_dim": 1}, "examination_dim"),
+        ({"shows": "slate", "relevance_dim": 3, "own_order": True}, "own_order"),
         ({"arms": 3, "own_order": True}, "own_order"),
         ({"arms": 3, "sums": True, "context_dim": 1}, "context_dim"),
         ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
@@ -111,7 +117,7 @@ def test_the_command_line_knows_it(capsys):
     tacit_main(["policies", "auto"])
     named = [line for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
     features = {"ClickMixture", "ContextMixture", "EmbeddingMixture"}
-    assert set(named) == features | {"DriftMixture", "ListMix", "HorizonDraw", "SafeListMix"}
+    assert set(named) == features | {"DriftMixture", "HorizonDraw", "ItemListMix", "ListMix", "SafeListMix"}
 
 
 @pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])

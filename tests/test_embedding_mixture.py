@@ -11,6 +11,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NOTHING
+from tacit.policies.features.context_weights import base_of
 from tacit.policies.features.embedding_items import (
     ACROSS,
     SCALES,
@@ -117,11 +118,12 @@ def test_what_is_believed_of_candidates_is_what_is_learned_of_them(items, users)
     learner, _ = played(tacit.EmbeddingMixture(items, users), 300, chance, seed=items + users)
     rng, state, layout = np.random.default_rng(1), learner.state, learner.policy.layout
     rows, user = rng.standard_normal((5, items)), rng.standard_normal(users)
-    beliefs = np.array([beliefs_by(state, 0, impression(rows, user), layout, h) for h in range(FULL)])
+    base = base_of(state.tally, 0)
+    beliefs = np.array([beliefs_by(state, 0, impression(rows, user), layout, h, base) for h in range(FULL)])
     known, packed = layout.known, layout.known * (layout.known + 1) // 2
     for place, row in enumerate(rows):
         room = empty_room(layout)
-        read_event(state, 0, row, user, layout, room)
+        read_event(state, 0, row, user, 0.0, layout, room)
         x = room.features[0].astype(float)
         for h in range(FULL):
             spread, cov, k = state.models.spread[0, 0, h].astype(float), np.zeros((known, known)), 0

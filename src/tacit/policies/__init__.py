@@ -47,6 +47,7 @@ from tacit.policies.index import IndexPolicy as IndexPolicy
 from tacit.policies.lists.cascade import CascadeKLUCB as CascadeKLUCB
 from tacit.policies.lists.cascade import CascadeUCB1 as CascadeUCB1
 from tacit.policies.lists.cascade_ec import CascadeEC as CascadeEC
+from tacit.policies.lists.item_list_mix import ItemListMix as ItemListMix
 from tacit.policies.lists.list_mix import ListMix as ListMix
 from tacit.policies.lists.position_based import PBMUCB as PBMUCB
 from tacit.policies.lists.position_based import PBMThompson as PBMThompson

@@ -12,6 +12,7 @@ from tacit.policies.exploration_floor import MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
+from tacit.policies.lists.item_list_mix import ItemListMix
 from tacit.policies.lists.list_mix import ListMix
 from tacit.policies.lists.safe_list_mix import SafeListMix
 from tacit.policies.shifting.drift_mixture import DriftMixture
@@ -66,7 +67,8 @@ def auto(
         follow the numbers about who is asking; in a ``context`` each is a field that holds a ``"signal"``.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
-        of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`.
+        of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`. Slates read
+        the first: :class:`ItemListMix`, whose first guess is the order in which arms are offered.
     notice_within : int, optional
         After how many impressions of a key at most a change shall be noticed in what is *not*
         shown, at the price that :class:`DriftMixture` states; by default it may not be for long.
@@ -102,6 +104,8 @@ def auto(
     'ClickMixture(relevance_dim=5, examination_dim=5)'
     >>> tacit.auto(relevance_dim=384, context_dim=32).label
     'EmbeddingMixture(relevance_dim=384, context_dim=32)'
+    >>> tacit.auto(relevance_dim=384, shows="slate", positions=10).label
+    'ItemListMix(relevance_dim=384, positions=10)'
     """
     by_features = bool(relevance_dim or examination_dim)
     schema = () if context is None else declared("context", context)
@@ -122,6 +126,9 @@ def auto(
     if shows == "duel":
         _only(said, "a duel", ())
         return HorizonDraw(_given_arms(arms))
+    if shows == "slate" and relevance_dim:
+        _only(said, "a slate of arms by their features", ("relevance_dim", "context_dim", "context"))
+        return ItemListMix(relevance_dim, context_dim, positions=positions, context=schema)
     if shows == "slate":
         _only(said, "a slate", ("own_order",))
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
