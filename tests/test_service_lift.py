@@ -71,7 +71,9 @@ def test_a_lift_is_found(service):
     )
     assert found.winner_verdict == found.winner["verdict"]
     assert found.winner["arm"] == "film"
-    assert found.winner["declared"]
+    assert found.winner.declared
+    with pytest.raises(KeyError, match="nothing"):
+        found.winner["nothing"]
 
     async def asked():
         async with AsyncClient(service.address) as client:

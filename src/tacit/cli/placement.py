@@ -1,13 +1,16 @@
 """A placement of a running service: ``tacit lift``, what it earned; ``tacit placement``, turned by hand."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
 from tacit.cli.options import Json, show
 from tacit.cli.parameters import Typed, command
 from tacit.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from tacit.wire.lift import Bounds, ChapterLift
 
 LONGEST = 86_400.0
 """Seconds that a rebuild may take."""
@@ -85,44 +88,44 @@ def lift(
         found = client.lift(placement, **vars(options) | {"confidence": float(options.confidence)})
     lines = [found.verdict, found.counted]
     if found.look is not None:
-        lines.append(found.look["verdict"])
+        lines.append(found.look.verdict)
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:
             ends = [number(x) for x in (interval.estimate, interval.low, interval.high)]
             lines.append("{}: {}, between {} and {}".format(name, *ends))
     for group, counts in found.groups.items():
-        earned = f"{counts['decisions']:,.0f} decisions, {counts['rewards']:,.6g} rewards"
+        earned = f"{counts.decisions:,} decisions, {counts.rewards:,.6g} rewards"
         lines.append(f"{group}: {earned}")
-    if len(found.chapters) > 1 or any(len(each["parts"]) > 1 for each in found.chapters):
+    if len(found.chapters) > 1 or any(len(each.parts) > 1 for each in found.chapters):
         lines += [line for each in found.chapters for line in chapter(each)]
-    lines += [metric["verdict"] for metric in found.metrics]
+    lines += [metric.verdict for metric in found.metrics]
     if found.winner_verdict:
         lines.append(found.winner_verdict)
-    if found.planner is not None and found.planner["verdict"] not in found.verdict:
-        lines.append(found.planner["verdict"])
+    if found.planner is not None and found.planner.verdict not in found.verdict:
+        lines.append(found.planner.verdict)
     show_answer(found, "\n".join(lines), as_json)
 
 
-def chapter(found: dict[str, Any]) -> list[str]:
+def chapter(found: "ChapterLift") -> list[str]:
     """Return a chapter and its parts as lines."""
-    since, until = ((found[name] or "now")[:10] for name in ("since", "until"))
-    what = f"{found['share']:.3g} for {found['control']}, by {found['unit']}"
-    lines = [f"chapter {found['number']}, {since} to {until}: {what}; {_ratio(found['ratio'])}"]
-    for part in found["parts"] if len(found["parts"]) > 1 else ():
-        counts = sum(group["decisions"] for group in part["groups"].values())
-        label = f"{part['what'] or 'at first'}, from {(part['since'] or '?')[:10]}"
-        lines.append(f"  {label}: {counts:,.0f} decisions, ratio {number(part['ratio'])}")
-    if found["ended"]:
-        lines.append(f"  ended: {found['ended']}")
-    if not found["counted"]:
+    since, until = ((time or "now")[:10] for time in (found.since, found.until))
+    what = f"{found.share:.3g} for {found.control}, by {found.unit}"
+    lines = [f"chapter {found.number}, {since} to {until}: {what}; {_ratio(found.ratio)}"]
+    for part in found.parts if len(found.parts) > 1 else ():
+        counts = sum(group.decisions for group in part.groups.values())
+        label = f"{part.what or 'at first'}, from {(part.since or '?')[:10]}"
+        lines.append(f"  {label}: {counts:,.0f} decisions, ratio {number(part.ratio)}")
+    if found.ended:
+        lines.append(f"  ended: {found.ended}")
+    if not found.counted:
         lines.append("  not counted above")
     return lines
 
 
-def _ratio(ends: dict[str, float | None] | None) -> str:
+def _ratio(ends: "Bounds | None") -> str:
     if ends is None:
         return "too early, or no ratio"
-    shown = (number(ends[name]) for name in ("estimate", "low", "high"))
+    shown = map(number, (ends.estimate, ends.low, ends.high))
     return "ratio {}, between {} and {}".format(*shown)
 
 

@@ -20,13 +20,11 @@ from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, Serv
 from tacit.client.messages import (
     ArmForAll,
     ArmForThem,
-    Between,
     Change,
     Clicks,
     Decided,
     Dueled,
     DuelsOfKey,
-    Earned,
     Feedback,
     FieldForWhom,
     ForWhom,
@@ -47,6 +45,8 @@ from tacit.client.messages import (
     WouldDuel,
     WouldSlate,
 )
+from tacit.wire.lift import Bounds as Between
+from tacit.wire.lift import LiftReport as Earned
 
 if TYPE_CHECKING:
     from tacit.client.local import Local as Local

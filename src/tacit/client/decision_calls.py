@@ -11,7 +11,6 @@ from tacit.client.messages import (
     Context,
     Decided,
     Dueled,
-    Earned,
     Impression,
     LiftOf,
     Listed,
@@ -26,6 +25,7 @@ from tacit.client.messages import (
 )
 from tacit.client.method import call
 from tacit.wire import verbs
+from tacit.wire.lift import LiftReport as Earned
 
 
 class DecisionCalls:
@@ -330,7 +330,7 @@ class DecisionCalls:
             As :meth:`decide`.
         """
         asked = LiftOf(confidence, control, begin, end, shown, share, rate, daily)
-        return ask(verbs.lift(Earned), placement, asked)
+        return ask(verbs.LIFT, placement, asked)
 
     @call
     def learner(self, placement: str) -> Call[bytes]:

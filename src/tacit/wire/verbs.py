@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from tacit.wire import control, decisions, items, lists, whom
+from tacit.wire import control, decisions, items, lift, lists, whom
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
@@ -137,12 +137,10 @@ FOR_WHOM = Verb(
 
 # ---- What learning earned
 
-
-def lift(answer: type[A]) -> Verb[A]:
-    """Return how a lift is asked for; service and client describe the answer each in their way."""
-    summary = "Say what learning earned more than a control, and how sure that is"
-    return Verb("lift", summary, "GET", "lift", lists.LiftOf, answer, "read", (422,))
-
+LIFT = Verb(
+    "lift", "Say what learning earned more than a control, and how sure that is",
+    "GET", "lift", lift.LiftOf, lift.LiftReport, "read", (422,),
+)
 
 # ---- Changes of a placement
 

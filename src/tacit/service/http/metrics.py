@@ -19,8 +19,9 @@ from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.log.rows import EVENT, QUERY
-from tacit.service.placements.lift_report import Bounds, LiftReport, lift_report
+from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.series import ARMS, uniform_estimate
+from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
     from tacit.service.engine.reading import ShardHealth

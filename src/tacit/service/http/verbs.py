@@ -38,7 +38,7 @@ from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
 from tacit.service.placements.aspects.items import items_now
 from tacit.service.placements.aspects.lent import check_takes_over, checked_made
 from tacit.service.placements.attribution import CORRECTED, LEARNED
-from tacit.service.placements.lift_report import PLANNED_LIFT, LiftReport, Wish, lift_report
+from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
@@ -47,6 +47,7 @@ from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 from tacit.wire import whom as wire_whom
 from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
+from tacit.wire.lift import LiftOf, LiftReport
 from tacit.wire.verbs import Verb
 
 # ---- Decisions
@@ -261,7 +262,7 @@ PLANNED = "share", "rate", "daily"
 
 
 async def _lift(engine: Service, call: RouteCall) -> LiftReport:
-    asked: wire_lists.LiftOf = call.request
+    asked: LiftOf = call.request
     placement = engine.placement(call.placement)
     planned = {name: given for name in PLANNED if (given := getattr(asked, name)) is not None}
     wish = Wish(lift=PLANNED_LIFT if asked.shown is None else asked.shown, **planned)
@@ -336,7 +337,7 @@ ROUTES = (
     route_of(verbs.VERDICT, _verdict),
     route_of(verbs.STANDINGS, _standings),
     route_of(verbs.FOR_WHOM, _for_whom),
-    route_of(verbs.lift(LiftReport), _lift),
+    route_of(verbs.LIFT, _lift),
     *(route_of(verb, _changing(verb)) for verb in verbs.CHANGES),
     route_of(verbs.REBUILD, _rebuild),
     route_of(verbs.ROLLBACK, _rollback),

@@ -10,8 +10,9 @@ from tacit.errors import InvalidValue
 from tacit.proof.sentences import NO_PROPENSITIES, per_decision, percent
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
-from tacit.service.placements.lift_report import CHANGES, ChapterLift, Group, LiftReport, lift_report
+from tacit.service.placements.lift_report import CHANGES, lift_report
 from tacit.service.placements.placement import Placement
+from tacit.wire.lift import ChapterLift, Group, LiftReport
 
 # ---- What the page says of lift: the report of the API, and where it stands on a scale
 

@@ -38,10 +38,10 @@ from tacit.service.page.timeline import (
     uniform_points,
 )
 from tacit.service.placements.aspects.living import check_living
-from tacit.service.placements.lift_report import LiftReport
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
+from tacit.wire.lift import LiftReport
 
 # ---- What may be turned at a placement, and how it stands
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
@@ -43,6 +42,18 @@ from tacit.service.placements.aspects.chapters import (
 )
 from tacit.service.placements.aspects.coin import floor_of
 from tacit.service.placements.aspects.lift_sums import LiftSums
+from tacit.wire.lift import (
+    BestArm,
+    Bounds,
+    ChapterLift,
+    Group,
+    LiftReport,
+    MetricLift,
+    Mismatch,
+    PartLift,
+    Plan,
+    PlannedLook,
+)
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
@@ -65,38 +76,6 @@ EXPLICIT = 0.8
 """From this share of explicit feedback on, the control must have its own share of it: where only
 clicks come back, more of them is what learning is for."""
 
-Claim = Literal["early", "undecided", "better", "worse"]
-
-
-class Bounds(msgspec.Struct):
-    """An estimate and its interval; null for an end that is infinite, or not known."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-
-
-class Group(msgspec.Struct):
-    """What one group had."""
-
-    decisions: int
-    rewards: float
-
-
-class Mismatch(msgspec.Struct):
-    """Whether the control has its share of something."""
-
-    what: Annotated[
-        str,
-        Meta(
-            description="``decisions``, ``activations`` or ``feedback``; ``propensities``: whether "
-            "each arm was shown as often as these say."
-        ),
-    ]
-    share: float | None
-    evidence: Annotated[float, Meta(description="Logarithm; above ln 100 = 4.6 there is an alarm.")]
-    alarm: bool
-
 
 class Wish(msgspec.Struct):
     """What the planner is asked; what is left out is as it is observed, or configured."""
@@ -105,121 +84,6 @@ class Wish(msgspec.Struct):
     share: float | None = None
     rate: float | None = None
     daily: float | None = None
-
-
-class Plan(msgspec.Struct):
-    """When a lift would show, 4 times in 5."""
-
-    lift: float
-    decisions: Annotated[float, Meta(description="Of both groups, from the beginning.")]
-    days: Annotated[float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")]
-    share: Annotated[float, Meta(description="Of the control.")]
-    rate: Annotated[float, Meta(description="Mean reward that it reckons with.")]
-    daily: Annotated[float | None, Meta(description="Decisions a day that it reckons with.")]
-    verdict: Annotated[str, Meta(description="The same in words.")]
-
-
-class BestArm(msgspec.Struct):
-    """The arm with the best estimate, and by how much others earn less."""
-
-    arm: int | str
-    declared: Annotated[bool, Meta(description="Whether it beats all others, without doubt.")]
-    behind: dict[str, Bounds]
-    verdict: str
-
-
-class MetricLift(msgspec.Struct):
-    """The lift of a metric that is watched."""
-
-    name: str
-    claim: Claim
-    ratio: Bounds | None
-    difference: Bounds | None
-    safety: Annotated[str, Meta(description="``harm``, ``safe``, ``unknown`` or ``early``.")]
-    verdict: str
-
-
-class PartLift(msgspec.Struct):
-    """What was earned within a chapter from one change on, until the next one."""
-
-    what: Annotated[
-        str,
-        Meta(
-            description="What changed: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty "
-            "for the first part."
-        ),
-    ]
-    since: str | None
-    groups: dict[str, Group]
-    ratio: Annotated[float | None, Meta(description="Of mean rewards, without an interval.")]
-
-
-class ChapterLift(msgspec.Struct):
-    """What learning earned while share, unit, control and the rule of rewards stayed."""
-
-    number: Annotated[int, Meta(description="From 1; what ``from`` and ``to`` take.")]
-    since: str | None
-    until: Annotated[str | None, Meta(description="Null of the one that goes on.")]
-    ended: Annotated[str | None, Meta(description="What ended it, in words.")]
-    control: str | None
-    share: float | None
-    unit: str | None
-    groups: dict[str, Group]
-    claim: Claim
-    ratio: Bounds | None
-    difference: Bounds | None
-    counted: Annotated[bool, Meta(description="Whether the lift above counts it.")]
-    alarm: Annotated[bool, Meta(description="Whether its control had not its share of traffic.")]
-    parts: list[PartLift]
-
-
-class PlannedLook(msgspec.Struct):
-    """The one look that was planned before the first decision of the chapter."""
-
-    at: str
-    reached: Annotated[bool, Meta(description="Whether all windows have closed that count for it.")]
-    claim: Claim
-    ratio: Bounds | None
-    difference: Bounds | None
-    verdict: str
-
-
-class LiftReport(msgspec.Struct):
-    """What learning earned more than a control, on average since a moment."""
-
-    placement: str
-    method: Annotated[
-        Literal["holdout", "propensities"],
-        Meta(description="Whether the control was shown, or is worked out from propensities."),
-    ]
-    control: Annotated[str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")]
-    share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
-    unit: str | None
-    since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
-    until: Annotated[str | None, Meta(description="The same, of a stretch of time; else null.")]
-    confidence: float
-    groups: dict[str, Group]
-    claim: Claim
-    ratio: Bounds | None
-    difference: Annotated[Bounds | None, Meta(description="Of rewards, per decision.")]
-    verdict: Annotated[str, Meta(description="What all this says, in words.")]
-    srm: list[Mismatch]
-    planner: Plan | None
-    winner: BestArm | None
-    metrics: list[MetricLift]
-    winner_verdict: Annotated[
-        str, Meta(description="What can be said of the best arm; empty where there are none.")
-    ] = ""
-    as_of: Annotated[str, Meta(description="When this was worked out, by the log's clock.")] = ""
-    pending: Annotated[int, Meta(description="Decisions that do not count yet.")] = 0
-    pending_until: Annotated[
-        str | None, Meta(description="When the last of their windows closes, as they are now.")
-    ] = None
-    counted: Annotated[str, Meta(description="The time and the count of all this, in words.")] = ""
-    chapters: Annotated[
-        list[ChapterLift], Meta(description="Of the holdout; empty where there never was one.")
-    ] = []
-    look: PlannedLook | None = None
 
 
 def lift_report(
