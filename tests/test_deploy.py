@@ -20,7 +20,7 @@ from harness import PATIENCE, configured, reached, served
 from test_service_http import Client
 
 from tacit.errors import TacitError
-from tacit.service.app import systemd
+from tacit.service.app import server as systemd
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ServerConfig
 from tacit.service.errors import StoreError

@@ -20,7 +20,7 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import CUSUMUCB, MUCB, forced_arm
 from tacit.policies.shifting.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
-from tacit.policies.stationary.kl_ucb import bernoulli_kl
+from tacit.policies.stationary.ucb import bernoulli_kl
 
 # Parameters with which much is forgotten, restarted and forced within a few dozen rounds.
 RESTLESS = [

@@ -21,7 +21,7 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, outcome_of, registry
 from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_largest
-from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
+from tacit.policies.stationary.ucb import bernoulli_kl, kl_upper_bound
 
 SHIPPED = shipped(registry, "policies")
 POLICIES = [

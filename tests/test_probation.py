@@ -15,7 +15,7 @@ from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.probation_odds import COMMIT, QUIET, SORTING, WARNED, weigh
-from tacit.policies.stationary.kl_ucb import kl_upper_bound
+from tacit.policies.stationary.ucb import kl_upper_bound
 
 BOX = tacit.Rectangle(dim=1, margin=0.1)
 

@@ -23,7 +23,7 @@ from test_cli import tacit as tacit_command
 from tacit.errors import ConfigError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_export import export_ubi
+from tacit.service.doors.ubi_records import export_ubi
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision

@@ -21,8 +21,7 @@ from tacit.logs import read_ubi
 from tacit.logs.decided import given_above
 from tacit.logs.ubi_records import event_of
 from tacit.service.app.server import running
-from tacit.service.doors.ubi_export import export_ubi
-from tacit.service.doors.ubi_records import feedback_of, listed
+from tacit.service.doors.ubi_records import export_ubi, feedback_of, listed
 from tacit.service.doors.ubi_routes import UbiRequest, take
 from tacit.service.http.route import RouteCall
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest

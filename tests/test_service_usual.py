@@ -16,7 +16,7 @@ from test_service_guard import KEY, MADE
 from uvicorn.server import ServerState
 
 from tacit.service.app import app as site
-from tacit.service.app.usual import UsualAnswers
+from tacit.service.app.app import UsualAnswers
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
 from tacit.service.log.sqlite import SqliteStore

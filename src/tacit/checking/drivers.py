@@ -19,7 +19,7 @@ from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
-from tacit.policies.stationary.uniform import UniformRandom
+from tacit.policies.stationary.epsilon_greedy import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 
 SPEED_ROUNDS = 50_000

@@ -17,11 +17,10 @@ import httpx
 import numpy as np
 
 from tacit import __version__
-from tacit.client.call import Call, Reply, answer, pause
+from tacit.client.call import Awaited, Blocking, Call, Reply, answer, pause
 from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
-from tacit.client.method import Awaited, Blocking
 from tacit.core import checks
 from tacit.errors import InvalidValue
 

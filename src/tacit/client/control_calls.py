@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.client.call import Call, ask, part
+from tacit.client.call import Call, ask, call, part
 from tacit.client.messages import (
     LATEST,
     Arm,
@@ -33,7 +33,6 @@ from tacit.client.messages import (
     StateKept,
     Unpin,
 )
-from tacit.client.method import call
 from tacit.core.arrays import Floats
 from tacit.learning.catalogue import Catalogue
 from tacit.wire import verbs

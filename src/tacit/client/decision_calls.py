@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from tacit.client.call import Call, ask, ask_many
+from tacit.client.call import Call, ask, ask_many, call
 from tacit.client.messages import (
     Arm,
     Context,
@@ -23,7 +23,6 @@ from tacit.client.messages import (
     Verdict,
     VerdictOf,
 )
-from tacit.client.method import call
 from tacit.wire import verbs
 from tacit.wire.lift import LiftReport as Earned
 

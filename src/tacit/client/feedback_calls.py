@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tacit.client.call import Call, ask, ask_many, part
+from tacit.client.call import Call, ask, ask_many, call, part
 from tacit.client.messages import Arm, ArmsNow, ArmsOf, Clicks, Event, Feedback, Mode, ModeOf, Recorded
-from tacit.client.method import call
 from tacit.wire import verbs
 
 

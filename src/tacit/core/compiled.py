@@ -30,9 +30,7 @@ from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
 from tacit.core.compilation.cache import LoopCache, is_noted, note
 from tacit.core.compilation.explain import explained
-from tacit.core.compilation.generators import LoopCompiler
-from tacit.core.compilation.inlined import KernelCompiler
-from tacit.core.compilation.making import makes_arrays
+from tacit.core.compilation.loops import KernelCompiler, LoopCompiler, makes_arrays
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}

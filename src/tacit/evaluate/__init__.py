@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     )
     from tacit.evaluate.examination import Examination, examine
     from tacit.evaluate.learners import Frozen, Learning, Ranking
-    from tacit.evaluate.models.ridge import ArmRidges
     from tacit.evaluate.proposal import Proposal, Shift, propose
     from tacit.evaluate.rejection import ReplayResult, replay
     from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         RewardModel,
         Rewards,
     )
+    from tacit.evaluate.ridge import ArmRidges
     from tacit.evaluate.rows import arms_of
     from tacit.evaluate.sums import Sums
     from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
@@ -61,7 +61,7 @@ _HOMES = {
     "rejection": ("ReplayResult", "replay"),
     "results": ("Estimate", "OffPolicyResult", "Segment"),
     "rewards": ("ArmMeans", "Frequencies", "Greedy", "Predicted", "RewardFunction", "RewardModel", "Rewards"),
-    "models.ridge": ("ArmRidges",),
+    "ridge": ("ArmRidges",),
     "rows": ("arms_of",),
     "sums": ("Sums",),
     "targets": ("ByClassifier", "Probabilities", "Table", "Target", "Uniform", "fixed_target"),

@@ -6,7 +6,7 @@ from tacit.later import later
 
 if TYPE_CHECKING:
     from tacit.logs.decided import click_log, write_log
-    from tacit.logs.open_bandit import read_open_bandit
+    from tacit.logs.foreign import read_open_bandit
     from tacit.logs.reader import LogReader
     from tacit.logs.rows import LogReport
     from tacit.logs.schema import SCHEMA
@@ -18,7 +18,7 @@ __getattr__, __dir__ = later(
     __name__,
     {
         "click_log": "tacit.logs.decided",
-        "read_open_bandit": "tacit.logs.open_bandit",
+        "read_open_bandit": "tacit.logs.foreign",
         "LogReader": "tacit.logs.reader",
         "LogReport": "tacit.logs.rows",
         "SCHEMA": "tacit.logs.schema",

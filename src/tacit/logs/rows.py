@@ -37,8 +37,7 @@ from tacit.core.arrays import Ints
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
 from tacit.logs.doubts import Doubt, of_names
-from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT
-from tacit.logs.times import NAMES, EpochTimes
+from tacit.logs.schema import ALLOWED, NAMES, OWN, SCHEMA, SEGMENT, EpochTimes
 
 Bools = npt.NDArray[np.bool_]
 

@@ -70,13 +70,13 @@ from tacit.policies.shifting.shift_mixture import ShiftMixture as ShiftMixture
 from tacit.policies.spec import policy_from_spec as policy_from_spec
 from tacit.policies.spec import policy_to_spec as policy_to_spec
 from tacit.policies.stationary.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
+from tacit.policies.stationary.epsilon_greedy import UniformRandom as UniformRandom
 from tacit.policies.stationary.exp3 import EXP3 as EXP3
-from tacit.policies.stationary.kl_ucb import KLUCB as KLUCB
 from tacit.policies.stationary.testable_ucb1 import Guess as Guess
 from tacit.policies.stationary.testable_ucb1 import TestableUCB1 as TestableUCB1
 from tacit.policies.stationary.thompson import Thompson as Thompson
-from tacit.policies.stationary.ucb1 import UCB1 as UCB1
-from tacit.policies.stationary.uniform import UniformRandom as UniformRandom
+from tacit.policies.stationary.ucb import KLUCB as KLUCB
+from tacit.policies.stationary.ucb import UCB1 as UCB1
 
 # Where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

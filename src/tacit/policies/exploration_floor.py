@@ -21,7 +21,7 @@ from tacit.policies.actions import Wrapper
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import slot_of
-from tacit.policies.stationary.ucb1 import UCB1
+from tacit.policies.stationary.ucb import UCB1
 
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
 #

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.environments import BernoulliArms
 from tacit.plots import band, looks
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
-from tacit.policies.stationary.kl_ucb import bernoulli_kl
+from tacit.policies.stationary.ucb import bernoulli_kl
 from tacit.reproduce.study import (
     Cell,
     Item,

@@ -1,8 +1,7 @@
 """Policy × environment → regret curves."""
 
-from tacit.simulation.method import play_runs, simulate
-from tacit.simulation.result import Comparison, SimulationResult, standard_error
-from tacit.simulation.run import DELAY_STREAM, ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
+from tacit.simulation.method import Comparison, SimulationResult, play_runs, simulate, standard_error
+from tacit.simulation.rounds import DELAY_STREAM, ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 
 __all__ = [
     "DELAY_STREAM",

@@ -20,7 +20,7 @@ from numba.core import caching
 from numba.core.runtime.nrt import rtsys
 
 from tacit.core.compilation import notice
-from tacit.core.compilation.inlined import set_environments
+from tacit.core.compilation.loops import set_environments
 
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = PACKAGE / "compiled"

@@ -13,7 +13,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import optional, param, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.stationary.kl_ucb import bernoulli_kl
+from tacit.policies.stationary.ucb import bernoulli_kl
 
 
 @dataclass(frozen=True)

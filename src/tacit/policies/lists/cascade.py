@@ -14,7 +14,7 @@ from tacit.core.dispatch import confidence, index
 from tacit.core.part import whole, within
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Outcome, count
-from tacit.policies.stationary.kl_ucb import kl_upper_bound
+from tacit.policies.stationary.ucb import kl_upper_bound
 
 
 class State(NamedTuple):

@@ -13,7 +13,7 @@ from tacit.core.part import whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
-from tacit.policies.stationary.ucb1 import UCB1
+from tacit.policies.stationary.ucb import UCB1
 
 UNDER_WAY = 16 + 1
 """Lists with a replaced arm that a key remembers until their feedback comes, and room for one."""

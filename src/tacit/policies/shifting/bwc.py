@@ -297,7 +297,7 @@ class BWC(Restarting):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.policy is None:
-            from tacit.policies.stationary.ucb1 import UCB1
+            from tacit.policies.stationary.ucb import UCB1
 
             self._set("policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:

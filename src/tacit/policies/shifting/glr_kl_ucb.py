@@ -24,7 +24,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
-from tacit.policies.stationary.kl_ucb import bernoulli_kl, kl_upper_bound
+from tacit.policies.stationary.ucb import bernoulli_kl, kl_upper_bound
 
 BELOW, ABOVE = 0, 1
 

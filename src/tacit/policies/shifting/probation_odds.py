@@ -10,7 +10,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, learn_false
 from tacit.policies.base import Impression
 from tacit.policies.stationary.beta_mixture import mixture_largest, two_valued_largest
-from tacit.policies.stationary.kl_ucb import kl_upper_bound
+from tacit.policies.stationary.ucb import kl_upper_bound
 
 # ---- What a probation weighs: what each lane has learned, and the odds of what may have changed
 

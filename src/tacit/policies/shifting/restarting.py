@@ -13,7 +13,7 @@ from tacit.core.part import whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy, Wrapper
 from tacit.policies.base import About, Impression, Outcome, Policy
-from tacit.policies.stationary.ucb1 import UCB1
+from tacit.policies.stationary.ucb import UCB1
 
 # ---- What policies have in common that run another policy and restart it
 

@@ -1,14 +1,16 @@
-"""Epsilon-greedy: explore at a fixed rate, otherwise play the best mean so far."""
+"""Policies that explore at a fixed rate: epsilon-greedy, and the uniform choice all is measured against."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from tacit.core.arrays import Generator
+import numpy as np
+
+from tacit.core.arrays import Floats, Generator
 from tacit.core.part import Fraction
-from tacit.policies.base import About, Counts, Impression
+from tacit.policies.base import About, Counts, Impression, Outcome, Policy
 from tacit.policies.index import LATER, CountingPolicy, greedy_choice, greedy_propensity
 
 
@@ -77,3 +79,63 @@ class EpsilonGreedy(CountingPolicy):
     ) -> float:
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy
+
+
+# ---- Uniform choice: what everything is measured against, and the log that replay needs
+
+
+@dataclass(frozen=True)
+class UniformRandom(Policy):
+    """Show each offered arm with the same probability, whatever was clicked.
+
+    Parameters
+    ----------
+    arms : int or sequence of str
+        How many arms there are, or their names.
+
+    Raises
+    ------
+    InvalidValue
+        If ``arms`` is neither.
+
+    References
+    ----------
+    Li, Chu, Langford, Wang (2011), section 3: logs made this way are what replay needs.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.Learner(tacit.UniformRandom(arms=4), seed=1).choose("query").propensity
+    0.25
+    """
+
+    class State(NamedTuple):
+        rounds: Floats
+
+    about: ClassVar[About] = About(
+        source="Li, Chu, Langford, Wang (2011), section 3",
+        regret="linear",
+        assumes="nothing",
+        fails="nothing; but it never learns",
+        otherwise="any other policy",
+    )
+
+    def init(self, lanes: int) -> State:
+        return self.State(np.zeros(lanes))
+
+    @staticmethod
+    def choose(params: UniformRandom, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        arms = impression.arms
+        return int(arms[int(rng.random() * len(arms))])
+
+    @staticmethod
+    def propensity(params: UniformRandom, state: State, lane: int, impression: Impression, arm: int) -> float:
+        return 1.0 / len(impression.arms)
+
+    @staticmethod
+    def learn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
+        state.rounds[lane] += 1.0
+
+    @staticmethod
+    def unlearn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
+        state.rounds[lane] -= 1.0

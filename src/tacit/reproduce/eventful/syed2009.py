@@ -18,7 +18,7 @@ from tacit.classifiers import Rectangle
 from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
-from tacit.reproduce.examination.labels import dissect_all, means
+from tacit.reproduce.eventful.labels import dissect_all, means
 from tacit.reproduce.study import (
     MARKED,
     Cell,

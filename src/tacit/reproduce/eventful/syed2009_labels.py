@@ -13,8 +13,8 @@ from typing import Any
 from tacit.classifiers import Rectangle
 from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
+from tacit.reproduce.eventful.labels import dissect_all, means
 from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
-from tacit.reproduce.examination.labels import dissect_all, means
 from tacit.reproduce.study import (
     Cell,
     Item,

@@ -92,7 +92,7 @@ _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 
 
 class UsualRequests(typing.Protocol):
-    """What answers usual requests without uvicorn; see :mod:`tacit.service.app.usual`."""
+    """What answers usual requests without uvicorn; see :mod:`tacit.service.app.app`."""
 
     def find(self, address: bytes) -> Addressed | None:
         """Return what an address names; None if that is not usual."""

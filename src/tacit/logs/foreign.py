@@ -1,0 +1,229 @@
+"""Logs in the layouts of others: Vowpal Wabbit's decisions, the Open Bandit Dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tacit.errors import InvalidValue, LogError
+from tacit.logs.formats import FORMATS, FolderLayout, files_at
+from tacit.logs.memory import Frame
+from tacit.logs.reader import BATCH_ROWS, LogReader, reading
+from tacit.logs.rows import converted
+from tacit.logs.schema import SCHEMA
+
+# ---- Vowpal Wabbit's log of decisions (dsjson): one JSON object a line, a decision each
+#
+# ==================== ===========================================================
+# column               of the line
+# ==================== ===========================================================
+# timestamp            ``Timestamp``, to the microsecond
+# decision_id          ``EventId``
+# arms                 the actions of ``c._multi``: ``_tag``, else ``id``, else
+#                      their number from 0
+# arm                  the action ``_label_Action``, which counts from 1
+# propensity           ``_label_probability``
+# reward               minus ``_label_cost``, which must be in [−1, 0]
+# key                  ``default``, or where ``columns`` says, such as
+#                      ``{"key": "c.User.country"}``
+# ==================== ===========================================================
+
+FORMAT, SUFFIX = "dsjson", ".dsjson"
+TOLD = ("timestamp", "decision_id", "key", "arms", "arm", "propensity", "reward")
+NAMES = ("_tag", "id")
+KEY, PLACEMENT = "default", "vowpal-wabbit"
+
+
+class DsjsonLines:
+    """Decisions of files, as record batches; read anew at each iteration.
+
+    Parameters
+    ----------
+    files : sequence of path
+    key : str or None
+        Where the key is, with dots between names.
+    rows : int
+        Of a batch, at most.
+    """
+
+    def __init__(self, files: Sequence[Path], key: str | None, rows: int) -> None:
+        self._files, self._key, self._rows = files, key, rows
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in TOLD[1:]])
+        schema = schema.insert(0, pa.field("timestamp", pa.string()))
+        for file in self._files:
+            with reading(file, FORMAT), file.open(encoding="utf-8") as lines:
+                while block := list(islice(lines, self._rows)):
+                    rows = [self._row(line) for line in block if line.strip()]
+                    yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _row(self, line: str) -> dict[str, Any]:
+        """Return a line's decision; of one that is none, nothing, so that its row is rejected."""
+        try:
+            record = json.loads(line)
+            shown, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
+            arms = [_name(place, action) for place, action in enumerate(record["c"]["_multi"])]
+            return {
+                "timestamp": _time(record.get("Timestamp")),
+                "decision_id": str(record["EventId"]),
+                "key": KEY if self._key is None else str(_at(record, self._key)),
+                "arms": arms,
+                "arm": arms[shown] if 0 <= shown < len(arms) else str(shown),
+                "propensity": float(record["_label_probability"]),
+                "reward": None if cost is None else 0.0 - float(cost),
+            }
+        except (ValueError, KeyError, TypeError):
+            return dict.fromkeys(TOLD)
+
+
+def _name(place: int, action: Any) -> str:
+    """Return what an action is called."""
+    for name in NAMES:
+        if isinstance(action, dict) and isinstance(action.get(name), str | int):
+            return str(action[name])
+    return str(place)
+
+
+def _time(text: Any) -> str:
+    """Return a time without what is finer than a microsecond."""
+    whole, dot, fraction = str(text).rstrip("Z").partition(".")
+    return f"{whole}{dot}{fraction[:6]}Z"
+
+
+def _at(record: Any, path: str) -> Any:
+    for name in path.split("."):
+        record = record[name]
+    return record
+
+
+def is_dsjson(place: Path) -> bool:
+    """Whether a file, or all that a folder holds, is such a log by its suffix."""
+    if place.is_dir():
+        files = [file for file in place.iterdir() if file.is_file()]
+        return bool(files) and all(file.suffix == SUFFIX for file in files)
+    return place.suffix == SUFFIX
+
+
+def _opened(
+    places: Sequence[str | Path],
+    columns: Mapping[str, str] | None,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    constants: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> LogReader:
+    named = dict(columns or {})
+    key = named.pop("key", None)
+    if named:
+        raise InvalidValue("columns", columns, 'say at most where the key is: {"key": "c.query"}')
+    files = [Path(str(file)) for place in places for file in files_at(place, [SUFFIX])]
+    lines = DsjsonLines(files, key, batch_rows)
+    fixed = {"placement": PLACEMENT} | dict(constants or {})
+    return LogReader([Frame(lines)], constants=fixed, batch_rows=batch_rows, **options)
+
+
+DSJSON = FolderLayout(FORMAT, is_dsjson, _opened)
+
+# ---- The Open Bandit Dataset (Saito, Aihara, Matsutani, Narita 2021), in its folder layout
+#
+# A folder ``POLICY/CAMPAIGN`` holds ``CAMPAIGN.csv``, one impression a row, and perhaps
+# ``item_context.csv``, one item a row.
+
+
+COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}
+ITEMS = "item_context.csv"
+
+
+def _impressions(folder: Path) -> Path:
+    return folder / f"{folder.resolve().name}.csv"
+
+
+def is_open_bandit(folder: Path) -> bool:
+    """Whether ``folder`` has the layout of the Open Bandit Dataset."""
+    file = _impressions(folder)
+    if not file.is_file():
+        return False
+    with reading(file, "csv"):
+        return set(COLUMNS.values()) <= set(FORMATS["csv"].names(file))
+
+
+def read_open_bandit(
+    folder: str | Path,
+    *,
+    key: str = "campaign",
+    columns: Mapping[str, str] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    batch_rows: int = BATCH_ROWS,
+) -> LogReader:
+    """Open a folder of the Open Bandit Dataset as a click log.
+
+    An item is an arm, by its id; on offer in each row are all items of ``item_context.csv``,
+    or, without that file, all that the log shows. The decision's id is the number in the first
+    column, the placement is the campaign (the folder's name), and the policy is the name of
+    the folder above.
+
+    Parameters
+    ----------
+    folder : path
+        Such as ``open_bandit/random/men``.
+    key : {"campaign", "position"}
+        What learns on its own: the whole campaign, or each position on the page.
+    columns, constants, strict, batch_rows
+        As for :func:`read_log`; they come before what is said above.
+
+    Returns
+    -------
+    LogReader
+
+    Raises
+    ------
+    LogError
+        If the folder has not that layout.
+    InvalidValue
+        If an option is wrong.
+    """
+    folder = Path(folder)
+    file = _impressions(folder)
+    if key not in ("campaign", "position"):
+        raise InvalidValue("key", key, "give 'campaign' or 'position'")
+    if not is_open_bandit(folder):
+        raise LogError(
+            f"{folder}: this is no folder of the Open Bandit Dataset; it should hold {file.name} "
+            "with the columns timestamp, item_id, position, click, propensity_score, and a first "
+            "one without a name"
+        )
+    campaign = folder.resolve().name
+    fixed: dict[str, Any] = {"placement": campaign, "key": campaign, "policy": folder.resolve().parent.name}
+    fixed |= constants or {}
+    if "arms" not in fixed:
+        fixed["arms"] = _items(folder / ITEMS if (folder / ITEMS).is_file() else file)
+    renamed = COLUMNS | ({"key": "position"} if key == "position" else {})
+    return LogReader(
+        [file], columns=renamed | dict(columns or {}), constants=fixed, strict=strict, batch_rows=batch_rows
+    )
+
+
+def _items(file: Path) -> list[str]:
+    """Return the distinct items of a file in the order of their appearance."""
+    items: dict[str, None] = {}
+    with reading(file, "csv"):
+        for raw in FORMATS["csv"].read(file, ["item_id"], BATCH_ROWS):
+            texts = converted(raw.columns["item_id"], pa.string()).unique().to_pylist()
+            items |= dict.fromkeys(text for text in texts if text is not None)
+    return list(items)
+
+
+def _folder(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> LogReader:
+    if len(places) > 1:
+        raise InvalidValue("path", places, "give one folder of the Open Bandit Dataset at a time")
+    return read_open_bandit(places[0], columns=columns, **options)
+
+
+OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _folder)
