@@ -1,4 +1,4 @@
-"""Tables in memory, whoever made them: the one door through which they come in.
+"""Tables in memory, of whatever package: the one door through which they come in.
 
 A table speaks Arrow's PyCapsule interface (pandas, polars, DuckDB relations, pyarrow and more), or
 is a dict from names to arrays, or a data set of Hugging Face. None of these is imported here.

@@ -13,7 +13,7 @@ def later(package: str, modules: Mapping[str, str]) -> Later:
     """Return the ``__getattr__`` and the ``__dir__`` of a package.
 
     What a module of the package needs is thus brought along only by those who use it, and not by
-    whoever imports its neighbours. Type checkers and the reference go by imports that stand beside
+    those who import its neighbours. Type checkers and the reference go by imports that stand beside
     under ``TYPE_CHECKING``.
 
     Parameters

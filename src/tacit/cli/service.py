@@ -180,7 +180,7 @@ def serve(
                 reread=reread,
             )
     except TacitError as error:
-        # Whoever starts it again must not do so for a wrong configuration: it would end the same.
+        # A supervisor must not start it again for a wrong configuration: it would end the same.
         wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
         end(error, wrong, form)
 
@@ -198,7 +198,7 @@ def _leave_out_damaged(log: StoreOptions) -> None:
 def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
     """End for an error: of the configuration, or another one."""
     if form == "json":
-        # Whoever reads the log must be able to read its end.
+        # Readers of the log must be able to read its end.
         logging.getLogger("tacit").critical("%s", error)
         sys.exit(2 if wrong else 1)
     if wrong:

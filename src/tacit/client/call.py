@@ -34,7 +34,7 @@ from tacit.wire.verbs import Verb
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
-# Whoever is asked to come back later than this had better hear it than hang.
+# A caller who is asked to come back later than this had better hear it than hang.
 LONGEST_ASKED = 60.0
 MOST_DOUBLINGS = 20
 

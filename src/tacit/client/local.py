@@ -40,8 +40,8 @@ logger = logging.getLogger("tacit.client")
 class Spool:
     """Keeps lines in a folder. What was appended outlives the process.
 
-    Lines are appended to one file; :meth:`close_file` puts it behind those that wait, and whoever
-    has delivered a file drops it. A line that was torn by a crash of the machine is left out.
+    Lines are appended to one file; :meth:`close_file` puts it behind those that wait, and it is
+    dropped when it was delivered. A line that was torn by a crash of the machine is left out.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ SPOOLED = "spooled"
 DECISION, FEEDBACK = "decision", "feedback"
 AT_ONCE = 1000
 IDS = 16
-"""Ids that are made together: more cost less each, and whoever needs the first waits for all."""
+"""Ids that are made together: more cost less each, but the first is ready only with all."""
 REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
 """What becomes of feedback that will never be recorded."""
 
@@ -456,7 +456,7 @@ class Local:
         except (InvalidRequest, Conflict) as error:
             if len(messages) == 1 or error.field == "placement":
                 return [_Refused(str(error))] * len(messages)
-        return [answer for one in messages for answer in self._asked(call, [one])]
+        return [answer for message in messages for answer in self._asked(call, [message])]
 
 
 class _Refused(msgspec.Struct):

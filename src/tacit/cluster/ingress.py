@@ -111,7 +111,7 @@ class Ingress(Verbs):
                 *(link.serve((MADE, placement, strange)) for link in self.links), return_exceptions=True
             )
             for id in strange:
-                known = [one if isinstance(one, BaseException) else id in one for one in answers]
+                known = [answer if isinstance(answer, BaseException) else id in answer for answer in answers]
                 homes[id] = _home(placement, id, known)
         return homes
 
@@ -126,7 +126,7 @@ class Ingress(Verbs):
             As ``Engine.decide_many``.
         """
         self.placement(placement)
-        shards = [self._shard_asked(placement, one) for one in impressions]
+        shards = [self._shard_asked(placement, impression) for impression in impressions]
         if len(shards) == 1:
             rows: list[DecisionRow] = await self.links[shards[0]].serve((DECIDE, placement, impressions))
         else:
@@ -148,8 +148,8 @@ class Ingress(Verbs):
         config = self.placement(placement).config
         watched = config.metrics, config.learned
         feedback = checked_feedback(feedback, config.rule.lowest, *watched)
-        homes = await self._shards_of(placement, dict.fromkeys(one.decision for one in feedback))
-        outcomes: list[Any] = [homes[one.decision] for one in feedback]
+        homes = await self._shards_of(placement, dict.fromkeys(row.decision for row in feedback))
+        outcomes: list[Any] = [homes[row.decision] for row in feedback]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
         unavailable = [home for home in outcomes if isinstance(home, NotDurable)]
         if unavailable:
@@ -368,20 +368,20 @@ class Ingress(Verbs):
     def health(self) -> Health:
         """Return how all shards are, together: events and bytes are sums."""
         known = [link.health for link in self.links if link.health is not None]
-        times = [one.committed for one in known if one.committed is not None]
+        times = [vitals.committed for vitals in known if vitals.committed is not None]
         return Health(
             ready=not self._stopping
             and len(known) == len(self.links)
-            and all(one.ready for one in known)
+            and all(vitals.ready for vitals in known)
             and all(link.up for link in self.links),
-            events=sum(one.events for one in known),
-            bytes=sum(one.bytes for one in known),
-            rate=sum(one.rate for one in known),
+            events=sum(vitals.events for vitals in known),
+            bytes=sum(vitals.bytes for vitals in known),
+            rate=sum(vitals.rate for vitals in known),
             committed=max(times, default=None),
-            commit_seconds=max((one.commit_seconds for one in known), default=0.0),
-            buffered=sum(one.buffered for one in known),
-            recovery_seconds=max((one.recovery_seconds for one in known), default=0.0),
-            wall_ahead=max((one.wall_ahead for one in known), key=abs, default=0.0),
+            commit_seconds=max((vitals.commit_seconds for vitals in known), default=0.0),
+            buffered=sum(vitals.buffered for vitals in known),
+            recovery_seconds=max((vitals.recovery_seconds for vitals in known), default=0.0),
+            wall_ahead=max((vitals.wall_ahead for vitals in known), key=abs, default=0.0),
         )
 
     def shards(self) -> list[ShardHealth]:

@@ -279,7 +279,7 @@ class Exchange:
         return clocks.monotonic() - min(known) if known and len(known) == pairs else None
 
 
-# ---- The leading ingress: it starts the shards, and whoever else answers for them
+# ---- The leading ingress: it starts the shards, and the processes that answer for them
 
 
 class LeadingIngress(Ingress):

@@ -92,22 +92,22 @@ class ShardedView:
             return
         spread = self.config.spread
         self.modes.now, self.pins.last = snapshots[0].mode, snapshots[0].pin
-        self.decisions = sum(one.decisions for one in snapshots)
-        self.feedback = sum(one.feedback for one in snapshots)
-        self.outcomes = sum((Counter(one.outcomes) for one in snapshots), Counter())
-        self.key_count = (max if spread else sum)(one.keys for one in snapshots)  # type: ignore
-        self.pending = sum(one.pending for one in snapshots)  # type: ignore[misc]
-        ends = (one.closes for one in snapshots)
+        self.decisions = sum(snapshot.decisions for snapshot in snapshots)
+        self.feedback = sum(snapshot.feedback for snapshot in snapshots)
+        self.outcomes = sum((Counter(snapshot.outcomes) for snapshot in snapshots), Counter())
+        self.key_count = (max if spread else sum)(snapshot.keys for snapshot in snapshots)  # type: ignore
+        self.pending = sum(snapshot.pending for snapshot in snapshots)  # type: ignore[misc]
+        ends = (snapshot.closes for snapshot in snapshots)
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        self.earnings.sums = LiftSums.merged([one.lift for one in snapshots])
+        self.earnings.sums = LiftSums.merged([snapshot.lift for snapshot in snapshots])
         self.control.hold(self, holdout_in(self.earnings.sums.terms))
-        times = [one.snapshot_time for one in snapshots if one.snapshot_time is not None]
+        times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
-        counts = [one.counts for one in snapshots]
-        if all(isinstance(one, dict) for one in counts):
+        counts = [snapshot.counts for snapshot in snapshots]
+        if all(isinstance(count, dict) for count in counts):
             # Of keys, each of which is in one shard.
-            self._take_counts({key: value for one in counts for key, value in one.items()})
+            self._take_counts({key: value for count in counts for key, value in count.items()})
         for one in snapshots:
             if one.first is not None:
                 _show_first(self, *one.first)
@@ -116,15 +116,15 @@ class ShardedView:
 
 def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
     # A shard may be about to have the arms that another one has.
-    columns = max(like.table.shape[1], *(one.table.shape[1] for one in snapshots))
+    columns = max(like.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
     made = Series(columns - ARMS)
-    begun = sorted((one for one in snapshots if one.start >= 0), key=lambda one: one.start)
+    begun = sorted((snapshot for snapshot in snapshots if snapshot.start >= 0), key=lambda one: one.start)
     for one in begun:
         made.add(one.table, one.start, one.width)
     for one in snapshots:
         made.results.take(one.results)
-    made.restarts = sum(one.restarts for one in snapshots)
-    shifts = sorted(shift for one in snapshots for shift in one.shifts)
+    made.restarts = sum(snapshot.restarts for snapshot in snapshots)
+    shifts = sorted(shift for snapshot in snapshots for shift in snapshot.shifts)
     made.shifts.extend(shifts[-SHIFTS_KEPT:])
     return made
 

@@ -142,8 +142,8 @@ class ShardActor:
     async def take_in(self, placement: str, parts: Sequence[Learned]) -> None:
         """Learn what other shards have learned."""
         engine = self._ready()
-        for one in parts:
-            await engine.take_in(placement, one)
+        for part in parts:
+            await engine.take_in(placement, part)
 
     async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:
         """Return how the engine is, how many requests wait, what there is to see, and all arms."""

@@ -160,7 +160,7 @@ def _of_value(value: Any, called: list[Any]) -> Any:
     if isinstance(value, CONSTANTS):
         return repr(value)
     if isinstance(value, (tuple, list)):
-        return [_of_value(one, called) for one in value]
+        return [_of_value(entry, called) for entry in value]
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()
     if _is_layout(value):

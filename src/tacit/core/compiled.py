@@ -76,7 +76,7 @@ for _generic in GENERICS:
 
 
 def _learns_from_propensity(params: Any) -> bool:
-    """Say whether the part of this numba type, or one inside it, learns from propensities."""
+    """Whether the part of this numba type, or one inside it, learns from propensities."""
     part = dispatch.parts.get(getattr(params, "instance_class", type(None)))
     return part is not None and (
         part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)

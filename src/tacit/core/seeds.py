@@ -18,7 +18,7 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
     """Return the generator of one purpose, and of one place within it.
 
     It is independent of ``numpy.random.default_rng(seed)``, of the children that ``spawn`` gives
-    of that seed, and of the streams of other purposes: whoever simulates clicks with the very
+    of that seed, and of the streams of other purposes: a simulation of clicks with the very
     seed that the decisions were drawn with must not get clicks that know the decisions.
 
     Parameters

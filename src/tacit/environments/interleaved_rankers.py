@@ -415,7 +415,7 @@ def from_rankers(
         checked = [ranking(f"rankings[{query!r}]", given[name]) for name in names]
         items = {item: i for i, item in enumerate(dict.fromkeys(sum(checked, ())))}
         judged = judgments.get(query, {})
-        places.append([[items[item] for item in one] for one in checked])
+        places.append([[items[item] for item in ranking] for ranking in checked])
         grades.append([judged.get(item, 0) for item in items])
     return InterleavedRankers(
         places,

@@ -64,7 +64,7 @@ POSITIONS: dict[str, Callable[[int], float]] = {
     "dcg": lambda place: 1.0 / math.log2(place + 2),
     "effort": lambda place: math.log2(place + 2),
 }
-"""Worth of an action by its place on the list, from 0; ``effort``: whoever clicks far below has
+"""Worth of an action by its place on the list, from 0; ``effort``: who clicks far below has
 read much."""
 
 

@@ -200,7 +200,7 @@ def draft_probability(rankings: tuple[tuple[Item, ...], ...], items: Sequence[It
             sum(one) / 2 if not rest else (one[0] * rest[0][1] + one[1] * rest[0][0]) / 2
             for one, *rest in rounds
         )
-    return math.prod(shares(np.array(one))[0] for one in rounds)
+    return math.prod(shares(np.array(captains))[0] for captains in rounds)
 
 
 # ---- Team-draft interleaving: the rankers pick items for their teams, as captains do

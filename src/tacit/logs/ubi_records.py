@@ -112,7 +112,7 @@ class UbiEvent(NamedTuple):
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
-    """Say whether a record is an event; otherwise it is a query."""
+    """Whether a record is an event; otherwise it is a query."""
     return record.get("action_name") is not None
 
 

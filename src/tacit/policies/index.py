@@ -45,9 +45,9 @@ class TellsArms(Policy, abstract=True):
 
     def __repr__(self) -> str:
         shown = (
-            f"{one.name}={getattr(self, one.name)!r}"
-            for one in fields(self)
-            if not one.metadata.get("later") or getattr(self, one.name) != one.default
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if not field.metadata.get("later") or getattr(self, field.name) != field.default
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 

@@ -25,7 +25,7 @@ PLANNED = 2.548
 def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = False) -> float:
     """Return how many standard errors an interval extends to either side.
 
-    Whoever looks often needs wider intervals than whoever looks once (1.96 for 95 %). These hold
+    Many looks need wider intervals than one look (1.96 for 95 %). These hold
     for all looks together, over a thousandfold range of information.
 
     Parameters

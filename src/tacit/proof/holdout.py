@@ -117,7 +117,7 @@ def _listed(chapters: Chapters) -> Sequence[HoldoutSums]:
 def _likeness(chapters: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
     """Return how much more all chapters scatter than if their units were not the same; 1 at least.
 
-    Units that stay in their group do so from chapter to chapter: whoever is the control's at a
+    Units that stay in their group do so from chapter to chapter: who is the control's at a
     share of 5 % is so at one of 10 %, too.
     """
     sticky = [i for i, sums in enumerate(chapters) if sums.buckets is not None]

@@ -30,7 +30,7 @@ MAKERS = {"arange", "array", "empty", "empty_like", "full", "ones", "zeros", "ze
 def makes_arrays(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> bool:
-    """Say whether a loop surely makes arrays, if no branch of it is left out for a ``None``.
+    """Whether a loop surely makes arrays, if no branch of it is left out for a ``None``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def makes_arrays(
 
 
 def _makes_an_array(function: FunctionType) -> bool:
-    """Say whether a function has ``np.empty`` or the like in it."""
+    """Whether a function has ``np.empty`` or the like in it."""
     if MAKERS.isdisjoint(function.__code__.co_names):
         return False
     of_numpy = False

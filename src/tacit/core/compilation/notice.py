@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 _compiling: ContextVar[Notice | None] = ContextVar("compiling", default=None)
 _line = threading.Lock()
-"""Held by whoever has begun a line."""
+"""Held by the thread that has begun a line."""
 _unkept: dict[str, bool] = {}
 """What there is to say of code that cannot be kept, and whether it was said."""
 

@@ -172,7 +172,7 @@ class InterleavedReport(Tabulated, Plotted):
         return max(self.rankers, key=lambda name: self._standing(name))
 
     def _standing(self, name: str) -> tuple[float, float]:
-        estimates = [self._estimate(name, other) for other in self.rankers if other != name]
+        estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
     def _estimate(self, first: str, second: str) -> float:

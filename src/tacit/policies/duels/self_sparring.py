@@ -19,7 +19,7 @@ from tacit.policies.stationary.beta_maximum import beta_tail, draw_above, probab
 class SelfSparring(DuelPolicy):
     """Draw each side of the duel by Thompson sampling from one account of wins and losses.
 
-    An arm's account is Beta(1 + wins, 1 + losses) over all its duels, whoever it met. A tie
+    An arm's account is Beta(1 + wins, 1 + losses) over all its duels, against all arms. A tie
     counts as half a win and half a loss for both arms; an arm that meets itself has a win and
     a loss. The propensity is exact, to 1e-7.
 

@@ -216,7 +216,7 @@ def _table(cells: list[Cell]) -> str:
 
 
 def _advice(cells: list[Cell]) -> str:
-    """Say what follows, in words that the numbers choose."""
+    """Return what follows from the numbers, in words."""
     last = select(cells, horizon=HORIZONS[-1])
     lines = []
     for name in dict.fromkeys(cell["setting"] for cell in last):

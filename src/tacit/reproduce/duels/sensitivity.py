@@ -49,7 +49,7 @@ GRADES = 5
 QUERIES = 40
 DOCUMENTS = 16
 CURVE: Floats = 1.0 / np.arange(1.0, LENGTH + 1)[None]
-"""How well credit by rank takes places to be seen, whoever reads."""
+"""How well credit by rank takes places to be seen, for every reader."""
 SAMPLED = 64
 """Lists drawn for a query under probabilistic interleaving, which can show too many."""
 EXAMINATION = tuple(float(1 / (place + 1) ** 0.8) for place in range(LENGTH))

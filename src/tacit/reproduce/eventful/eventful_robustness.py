@@ -332,7 +332,7 @@ def targets(cells: list[Cell]) -> list[Cell]:
 
 
 def summary(found: list[Cell]) -> str:
-    """Say how many targets of each kind were reached."""
+    """Return, in words, how many targets of each kind were reached."""
     lines = []
     for what in (QUIET, CLEAN, STEALTHY, IMPERFECT):
         mine = select(found, what=what)
@@ -345,7 +345,7 @@ def summary(found: list[Cell]) -> str:
 
 
 def verdict(cell: Cell) -> str:
-    """Say what was reached, of how much."""
+    """Return, in words, what was reached, of how much."""
     reached = cell["ratio"] <= cell["bound"]
     return f"{shown_ratio(cell)} of {cell['bound']:.2f}" + ("" if reached else " ✗")
 

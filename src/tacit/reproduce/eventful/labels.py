@@ -139,7 +139,7 @@ def counted(
 
 
 def is_witness(policy: BWC, age: int) -> bool:
-    """Say whether the context of a testing phase's round, from 0, is one of the witnesses."""
+    """Whether the context of a testing phase's round, from 0, is one of the witnesses."""
     if policy.witnesses == 0:
         return False
     step = max(policy.test_rounds // 4 // policy.witnesses, 1)

@@ -356,9 +356,9 @@ def _cells(year: Year) -> list[Cell]:
     rounds = later(year.ends)
     cells = []
     for name, seasons in zip(year.names, year.seasons, strict=True):
-        regret = later(np.array([one.regret for one in seasons]))
-        clicks = later(np.array([one.clicks for one in seasons]))
-        restarts = later(np.array([one.epochs for one in seasons]))
+        regret = later(np.array([season.regret for season in seasons]))
+        clicks = later(np.array([season.clicks for season in seasons]))
+        restarts = later(np.array([season.epochs for season in seasons]))
         cells.append(
             {
                 "policy": name,
@@ -448,9 +448,9 @@ def _base(name: str) -> str:
 
 
 def _finding(year: Year) -> str:
-    """Say who won, and what the service's own signals were worth."""
+    """Return, in words, who won, and what the service's own signals were worth."""
     finals = {
-        name: later(np.array([one.regret for one in seasons]))
+        name: later(np.array([season.regret for season in seasons]))
         for name, seasons in zip(year.names, year.seasons, strict=True)
     }
     ranking = sorted(finals, key=lambda name: float(finals[name].mean()))
@@ -520,7 +520,8 @@ def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
 def _strips(year: Year) -> list[int]:
     """Return whose choices to draw: the best, the best that restarts, and the plain KLUCB."""
     ranking = sorted(
-        range(len(year.names)), key=lambda i: float(np.mean([later(one.regret) for one in year.seasons[i]]))
+        range(len(year.names)),
+        key=lambda i: float(np.mean([later(season.regret) for season in year.seasons[i]])),
     )
     restarting = [i for i in ranking if year.seasons[i][0].epochs[-1] > 0]
     return list(dict.fromkeys([ranking[0], *restarting[:1], year.names.index("KLUCB")]))
@@ -548,7 +549,7 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
     """Draw the regret since the tuning of every policy, named at the end of its line."""
     first = tuning_days(len(dates))
     curves = {
-        name: np.mean([one.regret for one in seasons], axis=0)
+        name: np.mean([season.regret for season in seasons], axis=0)
         for name, seasons in zip(year.names, year.seasons, strict=True)
     }
     curves = {name: curve[first:] - curve[first - 1] for name, curve in curves.items()}

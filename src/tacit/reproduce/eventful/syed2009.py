@@ -199,7 +199,7 @@ def figure_2c(setup: Setup) -> Reproduction:
 
 
 def _orderings(name: str, cells: list[Cell]) -> str:
-    """Say in how many columns the policies come in the order in which the paper has them."""
+    """Return, in words, in how many columns the policies come in the order in which the paper has them."""
     values = sorted({cell[name] for cell in cells})
     agreeing = 0
     for value in values:

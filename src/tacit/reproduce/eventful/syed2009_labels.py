@@ -75,7 +75,7 @@ def _cell(cells: list[Cell], name: str, case: tuple[float, int]) -> Cell:
 
 
 def _finding(cells: list[Cell]) -> str:
-    """Say what the most witnesses and the most audits did to the distance from the oracle."""
+    """Return, in words, what the most witnesses and the most audits did to the distance from the oracle."""
 
     def above(name: str, case: tuple[float, int]) -> str:
         cell, oracle = _cell(cells, name, case), _cell(cells, "ORA", case)

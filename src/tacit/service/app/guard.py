@@ -257,7 +257,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allow(self, who: str) -> bool:
-        """Say whether a client may send one more request now, and count it."""
+        """Whether a client may send one more request now, and count it."""
         if not self._rate:
             return True
         now, full = self._clock(), self._rate * BURST_SECONDS

@@ -105,7 +105,7 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
         for name, schema in schemas.items()
         if f"{{{name}}}" in path.template
     ]
-    parameters += [one for route in routes for one in route.query]
+    parameters += [parameter for route in routes for parameter in route.query]
     item: dict[str, Any] = {"parameters": parameters} if parameters else {}
     return item | {route.method.lower(): _operation(path, route, schema_of) for route in routes}
 

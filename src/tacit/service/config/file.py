@@ -84,7 +84,7 @@ def meant(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
     inner: Any = kind
     for step in outer:
         inner = next((f.type for f in _fields(inner) if f.encode_name == step), None)
-    known = [one.encode_name for one in _fields(inner)]
+    known = [field.encode_name for field in _fields(inner)]
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"; {hint}there is {', '.join(known)}" if known else ""

@@ -491,7 +491,7 @@ class Personalizer:
                 after = rows[-1].seq
             evaluation.policy_results = await run_in_threadpool(run.results)
             evaluation.status = "completed"
-        # Whoever asks for it must learn that nothing more will come.
+        # Who asks for it must learn that nothing more will come.
         except Exception:
             logger.exception("evaluation %s failed", evaluation.id)
             evaluation.status = "failed"

@@ -69,7 +69,7 @@ def listed(row: DecisionRow) -> list[str | None] | None:
 
 
 def shows_one(row: DecisionRow) -> bool:
-    """Say whether a decision showed one arm, so that its feedback is a reward."""
+    """Whether a decision showed one arm, so that its feedback is a reward."""
     shown = None if row.shown is None else json.loads(row.shown)
     return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
 
@@ -225,7 +225,7 @@ class Names:
         action = feedback.kind
         places: list[int] = []
         if feedback.kind == CLICKS:
-            done = [action_of(one) for one in json.loads(feedback.clicks or "[]")]
+            done = [action_of(action) for action in json.loads(feedback.clicks or "[]")]
             places = [position for position, _ in done]
             # Feedback tells of one action.
             action = done[0][1] if done else NO_CLICK

@@ -72,7 +72,7 @@ async def take(engine: Service, call: RouteCall) -> UbiAnswer:
     records = [*request.queries, *request.events]
     count = len(request.queries)
     read = [_read(query_of if i < count else event_of, r) for i, r in enumerate(records)]
-    ids = dict.fromkeys(_decision(one) for one in read if not isinstance(one, UbiOutcome))
+    ids = dict.fromkeys(_decision(record) for record in read if not isinstance(record, UbiOutcome))
     rows = await engine.made(name, list(ids))
     placement = engine.placement(name)
     steps = [

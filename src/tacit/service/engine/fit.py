@@ -47,7 +47,7 @@ def as_stored(
     if kind_of(config.kind).living:
         config = _as_begun(config, before)
     known = [before, *map(policy_from_stored, rebuilt)]
-    same = any(goes_on(config.policy, one) for one in known)
+    same = any(goes_on(config.policy, earlier) for earlier in known)
     if not (same or ((config.recommended or config.rebuild) and _for_same(config, before))):
         raise ConfigError(
             f"placements.{name}.policy: the store holds what {before} learned, which is not for "

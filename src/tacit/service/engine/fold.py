@@ -66,7 +66,7 @@ def opened(
     if as_if is not None:
         regimes.append(as_if)
     regime = regimes[-1] if regimes else None
-    config = as_stored(name, config, stored, [one.policy for one in regimes])
+    config = as_stored(name, config, stored, [regime.policy for regime in regimes])
     if regime is not None:
         stored = stored._replace(policy=regime.number, spec=json.dumps(regime.policy))
     end = store.end().seq

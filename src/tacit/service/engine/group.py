@@ -55,7 +55,7 @@ def record(
         joined: Block[FeedbackRequest] = Block.joined(FeedbackRequest, given)
         # What came back for a decision before decides what becomes of the next piece.
         outcomes[name] = iter(
-            [one for part in distinct(joined, "decision") for one in recorder.recorded(part)]
+            [outcome for part in distinct(joined, "decision") for outcome in recorder.recorded(part)]
         )
     return {
         i: list(islice(outcomes[request.placement], len(request.feedback))) for i, request in requests.items()
@@ -78,9 +78,9 @@ class _Recorder:
             seqs = placement.windows.seqs(slots)
             rows = self._logged(feedback, seqs, [None] * len(feedback))
             return list(placement.take_in(rows, slots))
-        judged = [self._judged(one) for one in feedback]
+        judged = [self._judged(piece) for piece in feedback]
         places = [i for i, one in enumerate(judged) if isinstance(one, tuple)]
-        accepted = [one for one in judged if isinstance(one, tuple)]
+        accepted = [row for row in judged if isinstance(row, tuple)]
         rows = self._logged(
             feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
         )
@@ -89,7 +89,7 @@ class _Recorder:
             if before is not None:
                 before.feedback.append(row)
         became = iter(placement.take_in(rows) if accepted else ())
-        return [next(became) if isinstance(one, tuple) else one for one in judged]
+        return [next(became) if isinstance(row, tuple) else row for row in judged]
 
     def _open_slots(self, feedback: Block[FeedbackRequest]) -> Ints | None:
         """Return the slots of the decisions where all feedback is fit at first sight."""

@@ -21,7 +21,7 @@ from tacit.service.kind import kind_of
 from tacit.service.log.postgres import MIGRATIONS, NEXT, PostgresStore
 from tacit.service.log.store import End
 
-# ---- A store that is taken from the owner before, whoever else believes to own it
+# ---- A store that is taken from the owner before, even one that believes to own it still
 #
 # The advisory lock of the connection, which the next owner takes away, makes the one before notice
 # early; what nobody can write past is the epoch.
@@ -50,7 +50,7 @@ class FencedStore(PostgresStore):
         made = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if made and not self.epoch:
             number = (self._lock_number,)
-            # A transaction that hangs must end before the epoch can change, and whoever comes
+            # A transaction that hangs must end before the epoch can change, and the process that comes
             # back before it has changed has the lock again.
             for statement, values in (EVICT, number), (NEXT, ()), (EVICT, number):
                 connection.execute(statement, values)
@@ -82,7 +82,7 @@ class Layout(NamedTuple):
 
 
 class LayoutStore(PostgresStore):
-    """The schema that holds a layout. Whoever has it open runs the shards, or deals them out.
+    """The schema that holds a layout. The process that has it open runs the shards, or deals them out.
 
     Parameters and errors are those of :class:`~tacit.service.log.postgres.PostgresStore`.
     """
@@ -211,7 +211,7 @@ def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
 
 
 class ReadStore(LayoutStore):
-    """The log as it is at one moment, whoever serves it: it is neither taken over nor written.
+    """The log as it is at one moment, served or not: it is neither taken over nor written.
 
     Parameters are those of :class:`~tacit.service.log.postgres.PostgresStore`.
 

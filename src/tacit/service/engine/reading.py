@@ -292,7 +292,7 @@ def found_in(parts: Sequence[KeysFound]) -> KeysFound:
 # ---- What placements have learned, as learners' files: made once for all who ask at about a time
 
 LARGE = 2**20
-"""Bytes of a file from which on it is given to whoever asks soon after, too."""
+"""Bytes of a file from which on it is given to those, too, who ask soon after."""
 KEPT_SECONDS = 5.0
 """For so long."""
 MOST_BYTES = 2**26
@@ -400,7 +400,7 @@ class Lending:
 
     def _ended(self, name: str, task: asyncio.Task[Lent]) -> None:
         del self._making[name]
-        # What went wrong is for whoever asked; nobody may be there any more.
+        # What went wrong is for the caller, who may have left.
         _ = task.cancelled() or task.exception()
 
     def _age(self, name: str, made: Lent) -> None:

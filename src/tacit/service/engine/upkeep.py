@@ -135,7 +135,8 @@ def check_clock(config: Config, last: int, wall: int) -> int:
         than a day, and more than half of what the rows are kept for.
     """
     ahead = wall - last if last else 0
-    kept = [one.retention for one in config.placements.values() if one.retention is not None]
+    configured = [placement.retention for placement in config.placements.values()]
+    kept = [seconds for seconds in configured if seconds is not None]
     if not kept or ahead <= max(DAY, min(kept) * DAY / 2):
         return 0
     if not config.store.clock_is_right:
@@ -167,7 +168,7 @@ class Retention:
         self._before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
-        """Say whether there may be something to drop."""
+        """Whether there may be something to drop."""
         return now >= max(self._next, self._held)
 
     def hold(self, now: int) -> None:

@@ -159,7 +159,7 @@ class DuelLog:
 # ---- Verdicts on duels, read from the log when somebody asks, and not before
 #
 # A log is read on from where it was read to before, in the background, a part at a time, one log at
-# a time: whoever asks waits a moment, gets what is known by then, and whether that is all. What
+# a time: a caller waits a moment, gets what is known by then, and whether that is all. What
 # is known of a part of the log is an earlier look at the same test, and as safe as any.
 
 ROWS = 500
@@ -264,7 +264,7 @@ class Verdicts:
             known.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.wait([known.task], timeout=patience)
         if known.task.done():
-            # What went wrong is for whoever asked.
+            # What went wrong is for the caller.
             known.task.result()
         async with known.busy:
             return await asyncio.to_thread(known.verdict, confidence, false_share)

@@ -89,7 +89,7 @@ SMALL_GROUP = 16
 QUICK_SECONDS = 0.001
 """How long the last commit may have taken for that."""
 LONE, LONE_SECONDS = 2, 0.01
-"""The same of so few rows: whoever comes meanwhile would wait for that commit anyway."""
+"""The same of so few rows: requests that come meanwhile would wait for that commit anyway."""
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -221,7 +221,7 @@ class Writer:
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
                 if clocks.monotonic() - began > RETRY_SECONDS:
-                    # Whoever came meanwhile has waited as long, and nobody shall wait twice.
+                    # Requests that came meanwhile have waited as long, and none shall wait twice.
                     group += self._waiting
                     self._waiting.clear()
                 self._refuse([reply for _, reply in group], error)

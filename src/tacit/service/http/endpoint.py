@@ -53,7 +53,7 @@ class Endpoint:
     server : function
         Returns the configuration of now, for its limits.
     places : Semaphore
-        Those of large answers, which all paths share: whoever finds none free is refused.
+        Those of large answers, which all paths share: a request that finds none free is refused.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ MEDIA = "text/event-stream"
 
 
 class Live:
-    """Tell whoever looks when the log has grown, for as long as he looks.
+    """A stream of events to each open page: one whenever the log has grown.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ class Live:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End every stream: the service could not stop before everybody has left, and whoever had a
-        key must show it again."""
+        """End every stream: the service could not stop before all visitors have left, and a visitor
+        with a key must show it again."""
         self._closed.set()
         self._closed = asyncio.Event()
 

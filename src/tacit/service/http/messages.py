@@ -61,7 +61,7 @@ def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -
 
     Browsers say so in ``Sec-Fetch-Site``, which no page can change, or at least, where they reach
     the service without TLS, in ``Origin`` (Fetch Metadata, W3C; RFC 6454). Other clients send
-    neither. Whoever follows a link comes from elsewhere, too, and may.
+    neither. A browser that follows a link comes from elsewhere, too, and may.
 
     Examples
     --------

@@ -210,7 +210,7 @@ class AnswerUnderWay:
         self._send(answer.status, headers, answer.body)
 
     def fail(self, error: BaseException) -> None:
-        """Say that the service failed, as uvicorn does, and close the connection."""
+        """Answer that the service failed, as uvicorn does, and close the connection."""
         self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
         self.keep_alive = False
         self._send(500, lines(FAILED), b"Internal Server Error")
@@ -416,7 +416,7 @@ class Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, reason: str) -> None:
-        """Say why, if that can be said now, and close the connection."""
+        """Answer with the reason, if nothing was answered yet, and close the connection."""
         self.shared.ended[reason] += 1
         of_this, answering = self._phase == _IN_BODY, self.answering
         self._phase, self._since = _ENDING, self.shared.clock

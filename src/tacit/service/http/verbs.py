@@ -110,7 +110,7 @@ def recording(
         else:
             feedback = [checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)]
         outcomes = await engine.record_many(call.placement, feedback)
-        ids = [one.decision_id for one in requests]
+        ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
         return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability)))
 
@@ -129,10 +129,10 @@ def _reward(request: wire.Feedback) -> FeedbackRequest:
 
 
 def _rewards(requests: Sequence[wire.Feedback]) -> Sequence[FeedbackRequest]:
-    fields = ((one.decision_id, one.reward, one.feedback_id) for one in requests)
+    fields = ((request.decision_id, request.reward, request.feedback_id) for request in requests)
     decisions, values, ids = zip(*fields, strict=True)
     block = rewards(decisions, values, ids)
-    metrics = [one.metrics for one in requests]
+    metrics = [request.metrics for request in requests]
     if not any(metrics):
         return block
     return block.with_column("metrics", list(map(as_content, metrics)))
@@ -162,7 +162,7 @@ async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOve
     placement = engine.placement(call.placement)
     check_takes_over(placement)
     asked: list[LocalDecision] = call.request.decisions
-    read = [_read(placement, one) for one in asked]
+    read = [_read(placement, decision) for decision in asked]
     good = [impression for impression in read if isinstance(impression, Impression)]
     outcomes = iter(await _logged(engine, call.placement, good))
     made = [next(outcomes) if isinstance(impression, Impression) else impression for impression in read]
@@ -190,7 +190,8 @@ async def _logged(
     except (InConflict, InvalidValue) as error:
         if len(impressions) == 1:
             return [error]
-    return [outcome for one in impressions for outcome in await _logged(engine, placement, [one])]
+    each = [await _logged(engine, placement, [impression]) for impression in impressions]
+    return [outcome for (outcome,) in each]
 
 
 def _outcome(error: TacitError | None) -> tuple[str, str]:

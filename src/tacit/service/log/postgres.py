@@ -4,7 +4,7 @@ One connection writes. It holds an advisory lock for as long as it lives, so tha
 writer at any time, and after a cut the next connection gets the lock only when the server is done
 with whatever the one before had begun: then it is known whether a commit took effect.
 
-What nobody can write past is the epoch. Whoever opens a store takes the next one, kept in the
+What nobody can write past is the epoch. Each process that opens a store takes the next one, kept in the
 database. Every transaction that writes looks, before anything else, whether the epoch is still its
 own, and keeps it from changing until the transaction ends: so a commit of the owner before is
 either seen by the next one or refused.

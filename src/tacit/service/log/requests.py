@@ -197,7 +197,7 @@ def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
 
 def clicks_in(done: Sequence[int | Mapping[str, Any]]) -> list[int]:
     """Return the positions that were clicked, without those of other actions."""
-    return [one for one in done if isinstance(one, int)]
+    return [action for action in done if isinstance(action, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
@@ -339,9 +339,9 @@ def checked_feedback(
         if content is not None:
             _check_metrics(content, metrics)
     if learned is not None:
-        feedback = [_worth(one, learned, metrics[learned]) for one in feedback]
+        feedback = [_worth(piece, learned, metrics[learned]) for piece in feedback]
     if type(feedback) is not Block:
-        return [_checked(one, lowest) for one in feedback]
+        return [_checked(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
         if id is not None:
             checked_id("feedback_id", id)

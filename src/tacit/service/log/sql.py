@@ -178,7 +178,7 @@ class SqlStore(ABC):
     Attributes
     ----------
     epoch : int
-        How often it was opened. Whoever opened it last can write; nobody else.
+        How often it was opened. The process that opened it last can write, and no other.
     salt : str
         What hashes of users are keyed with; never shown.
     local : bool

@@ -258,7 +258,7 @@ def _take_in(store: Store, folder: Path) -> int:
 def _regimes(path: Path) -> list[Regime]:
     """Return all regimes that exported marks tell."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
-    return [msgspec.json.decode(one["value"], type=Regime) for one in table if one["kind"] == POLICY]
+    return [msgspec.json.decode(row["value"], type=Regime) for row in table if row["kind"] == POLICY]
 
 
 def _parquet(path: Path) -> pq.ParquetFile:

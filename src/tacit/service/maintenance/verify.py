@@ -151,7 +151,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
     # A snapshot of an earlier version knows nothing of the decisions before it.
-    firsts = [(one.lift.past or [one.lift])[0].seq for one in (kept, anew)]
+    firsts = [(placement.lift.past or [placement.lift])[0].seq for placement in (kept, anew)]
     if firsts[0] == firsts[1] and kept.lift.saved() != anew.lift.saved():
         return "lift: its sums after the snapshot are not those by the log"
     kept_results, results = kept.series.results, anew.series.results

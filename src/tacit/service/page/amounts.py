@@ -23,7 +23,7 @@ def chance(probability: float) -> str:
 
 
 def age(microseconds: int) -> str:
-    """Say how long ago something was.
+    """Return how long ago something was, in words.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def age(microseconds: int) -> str:
 
 
 def ages(microseconds: Sequence[int]) -> list[str]:
-    """Say how long ago each of several moments was, as precisely as it takes to tell them apart.
+    """Return how long ago each of several moments was, as precisely as it takes to tell them apart.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class Answers:
         of = self._of.setdefault(placement, {})
         counts = of.get(minute)
         if counts is None:
-            for old in [one for one in of if one <= minute - MINUTES]:
+            for old in [minute_of for minute_of in of if minute_of <= minute - MINUTES]:
                 del of[old]
             counts = of[minute] = [0] * (FIRST + len(BOUNDS) + 1)
         counts[FIRST + bisect_left(BOUNDS, seconds)] += 1

@@ -157,13 +157,13 @@ class RestartRow(NamedTuple):
 def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str]) -> list[BusyKey]:
     """Return keys with their leading arms, where plays and rewards of arms are known."""
     rows = []
-    for one in facts:
-        if one.counts is None:
+    for fact in facts:
+        if fact.counts is None:
             continue
-        (leader,) = arms_believed(arms, *one.counts, most=1)
-        plays = float(one.counts[0].sum())
-        ever = float(one.plays.sum())
-        rows.append(BusyKey(one.name, ever, plays, one.epoch, leader if plays else None))
+        (leader,) = arms_believed(arms, *fact.counts, most=1)
+        plays = float(fact.counts[0].sum())
+        ever = float(fact.plays.sum())
+        rows.append(BusyKey(fact.name, ever, plays, fact.epoch, leader if plays else None))
     return rows
 
 

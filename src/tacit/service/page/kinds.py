@@ -180,7 +180,7 @@ class DuelView(View):
 
 
 def missing(needed: int | None) -> str:
-    """Say how many duels are missing.
+    """Return, in words, how many duels are missing.
 
     Examples
     --------

@@ -28,7 +28,7 @@ ALARM = "The holdout does not have its share: see the lift."
 
 def alarms(report: LiftReport) -> list[str]:
     """Return what is wrong with the traffic behind a lift."""
-    return [ALARMS.get(one.what, ALARM) for one in report.srm if one.alarm]
+    return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 
 class ShownLift(NamedTuple):
@@ -207,7 +207,7 @@ class Preferences:
         self.credited = sorted(report.get("credited", {}).items(), key=lambda one: -one[1])
         self.warnings = report.get("warnings", [])
         self.confidence = report.get("confidence", 0.95)
-        against = [(one["second"], one, True) for one in report.get("comparisons", ())]
+        against = [(comparison["second"], comparison, True) for comparison in report.get("comparisons", ())]
         segments = [
             (f"{one['name']} {one['value']}", one["comparison"], one["found"])
             for one in report.get("segments", ())
@@ -215,8 +215,8 @@ class Preferences:
         both = [*against, *segments]
         ends = [end for _, one, _ in both if (end := one["lift"]["difference"]) is not None]
         widest = max((abs(side) for end in ends for side in _interval(end)), default=0.0) or 1.0
-        self.rivals = [_preference(*one, widest) for one in against]
-        self.segments = [_preference(*one, widest) for one in segments]
+        self.rivals = [_preference(*rival, widest) for rival in against]
+        self.segments = [_preference(*segment, widest) for segment in segments]
 
     @property
     def rival(self) -> str:

@@ -46,7 +46,7 @@ def complaints(placement: Placement, now: int, answered: Answered | None = None)
 
 
 def _silent(placement: Placement, now: int) -> str:
-    """Say that nobody asks any more."""
+    """Return the words for a placement that nobody asks any more; empty if that is not so."""
     hour = decisions_since(placement.series, now - HOUR)
     day = decisions_since(placement.series, now - DAY)
     if hour or day < FEW:
@@ -56,7 +56,7 @@ def _silent(placement: Placement, now: int) -> str:
 
 
 def _unanswered(placement: Placement, now: int) -> str:
-    """Say that no feedback comes at all."""
+    """Return the words for a placement without any feedback; empty if that is not so."""
     closed = placement.decisions - placement.pending
     if _feedback_count(placement) or closed < FEW:
         return ""
@@ -70,7 +70,7 @@ def _feedback_count(placement: Placement) -> int:
 
 
 def _unrewarded(placement: Placement, now: int) -> str:
-    """Say that rewards have stopped to come, where chance alone would hardly do that."""
+    """Return the words where rewards have stopped to come, and chance alone would hardly do that."""
     results, window = placement.series.results, placement.config.rule.window
     before, lately = now - HOUR - window, results.over(now - HOUR, now - window)
     was = results.over(now - DAY - HOUR, before)
@@ -86,7 +86,7 @@ def _unrewarded(placement: Placement, now: int) -> str:
 
 
 def _late(placement: Placement, now: int) -> str:
-    """Say that much feedback comes too late to be learned."""
+    """Return the words where much feedback comes too late to be learned."""
     total = _feedback_count(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
     if total < FEW or late < MUCH_LATE * total:
@@ -99,7 +99,7 @@ def _late(placement: Placement, now: int) -> str:
 
 
 def _old_snapshot(placement: Placement, now: int) -> str:
-    """Say that a restart would take long."""
+    """Return the words where a restart would take long."""
     since, every = placement.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
         return ""

@@ -63,7 +63,7 @@ class Looks:
         task = self._under_way.get(address)
         if task is None:
             task = self._under_way[address] = asyncio.create_task(self._made(address, make))
-        # Whoever leaves does not take the page from the others.
+        # A visitor who leaves does not take the page from the others.
         return await asyncio.shield(task)
 
     async def _made(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
@@ -123,7 +123,7 @@ class Pages:
         self._compiled = True
 
     async def overview(self, reaches: Callable[[str], bool] = lambda name: True) -> str:
-        """Return the overview of the placements that whoever looks reaches."""
+        """Return the overview of the placements that the caller's key reaches."""
         names = frozenset(filter(reaches, self._engine.placements))
         return await self._looks.at(names, lambda: self._overview(names))
 

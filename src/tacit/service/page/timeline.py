@@ -144,7 +144,7 @@ def stretches(series: Series, asked: Range, most: int = MOST_POINTS) -> list[Str
 
 def together(found: Sequence[Stretch], fewest: float = FEWEST) -> list[Stretch]:
     """Join stretches until each has impressions enough; of little traffic, a twentieth of it."""
-    fewest = min(fewest, sum(one.trials for one in found) / 20)
+    fewest = min(fewest, sum(stretch.trials for stretch in found) / 20)
     joined: list[Stretch] = []
     for one in found:
         if joined and joined[-1].trials < fewest:
@@ -206,7 +206,10 @@ def uniform_points(found: Sequence[Stretch]) -> list[Point]:
 
 def share_points(found: Sequence[Stretch], slots: Sequence[int]) -> list[Point]:
     """Return the share of some arms of the impressions over time."""
-    return [Point(one.begin, one.end, *rate_of(float(one.shown[slots].sum()), one.trials)) for one in found]
+    return [
+        Point(stretch.begin, stretch.end, *rate_of(float(stretch.shown[slots].sum()), stretch.trials))
+        for stretch in found
+    ]
 
 
 class ArmSums(NamedTuple):

@@ -142,7 +142,7 @@ def controls_of(
         pin,
         "" if pin is None else clock_time(pin.until),
         sharded,
-        [(one.name, f"{clock_time(one.time)}, {one.policy['name']}") for one in states[::-1]],
+        [(state.name, f"{clock_time(state.time)}, {state.policy['name']}") for state in states[::-1]],
     )
 
 
@@ -153,7 +153,7 @@ def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
         return f"Placements of kind {placement.kind.name!r} have none."
     if placement.config.holdout is not None and placement.config.holdout.policy is not None:
         return "A control’s own policy is set in the configuration, and taken over at SIGHUP."
-    named: list[tuple[Any, str]] = [(one, one) for one in ("uniform", "baseline") if one in kinds]
+    named: list[tuple[Any, str]] = [(name, name) for name in ("uniform", "baseline") if name in kinds]
     arms = placement.offer.arms if "arm" in kinds else ()
     return named + [({"arm": arm}, f"arm {arm}") for arm in arms]
 
@@ -409,7 +409,8 @@ class View:
     @property
     def scale(self) -> float:
         """Where the bars of arms end: above every interval of an arm that was shown often."""
-        highs = [min(one.rate.high, 2 * one.rate.value + 0.01) for one in self.results if one.shown]
+        rates = [result.rate for result in self.results if result.shown]
+        highs = [min(rate.high, 2 * rate.value + 0.01) for rate in rates]
         return min(max(highs, default=1.0), 1.0)
 
     @property
@@ -431,7 +432,7 @@ class View:
         """Impressions of each arm in the range."""
         if not self._stretches:
             return np.zeros(max(len(self._arms), 1))
-        shown: Floats = np.sum([one.shown for one in self._stretches], axis=0)
+        shown: Floats = np.sum([stretch.shown for stretch in self._stretches], axis=0)
         return shown
 
     @cached_property

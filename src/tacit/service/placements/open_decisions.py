@@ -289,7 +289,7 @@ class OpenSlots:
     def _unpacked(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
         """Give decisions of a snapshot slots, as they were; without their feedback's ids if not
         ``named``."""
-        parts = [one[:8] for one in saved]
+        parts = [columns[:8] for columns in saved]
         if not parts:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
