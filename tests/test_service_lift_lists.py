@@ -26,7 +26,6 @@ from harness import (
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
-from tacit.client.messages import Impression as Wanted
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.doors import personalizer_wire as wire
@@ -39,6 +38,7 @@ from tacit.service.placements.attribution import HELD_OUT
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ModeOf
+from tacit.wire.decisions import Impression as Wanted
 
 LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "positions": 2}
 DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}

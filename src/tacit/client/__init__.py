@@ -17,36 +17,22 @@ except ModuleNotFoundError as error:
 
 from tacit.client.clients import AsyncClient, Client
 from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
-from tacit.client.messages import (
-    ArmForAll,
-    ArmForThem,
-    Change,
+from tacit.wire.control import Change, Holdout, Pinned, Rebuilt, StateKept
+from tacit.wire.decisions import Decided, Feedback, Impression, LocalDecision, Recorded, TakenOver, Would
+from tacit.wire.lift import Bounds as Between
+from tacit.wire.lift import LiftReport as Earned
+from tacit.wire.lists import (
     Clicks,
-    Decided,
     Dueled,
     DuelsOfKey,
-    Feedback,
-    FieldForWhom,
-    ForWhom,
-    Holdout,
-    Impression,
     Listed,
-    LocalDecision,
-    Pinned,
-    Rebuilt,
-    Recorded,
     Search,
     Standings,
-    StateKept,
-    TakenOver,
-    UserSegment,
     Verdict,
-    Would,
     WouldDuel,
     WouldSlate,
 )
-from tacit.wire.lift import Bounds as Between
-from tacit.wire.lift import LiftReport as Earned
+from tacit.wire.whom import ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
 if TYPE_CHECKING:
     from tacit.client.local import Local as Local

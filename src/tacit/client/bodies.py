@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from msgspec import inspect
 
-from tacit.client.messages import Clicks, Message
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.service.log.ids import decision_id as new_id
+from tacit.wire.lists import Clicks
 
 Check = Callable[[str, Any], Any]
 
@@ -36,7 +36,7 @@ class Field(NamedTuple):
     check: Check
 
 
-def body(message: Message, place: str = "") -> dict[str, Any]:
+def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
     """Return a message as it is sent.
 
     What was left out stays out, except its id: with a new one in its place, the same body may be
@@ -44,7 +44,8 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
 
     Parameters
     ----------
-    message : Message
+    message : Struct
+        Of :mod:`tacit.wire`.
     place : str, default ""
         What errors put before a field: ``decisions[1].``.
 
@@ -55,7 +56,7 @@ def body(message: Message, place: str = "") -> dict[str, Any]:
 
     Examples
     --------
-    >>> from tacit.client.messages import Feedback
+    >>> from tacit.wire.decisions import Feedback
     >>> body(Feedback("018bcfe5", 1, "click 7"))
     {'decision_id': '018bcfe5', 'reward': 1.0, 'feedback_id': 'click 7'}
     """
@@ -78,7 +79,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
     Examples
     --------
-    >>> from tacit.client.messages import LiftOf
+    >>> from tacit.wire.lift import LiftOf
     >>> [field.sent_as for field in fields_of(LiftOf)][:3]
     ['confidence', 'control', 'from']
     """

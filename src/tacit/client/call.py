@@ -26,7 +26,6 @@ import numpy as np
 
 from tacit.client.bodies import body
 from tacit.client.errors import ServiceError, Unavailable, error_for
-from tacit.client.messages import Message
 from tacit.errors import InvalidValue
 from tacit.wire.verbs import Verb
 
@@ -180,7 +179,7 @@ def call_to(
     return Call(placement, action, sent, read, method)
 
 
-def ask(verb: Verb[A], placement: str, message: Message) -> Call[A]:
+def ask(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
     """Return the call that asks something of a placement.
 
     Raises
@@ -203,7 +202,7 @@ def part(name: str, call: Call[Any]) -> Call[Any]:
 
 
 def ask_many(
-    verb: Verb[Any], placement: str, kind: type[Message], messages: Iterable[Message]
+    verb: Verb[Any], placement: str, kind: type[msgspec.Struct], messages: Iterable[msgspec.Struct]
 ) -> Call[list[Any]]:
     """Return the call with many messages of a type, answered in their order.
 

@@ -10,20 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.client.call import Call, ask, call, part
-from tacit.client.messages import (
-    LATEST,
-    Arm,
+from tacit.core.arrays import Floats
+from tacit.learning.catalogue import Catalogue
+from tacit.wire import verbs
+from tacit.wire.control import (
     Change,
     EndHoldout,
-    ForWhom,
-    ForWhomOf,
     HistoryOf,
     Holdout,
     HoldoutOf,
-    ItemsGone,
-    ItemsNow,
-    ItemsOf,
-    NewItem,
     Nothing,
     Pinned,
     PinOf,
@@ -33,9 +28,9 @@ from tacit.client.messages import (
     StateKept,
     Unpin,
 )
-from tacit.core.arrays import Floats
-from tacit.learning.catalogue import Catalogue
-from tacit.wire import verbs
+from tacit.wire.decisions import Arm
+from tacit.wire.items import ItemsGone, ItemsNow, ItemsOf, NewItem
+from tacit.wire.whom import LATEST, ForWhom, ForWhomOf
 
 
 class ControlCalls:

@@ -6,25 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from tacit.client.call import Call, ask, ask_many, call
-from tacit.client.messages import (
-    Arm,
-    Context,
-    Decided,
-    Dueled,
-    Impression,
-    LiftOf,
-    Listed,
-    LocalDecision,
-    Nothing,
-    Search,
-    Standings,
-    StandingsOf,
-    TakenOver,
-    Verdict,
-    VerdictOf,
-)
 from tacit.wire import verbs
+from tacit.wire.control import Nothing
+from tacit.wire.decisions import Arm, Context, Decided, Impression, LocalDecision, TakenOver
+from tacit.wire.lift import LiftOf
 from tacit.wire.lift import LiftReport as Earned
+from tacit.wire.lists import Dueled, Listed, Search, Standings, StandingsOf, Verdict, VerdictOf
 
 
 class DecisionCalls:

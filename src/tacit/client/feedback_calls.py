@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tacit.client.call import Call, ask, ask_many, call, part
-from tacit.client.messages import Arm, ArmsNow, ArmsOf, Clicks, Event, Feedback, Mode, ModeOf, Recorded
 from tacit.wire import verbs
+from tacit.wire.control import ArmsNow, ArmsOf, Mode, ModeOf
+from tacit.wire.decisions import Arm, Event, Feedback, Recorded
+from tacit.wire.lists import Clicks
 
 
 class FeedbackCalls:

@@ -19,13 +19,13 @@ import numpy as np
 from tacit.client.bodies import body, fields_of
 from tacit.client.clients import Client
 from tacit.client.errors import Conflict, InvalidRequest, ServiceError
-from tacit.client.messages import Arm, Context, Decided, Feedback, LocalDecision
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
 from tacit.service.log.ids import decision_ids as new_ids
+from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 
 # ---- A spool: records kept in a folder until they are delivered, in the order in which they came
 

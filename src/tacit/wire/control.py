@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
+Mode = Literal["online", "apprentice", "frozen", "shadow"]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class Change(msgspec.Struct, frozen=True):
 class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The mode that a placement shall have."""
 
-    mode: Literal["online", "apprentice", "frozen", "shadow"]
+    mode: Mode
 
 
 class ModeNow(msgspec.Struct):
