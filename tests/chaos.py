@@ -435,7 +435,7 @@ class Run:
         states, held = list(self.operator.left), list(self.operator.held)
         forgotten = list(self.operator.forgotten)
         config = load_config(self.path)
-        from tacit.service.engine.fit import open_store
+        from tacit.service.engine.opening import open_store
 
         self.await_database()
         store = open_store(config.store)

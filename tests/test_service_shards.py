@@ -27,8 +27,8 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fit import open_store
 from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, partitions, schema_of
+from tacit.service.engine.opening import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest

@@ -49,7 +49,7 @@ class StoreOptions:
         """Open the store of a configuration."""
         with usage():
             configuration = self.configuration()
-        from tacit.service.engine.fit import open_store
+        from tacit.service.engine.opening import open_store
 
         opened = open_store(configuration.store)
         try:
@@ -66,7 +66,7 @@ class StoreOptions:
         """
         with usage():
             configuration = self.configuration()
-        from tacit.service.engine.fit import open_store
+        from tacit.service.engine.opening import open_store
 
         parts = [configuration.store]
         if configuration.store.url is not None:
@@ -86,7 +86,7 @@ def _as_it_is(part: Any, stack: ExitStack) -> Any:
 
     import msgspec
 
-    from tacit.service.engine.fit import open_store
+    from tacit.service.engine.opening import open_store
     from tacit.service.errors import InUse
     from tacit.service.log.archive import backup
 

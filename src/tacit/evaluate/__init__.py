@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from tacit.evaluate.examination import Examination, examine
     from tacit.evaluate.learners import Frozen, Learning, Ranking
+    from tacit.evaluate.models.ridge import ArmRidges
     from tacit.evaluate.proposal import Proposal, Shift, propose
     from tacit.evaluate.rejection import ReplayResult, replay
     from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         RewardModel,
         Rewards,
     )
-    from tacit.evaluate.ridge import ArmRidges
     from tacit.evaluate.rows import arms_of
     from tacit.evaluate.sums import Sums
     from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
@@ -61,7 +61,7 @@ _HOMES = {
     "rejection": ("ReplayResult", "replay"),
     "results": ("Estimate", "OffPolicyResult", "Segment"),
     "rewards": ("ArmMeans", "Frequencies", "Greedy", "Predicted", "RewardFunction", "RewardModel", "Rewards"),
-    "ridge": ("ArmRidges",),
+    "models.ridge": ("ArmRidges",),
     "rows": ("arms_of",),
     "sums": ("Sums",),
     "targets": ("ByClassifier", "Probabilities", "Table", "Target", "Uniform", "fixed_target"),

@@ -422,7 +422,7 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 def _opened(config: Config) -> Service:
     """Open the store and an engine over it."""
     from tacit.service.engine.engine import Engine
-    from tacit.service.engine.fit import open_store
+    from tacit.service.engine.opening import open_store
 
     store = open_store(config.store)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,9 +15,6 @@ from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.kind import kind_of
 from tacit.service.log.store import StoredPlacement
-
-if TYPE_CHECKING:
-    pass
 
 
 def as_stored(

@@ -1,0 +1,1 @@
+"""Models of the expected reward that are made of the log that is judged."""

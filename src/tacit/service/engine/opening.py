@@ -1,0 +1,37 @@
+"""Which store a configuration names."""
+
+from __future__ import annotations
+
+from tacit.errors import MissingExtra
+from tacit.service.config.schema import StoreConfig
+from tacit.service.errors import StoreError
+from tacit.service.log.store import Store
+
+
+def open_store(config: StoreConfig) -> Store:
+    """Open the store that a configuration names.
+
+    Raises
+    ------
+    MissingExtra
+        If a package that it needs is not installed.
+    StoreError
+        If it cannot be opened, or the log is dealt out to shards.
+    """
+    if config.url is not None:
+        from tacit.service.engine.layout import LayoutStore
+
+        store = LayoutStore(config.url, config.schema)
+        layout = store.layout()
+        if layout is not None:
+            store.close()
+            raise StoreError(
+                f"store.schema: {config.schema} is dealt out to {layout.shards} shards; serve it "
+                "with --ray, or give another schema"
+            )
+        return store
+    try:
+        from tacit.service.log.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "apsw", "service") from error
+    return SqliteStore(config.path)
