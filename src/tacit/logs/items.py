@@ -17,7 +17,7 @@ from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import MEMORY, LogReader, file_at, reading
 from tacit.logs.rows import converted
-from tacit.logs.times import EpochTimes
+from tacit.logs.schema import EpochTimes
 
 Singles = npt.NDArray[np.float32]
 
