@@ -11,7 +11,7 @@ import harness
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, by_clock, served
+from harness import SECOND, Clock, by_clock, served, with_home
 from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -412,3 +412,39 @@ def test_shards_are_added_up(tmp_path):
     assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
     # What it did before is of the chapter that the first shard is in.
     assert sum(group.decisions for group in told.groups.values()) == 3 * 30 + 3 * 31
+
+
+# Policies that show some people some arms as good as never --------------------------------------
+
+
+@pytest.mark.parametrize(("floor", "told"), [(0.0, False), (0.2, True)])
+def test_a_lift_over_uniform_is_not_claimed_from_what_was_never_shown(tmp_path, floor, told):
+    """Of two kinds of users each is shown one arm alone: what the other would have earned, no log tells."""
+    policy = "context-mixture(arms=2, context_dim=1)"
+    if floor:
+        policy = {"name": "exploration-floor", "policy": policy, "epsilon": floor}
+
+    async def session():
+        config = with_home(arms=2, policy=policy, context_dim=1)
+        async with served(tmp_path / "s.db", config) as engine:
+            home, rng, earned = engine.placements["home"], np.random.default_rng(5), 0
+            for _ in range(60):
+                engine.clock.now += 40 * SECOND
+                users = rng.choice([-1.0, 1.0], 50)
+                asked = [home.checked(DecisionRequest("k", context=[user])) for user in users.tolist()]
+                rows = await engine.decide_many("home", asked)
+                liked = [row.arm == (user > 0) for row, user in zip(rows, users, strict=True)]
+                clicks = [row for row, likes in zip(rows, liked, strict=True) if rng.random() < 0.9 * likes]
+                await engine.record_many("home", [Told(row.id, reward=1.0) for row in clicks])
+                earned += len(clicks)
+            await closed(engine)
+            return lift_report(home, engine.clock()), earned / 3000
+
+    found, mean = asyncio.run(session())
+    assert (found.difference is not None) == told
+    if told:
+        # Arms at random would have earned half of 0.9.
+        assert found.claim == "better"
+        assert found.difference.low < mean - 0.45 < found.difference.high
+    else:
+        assert (found.claim, "as good as never shown" in found.verdict) == ("early", True)

@@ -21,6 +21,9 @@ ROWS = np.arange(5)[:, None]
 ENOUGH = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
+CHANCE = 4.0
+"""By how many standard errors an average may miss what it should be, at whichever look."""
+
 
 class Scores(NamedTuple):
     """Sums of one comparison.
@@ -179,6 +182,19 @@ class ScoreSums(NamedTuple):
     def over_uniform(self) -> Scores:
         """Return the comparison of the policy with arms drawn uniformly."""
         return self._scores(self.uniform)
+
+    @property
+    def covers_uniform(self) -> bool:
+        """Whether arms drawn uniformly can be compared: their weights 1/(arms · q) average 1, but for chance.
+
+        Where an arm is as good as never shown to somebody, its weight is missing from the average, and what
+        it would have earned from the comparison. For decisions without a holdout that could show every arm.
+        """
+        n, arms = self.overall[0], self.arms.shape[1]
+        if not n:
+            return True
+        mean, square = self.arms[4].sum() / (arms * n), self.arms[2].sum() / (arms * arms * n)
+        return bool(mean + CHANCE * np.sqrt(max(square - mean * mean, 0.0) / n) >= 1.0)
 
     def over(self, arm: int) -> Scores:
         """Return the comparison of the policy with one arm, which was always to be had."""

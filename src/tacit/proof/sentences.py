@@ -254,6 +254,11 @@ NO_PROPENSITIES = (
     "Not known: decisions carry no propensity. Set up a holdout, or a policy that draws at random."
 )
 
+NOT_COVERED = (
+    "Not known: some arms are as good as never shown to some, so the log does not tell what they would have "
+    "earned. Set up a holdout, or an exploration floor."
+)
+
 
 def winner_sentence(arm: str | None) -> str:
     """Return which arm is best.

@@ -322,8 +322,13 @@ class View:
 
     @property
     def uniform(self) -> UniformEstimate | None:
-        """What uniform exploration would have earned per impression."""
-        return None if self._total is None else self._total.uniform
+        """What uniform exploration would have earned per impression, where the log tells."""
+        return self._total.uniform if self._total is not None and self.covered else None
+
+    @cached_property
+    def covered(self) -> bool:
+        """Whether the log shows what uniform exploration would."""
+        return self._of.lift.covers_uniform
 
     @cached_property
     def lift(self) -> LiftReport | None:
@@ -369,7 +374,7 @@ class View:
         found = together(self._stretches)
         learned = rate_points(found, self.each, self._lowest)
         curves = [ChartLine(self.policy, "learned", learned)]
-        uniform = uniform_points(found) if self.randomized and self.each == 1 else []
+        uniform = uniform_points(found) if self.randomized and self.each == 1 and self.covered else []
         if uniform:
             curves.insert(0, ChartLine("uniform exploration", "uniform", uniform))
         return curves

@@ -299,7 +299,7 @@ class _Reporter:
 
     def _by_propensities(self) -> Lift:
         if self._control == "uniform":
-            return self._unscaled(self._uniform().lift(self._confidence))
+            return self._unscaled(self._uniform().lift(self._confidence)) if self._covered else Lift("early")
         names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
         if self._control not in names:
             allowed = ", ".join(["uniform", *names][:10])
@@ -309,6 +309,11 @@ class _Reporter:
             raise InvalidValue("control", self._control, remedy)
         scores = self._sums.scores.over(names[self._control])
         return self._unscaled(scores.lift(self._confidence))
+
+    @property
+    def _covered(self) -> bool:
+        """Whether the log shows what the control would."""
+        return self._control != "uniform" or self._sums.covers_uniform
 
     def _uniform(self) -> Scores:
         """Return the comparison with arms drawn uniformly, over all chapters."""
@@ -436,6 +441,8 @@ class _Reporter:
             found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not self._uniform().n:
             return [*found, said.NO_PROPENSITIES, *([plan.verdict] if plan else [])]
+        if not self._covered:
+            return [*found, said.NOT_COVERED]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
         found.append(said.lift_sentence(lift, days, shown))

@@ -268,6 +268,12 @@ class LiftSums(Chapter):
         self.scores.add(shown, rewards, propensities, policy, offered)
 
     @property
+    def covers_uniform(self) -> bool:
+        """Whether the log shows what arms drawn uniformly would, as far as that can be told."""
+        tells = not self.partial and holdout_in(self.terms) is None
+        return not tells or self.scores.covers_uniform
+
+    @property
     def over(self) -> tuple[str, int, int]:
         """The terms, and how many arms there are and are on offer; with the same they merge."""
         return self.terms, self._arms, self._offered
