@@ -143,6 +143,18 @@ async def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_the
             await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})
 
 
+async def test_what_asks_for_somebody_is_not_left_to_a_policy_that_does_not_listen(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await engine.decide_many("home", [asked(engine, 31)])
+        await quiet(engine)
+        with pytest.raises(InvalidValue, match="requests say who is asking, in 13 numbers"):
+            await engine.rebuild("home", "thompson")
+        await engine.rebuild("home", {"name": "context-mixture", "context": DECLARED, "per_key": True})
+        await engine.decide_many("home", [asked(engine, 31)])
+        await engine.rollback("home")
+        await engine.decide_many("home", [asked(engine, 31)])
+
+
 def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(tmp_path, kind):
     written, path = tmp_path / "tacit.toml", tmp_path / "s.db"
     place, told = f'path = "{path}"', ["--store", str(path)]

@@ -28,6 +28,7 @@ from tacit.policies.spec import is_auto, policy_from_stored
 from tacit.service.config.file import checked_as
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import opened, take_in
+from tacit.service.engine.for_whom import reads_who_asks
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
@@ -163,6 +164,11 @@ class Rebuilder:
             If the store fails, or the service is stopping.
         """
         placement = self._checked(name, policy)
+        before = placement.config.policy
+        if reads_who_asks(before) and not policy.context_dim:
+            # Those who ask go on to say it, and would be refused from then on.
+            asked = f"requests say who is asking, in {before.context_dim} numbers"
+            raise InvalidValue("policy", policy, f"give one that reads a context: {asked}")
         spec = policy_to_spec(policy)
         number = await self._engine.of_store(self._engine.store.policy, json.dumps(spec))
         return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
