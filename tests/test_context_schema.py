@@ -211,3 +211,40 @@ def test_what_a_policy_does_not_read_is_refused_by_its_estimates_too():
         learner.explain({"age": 3}, "a")
     with pytest.raises(InvalidValue, match=r"give a dict of age, \{\} where nothing is known"):
         tacit.Learner(tacit.auto(arms=2, context={"age": "number"}), seed=1).choose("a")
+
+
+# What has no names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0], ids=["dense", "sparse"])
+def test_what_transformers_of_scikit_learn_give_are_contexts(threshold):
+    pandas = pytest.importorskip("pandas")
+    compose, preprocessing = (
+        pytest.importorskip("sklearn.compose"),
+        pytest.importorskip("sklearn.preprocessing"),
+    )
+    rows = pandas.DataFrame({"device": ["ios", "web"] * 5, "age": np.arange(10.0)})
+    named = (preprocessing.OneHotEncoder(), ["device"]), (preprocessing.StandardScaler(), ["age"])
+    made = compose.make_column_transformer(*named, sparse_threshold=threshold).fit_transform(rows)
+    plain = np.asarray(made.todense() if threshold else made)
+    learner = tacit.Learner(tacit.auto(arms=2, context_dim=3), seed=1)
+    np.testing.assert_array_equal(learner.choose_many(["a"] * 10, made).batch.contexts, plain)
+    for one in (made[:1], plain[0], pandas.Series(plain[0])):
+        np.testing.assert_array_equal(learner.choose(context=one).context, plain[0])
+
+
+@pytest.mark.parametrize(
+    ("contexts", "field"),
+    [([[1, None]], "context[1]"), ([[1, 2], None], "context[1]"), ([[1, "x"]], "context")],
+)
+def test_a_number_that_is_lacking_is_named_by_its_place(contexts, field):
+    learner = tacit.Learner(tacit.auto(arms=2, context_dim=2), seed=1)
+    with pytest.raises(InvalidValue) as caught:
+        learner.choose_many(["a"] * len(contexts), contexts)
+    assert caught.value.field == field
+
+
+def test_names_where_numbers_are_read_are_refused_with_the_call_that_reads_them():
+    learner = tacit.Learner(tacit.auto(arms=2, context_dim=2), seed=1)
+    with pytest.raises(InvalidValue, match=r"tacit.auto\(arms=…, context="):
+        learner.choose(context={"age": 31})

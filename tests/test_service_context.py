@@ -309,3 +309,20 @@ def test_items_known_by_features_are_counted_by_who_was_asking(tmp_path):
         ("ios", 1, None),
         ("web", 2, None),
     ]
+
+
+async def test_a_field_that_is_a_signal_is_heeded_and_recovered_from_the_log(tmp_path):
+    path, schema = tmp_path / "s.db", {"age": "number", "volume": "signal"}
+    config = with_home(path, arms=["film", "song"], context=schema)
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        for round in range(160):
+            engine.clock.now += 60_000_000
+            given = {"age": float(round % 60), "volume": 90.0 if round == 150 else float(round % 2)}
+            (row,) = await engine.decide_many("home", [home.checked(DecisionRequest("all", context=given))])
+            await engine.feedback("home", row.id, float(row.arm == "song"))
+        with pytest.raises(InvalidValue, match=r"context\.volume: .*a signal is never missing"):
+            home.checked(DecisionRequest("all", context={"age": 3.0}))
+        live = learned(engine)
+    with recovered(path, config) as again:
+        assert learned(again) == live

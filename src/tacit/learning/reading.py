@@ -7,7 +7,7 @@ and decisions with what came back for them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,21 +208,49 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     if dim == 0:
         _refuse_unread("context", contexts, policy, "tacit.auto(arms=…, context_dim=…), or signals_dim=…")
         return np.zeros((rows, 0))
-    try:
-        array = np.ascontiguousarray(matrix("context", contexts), dtype=np.float64)
-    except InvalidValue:
-        raise
-    except (TypeError, ValueError):
-        array = np.full((0, 0), np.nan)
+    array = _numbers_of(contexts)
+    if array.shape != (rows, dim):
+        array = _numbers_of(_as_rows(contexts))
+        array = array.reshape(rows, dim) if array.shape == (rows, 1, dim) else array
     if array.shape != (rows, dim) or not np.isfinite(array).all():
         numbers = f"give {dim} finite numbers"
         if policy.schema and contexts is None:
             fields = ", ".join(name for name, _ in policy.schema)
             numbers = f"give a dict of {fields}, {{}} where nothing is known,"
-        if _is_one(contexts, rows):
+        elif _is_one(contexts, rows) and isinstance(contexts[0], Mapping):
+            numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
+        one = _is_one(contexts, rows)
+        lacking = _lacking(contexts[0] if one else contexts, dim if one else rows)
+        if lacking is not None:
+            raise InvalidValue(f"context[{lacking}]", None, numbers)
+        if one:
             raise InvalidValue("context", contexts[0], numbers)
         raise InvalidValue("context", contexts, f"{numbers} for each impression")
-    return array
+    return array  # type: ignore[no-any-return]
+
+
+def _numbers_of(contexts: Any) -> Any:
+    """Return contexts as an array; one without any row where they are no numbers."""
+    try:
+        return np.ascontiguousarray(matrix("context", contexts), dtype=np.float64)
+    except InvalidValue:
+        raise
+    except (TypeError, ValueError):
+        return np.full((0, 0), np.nan)
+
+
+def _lacking(given: Any, count: int) -> int | None:
+    """Return the place of the first None among as many as are wanted; None if there is none."""
+    if not isinstance(given, list | tuple) or len(given) != count:
+        return None
+    return next((place for place, each in enumerate(given) if each is None), None)
+
+
+def _as_rows(contexts: Any) -> Any:
+    """Return what a transformer of scikit-learn gives, perhaps sparse, of one impression or many."""
+    if isinstance(contexts, list):
+        return list(map(_as_rows, contexts))
+    return contexts.toarray() if hasattr(contexts, "toarray") else contexts
 
 
 def _refuse_unread(field: str, given: Any, policy: Policy, remedy: str) -> None:
