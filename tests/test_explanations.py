@@ -137,3 +137,17 @@ def test_a_notebook_shows_policies_logs_and_explanations_as_tables(learner):
     assert repr(log) == "<click log: log; context of age>"
     list(log)
     assert repr(log) == "<click log: log; context of age; 3 of 3 rows kept>"
+
+
+def test_many_decisions_are_shown_by_their_first():
+    learner = tacit.Learner(tacit.UCB1(ARMS), seed=1)
+    made = learner.choose_many([f"key {i}" for i in range(30)])
+    assert repr(made).startswith("<30 decisions from 0 on: '")
+    assert repr(made).endswith(", …>")
+    assert repr(made).count("'") == 20
+    assert made._repr_html_().count("<tr>") == 11
+    assert "key 9" in made._repr_html_()
+    items = tacit.Learner(tacit.auto(relevance_dim=2), seed=1).choose_many(
+        ["a"], relevance=[[[1, 2], [2, 3]]]
+    )
+    assert repr(items) in ("<1 decisions from 0 on: 0>", "<1 decisions from 0 on: 1>")

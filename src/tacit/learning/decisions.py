@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
+from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.learning.batch import Batch
 from tacit.policies.base import NO_FEATURES
@@ -33,6 +34,8 @@ NOTHING: Floats = np.empty(0)
 LATEST = 8192
 """How many of the decisions learned last are remembered, by their numbers modulo this."""
 NEWEST = LATEST - 1
+NAMED = 10
+"""How many of many decisions are named where they are shown."""
 
 
 class Decision(NamedTuple, Generic[ArmT_co]):
@@ -262,6 +265,20 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     lanes: Mapping[str, int]
     prefixes: Floats = field(default_factory=no_places)
     places: Floats = field(default_factory=no_places)
+
+    def __repr__(self) -> str:
+        arms = ", ".join(map(repr, self._first_arms()))
+        more = ", …" if len(self) > NAMED else ""
+        return f"<{len(self):,} decisions from {self.first_id} on: {arms}{more}>"
+
+    def _repr_html_(self) -> str:
+        columns = self._first_arms(), self.keys[:NAMED], self.propensities[:NAMED].tolist()
+        first = zip(count(self.first_id), *columns, strict=False)
+        names = "id", "arm", "key", "propensity"
+        return html_table([dict(zip(names, row, strict=True)) for row in first])
+
+    def _first_arms(self) -> list[Any]:
+        return [self.names[slot] if self.names else slot for slot in self.slots[:NAMED].tolist()]
 
     @property
     def arms(self) -> list[ArmT_co]:
