@@ -306,7 +306,9 @@ class LogReads:
             if self._shards is not None:
                 return cluster.arms_of(reader)
             with progress(None, "reading the arms"):
-                return arms_of(reader)
+                found = arms_of(reader)
+        self.reader.report = reader.report
+        return found
 
     def replay(self, policy: Any, **options: Any) -> Any:
         """Replay the log."""

@@ -101,6 +101,7 @@ def fit(
     offering = reader.without_context()
     with concluding(offering), progress(None, "reading the arms"):
         arms = arms_of(offering)
+    reader.report = offering.report
     with usage():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)
