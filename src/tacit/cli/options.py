@@ -95,7 +95,7 @@ class LogOptions:
         )
 
     def contextual(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
-        """Return the log with contexts, and what a policy is told of them: what their columns hold.
+        """Return the log with contexts, and what a policy learns of them: what their columns hold.
 
         Unless the policy itself says what it reads, or the log's contexts are numbers in one column, that is
         learned from the first rows.

@@ -1,4 +1,17 @@
-"""The fold: placements as the store has them, and the rows of the log taken in."""
+"""The fold: placements as the store has them, and the rows of the log taken in.
+
+What a placement has learned is a function of its log alone, so a start has three phases:
+
+1. :func:`start`, once in a placement's life: it may begin with what a learner of a file knows;
+2. :func:`opened`: the placement at its latest snapshot that the log bears out, or where its log begins. The
+   configuration has to fit what the log says of its policy, seed and arms, and the *regime* that a rebuild
+   or rollback began holds from its mark on;
+3. :func:`fold`: the rows after the snapshot are taken in as they were when they came: decisions are recalled
+   and not chosen anew, feedback teaches, marks change, and windows close by the log's time.
+
+The same functions rebuild a placement into another policy (:mod:`tacit.service.engine.rebuilding`), follow a
+log that another process writes, and verify one.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +75,7 @@ def opened(
     spec = json.dumps(policy_to_spec(config.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
     marks = store.changes(stored.id)
+    # The last regime holds, whatever is configured: a start must not undo a rebuild.
     regimes = regimes_of(marks)
     if as_if is not None:
         regimes.append(as_if)
@@ -189,6 +203,7 @@ def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> Non
 
 
 def _take_in(placement: Placement, rows: Block[Any]) -> None:
+    # Snapshots differ in age: a stretch that is new to one placement may be known to another.
     seqs = rows.column("seq")
     if seqs[-1] <= placement.covered:
         return
@@ -207,6 +222,7 @@ def _take_in(placement: Placement, rows: Block[Any]) -> None:
 
 
 def _take_part(placement: Placement, rows: Block[Any]) -> None:
+    # As in a running service, windows that were due close before anything else happens.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
         placement.recall(rows)

@@ -2,6 +2,17 @@
 
 Feedback finds its decision or is refused with the reason; decisions that were made before are answered
 again, the rest is chosen at once; the rows wait in the order of the log.
+
+:func:`apply`, at the end, is the whole of it; what stands before are its two large parts:
+
+1. time goes by: windows that are due close, and what they earned is learned;
+2. marks are made: modes, arms, pins and whatever else is changed holds for all that follows;
+3. :func:`decide`: one block of impressions for each placement, chosen by one call of its learner;
+4. :func:`record`: one block of feedback, each piece by the window of its decision, if that is open, or by
+   what the store has of it;
+5. what was learned is exported, for other shards.
+
+Nothing here waits or is durable: the writer (:mod:`tacit.service.engine.writer`) commits the rows.
 """
 
 from __future__ import annotations
@@ -93,6 +104,8 @@ class _Recorder:
 
     def _open_slots(self, feedback: Block[FeedbackRequest]) -> Ints | None:
         """Return the slots of the decisions where all feedback is fit at first sight."""
+        # Rewards for open decisions, by clients that name no feedback: nearly all traffic. They need no
+        # row-by-row comparison with what came before.
         plain = self._placement.shows_one and set(feedback.column("kind")) == {REWARD}
         if self._pending.ahead or not plain or any(feedback.column("id")):
             return None
@@ -236,6 +249,7 @@ class _Batch:
         InvalidValue, UnknownName
             If an arm is no longer on offer; likewise.
         """
+        # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
             self._placement.check_offered(impressions)
@@ -327,6 +341,7 @@ def apply(
     list
         For each request its result, or the error that it met.
     """
+    # 1. Time goes by. Feedback of this group may still name a decision whose window closes right now.
     now = pending.time.advance()
     closing = pending.closing(now)
     if closing:
@@ -335,6 +350,7 @@ def apply(
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
         pending.placements[name].advance(now)
+    # 2. Marks. A decision of the same group is already made as they say.
     before = pending.seq
     results: dict[int, Any] = {}
     kinds: defaultdict[type, dict[int, Any]] = defaultdict(dict)
@@ -343,10 +359,12 @@ def apply(
     for kind, step in STEPS.items():
         for i, change in kinds.pop(kind, {}).items():
             results[i] = step(pending, change, now)
+    # 3. and 4. Decisions stand before feedback in the log, so that a client may send both together.
     if Decide in kinds:
         results |= decide(pending, kinds[Decide], found, now)
     if Record in kinds:
         results |= record(pending, kinds[Record], found, now)
+    # 5. Exports, of what this group taught, too.
     for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
     if closing and pending.seq == before:

@@ -1,4 +1,13 @@
-"""Upkeep between groups, by threads that may block: snapshots, and rows that are old enough."""
+"""Upkeep between groups, by threads that may block: snapshots, and rows that are old enough.
+
+From top to bottom: a thread that does what blocks; retention, which says what may be dropped and drops some
+of it; and the upkeep itself. After each group (:meth:`Upkeep.step`) it does one thing at most:
+
+- a placement that has learned much since its last snapshot is copied, while no group is served, and the copy
+  is written in pieces, while groups are;
+- else, once an hour, old rows are looked for. Before the first of a placement may go it gets a *base*: what
+  all of them taught, from which the fold begins from then on. Then they go a thousand at a time.
+"""
 
 from __future__ import annotations
 
@@ -207,6 +216,7 @@ class Retention:
             if placement.config.retention is None:
                 continue
             time = int(max(now - placement.config.retention * DAY, 0))
+            # Nothing may go before a base of this look covers it.
             before = self._before.get(placement.id)
             if before is None:
                 if self._store.old(placement.id, seq, time, 1).size:
@@ -217,6 +227,7 @@ class Retention:
                 self._drop(old, archive, placement.name)
                 self._next, self.busy = now, True
                 return None
+            # All that this base covers is gone: what was freed is overwritten once, not by every step.
             del self._before[placement.id]
             self._store.scrub()
         self._drop_ticks()

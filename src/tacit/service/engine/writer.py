@@ -1,4 +1,18 @@
-"""The writer: a loop that serves requests in groups, and makes each group durable."""
+"""The writer: a loop that serves requests in groups, and makes each group durable.
+
+Whatever changes a placement goes through here, one group after the other. A turn of the loop:
+
+1. it sleeps until requests come, a window closes, or a failed store is due to be tried again (``_woken``);
+2. all that waits is a group, at most 1024 requests (``_serve_groups``);
+3. the group is applied in memory, and its rows wait (:mod:`tacit.service.engine.group`);
+4. the rows are appended in one commit, by the store's thread or, if that takes less time, here (``_commit``);
+5. the answers are released: before the commit where a placement is ``buffered``, else after it;
+6. upkeep and other steps that need a log at rest have their turn (``_run_steps``).
+
+When the store fails, nothing of the group is acknowledged, and learners have learned what the log does not
+hold. Then ``_mend`` appends what was answered already and makes the placements anew from the store. Where the
+store refuses single rows, the group is halved until they are alone (``_serve``).
+"""
 
 from __future__ import annotations
 
@@ -272,6 +286,7 @@ class Writer:
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
         """Serve a group; if the store refuses some of it, in halves until that is alone."""
+        # Rows of earlier groups may wait, too: then it may be one of those that is refused.
         alone = len(group) == 1 and not self._pending.tail.size
         try:
             await self._serve_together(group)
@@ -387,7 +402,7 @@ class Writer:
         self._made_anew()
 
     def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
-        # A commit that seemed to fail may have worked.
+        # A commit that seemed to fail may have worked: its rows are not to be written twice.
         last = self._store.end().seq
         rows = rows.where(lambda row: row.seq > last)
         lost: list[Any] = []
@@ -395,6 +410,7 @@ class Writer:
             lost = list(self._refused(rows))
         else:
             self._store.probe(self._pending.time.clock())
+        # Placements that learned from rows that are lost are ahead of the log, too.
         behind = {row.placement for row in lost}
         ahead = [name for name, p in self._pending.placements.items() if p.id in behind]
         return self._opened([*broken, *ahead])

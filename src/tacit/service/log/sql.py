@@ -2,6 +2,11 @@
 
 Statements mark each value by a question mark. Where two databases need different words, or one has
 a faster way, the method is the store's own.
+
+From top to bottom: the tables and their statements; of :class:`SqlStore` what a database has to bring
+(transactions, reads that stream); who may write (the epoch); placements and records; snapshots; rows that
+are dropped; what is asked of the log while it is served, and at a start; forgetting somebody; rows that are
+damaged, found and left out; and where things end and begin.
 """
 
 from __future__ import annotations
@@ -281,6 +286,8 @@ class SqlStore(ABC):
 
     def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
         """Write a snapshot, or a base, step by step; then it is in place of the one before."""
+        # A reader never sees half of it: pieces have a number of their own, and the head that names the
+        # number is written last, in one statement.
         with self._transaction() as writer:
             number = self._one(writer, NEXT_PIECES)
         # Another one may be written meanwhile, and sweeps when it is done.
