@@ -116,6 +116,18 @@ def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
+    told = process("demo", "--lists", "--impressions", 400, "--out", tmp_path, "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    rows = {row["shown by"]: row for row in json.loads(told.stdout)["rows"]}
+    looks = [position["looks"] for position in rows["the order offered"]["positions"]]
+    assert looks[0] == 1.0
+    assert looks == sorted(looks, reverse=True)
+    assert rows["best order"]["clicks_per_1000"] > rows["the order offered"]["clicks_per_1000"]
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert process("demo", "--lists", "--context").returncode == 2
+
+
 def test_simulate_prints_a_table_and_writes_files(tmp_path):
     plot, table = tmp_path / "regret.png", tmp_path / "regret.parquet"
     result = tacit("simulate", *SHORT, "--policy", "ucb1", "--plot", plot, "--table", table)

@@ -83,6 +83,7 @@ service/app
 service/maintenance client
 cluster
 warmup demo checking
+demo_lists
 cli
 """
 """Rooms from the ground up: a room imports from floors below its own, and from nothing else."""

@@ -53,6 +53,8 @@ class Scenario:
     impressions: int
     seed: int
     holdout: float | None = None
+    positions: int = 0
+    """Of lists; 0 where one arm is shown."""
 
     @property
     def label(self) -> str:
@@ -333,7 +335,11 @@ def configuration(scene: Scenario, port: int) -> str:
     policy = policy_to_spec(scene.policy)
     arms = policy.pop("arms", list(scene.arms))
     context = ""
-    if scene.environment is None:
+    if scene.positions:
+        policy.pop("positions")
+        # What is clicked in a list is learned when its window closes.
+        context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.2'
+    elif scene.environment is None:
         # The placement says what is known of users; how many numbers that makes follows.
         policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
         context = f"context = {toml(SCHEMA)}"

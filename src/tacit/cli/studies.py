@@ -16,6 +16,7 @@ def demo(
     policy: str | None = None,
     interest: File | None = None,
     context: bool = False,
+    lists: bool = False,
     impressions: Annotated[int, click.IntRange(100)] | None = None,
     holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
     out: Path = Path("demo"),
@@ -34,8 +35,10 @@ def demo(
         Play this date × topic table of search interest instead of simulated shifts.
     context
         Play users who differ, and of whom something is known: beside one page for all.
+    lists
+        Play readers of lists, who do not see everything: looks, clicks and relevance by position.
     impressions
-        How much traffic.  [default: 15000; 8000 with --context]
+        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists]
     holdout
         Show this share of searchers an arm at random, and say what learning earned beside them.
     out
@@ -47,6 +50,14 @@ def demo(
     """
     import tacit.demo as show_case
 
+    if lists:
+        from tacit.demo_lists import play
+
+        if context or interest is not None or holdout is not None:
+            raise click.UsageError("--lists: leave out --context, --interest and --holdout")
+        with usage():
+            play(policy, impressions or 5000, out, port, seed, as_json=as_json)
+        return
     with usage():
         scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
     show_case.play(scenario, out, port, keep=keep, as_json=as_json)

@@ -1,0 +1,204 @@
+"""The main job for lists: the service, readers who do not see everything, and what each position got."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.spread import progress
+from tacit.core.text import aligned
+from tacit.demo import SEARCHERS, Scenario, post, running_service
+from tacit.errors import MissingExtra
+from tacit.policies import policy_from_spec
+from tacit.policies.auto import auto
+from tacit.simulation import ENVIRONMENT_STREAM, run_stream
+
+ARTICLES = tuple(f"article {i}" for i in range(1, 21))
+POSITIONS = 5
+GOES_ON = 0.75
+"""With what probability a reader who did not click looks at the next position."""
+CONTENT = 0.5
+"""With what probability one who clicked reads no further."""
+AT_RANDOM = 0.1
+"""In how many lists the rate of clicks, ranking them, shows another order."""
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Readers drawn ahead, so that every way to rank meets the same ones.
+
+    Attributes
+    ----------
+    relevance : array of float64, shape (articles,)
+        With what probability an article that is looked at is clicked.
+    draws : array of float64, shape (lists, positions, 2)
+        The chances behind a click at a position, and behind going on below it.
+    """
+
+    relevance: Floats
+    draws: Floats
+
+    @classmethod
+    def drawn(cls, lists: int, seed: int) -> Readers:
+        """Draw readers from a seed."""
+        rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
+        relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
+        # The order offered is a search engine's: better than none.
+        order = np.argsort(-relevance + rng.normal(0.0, 0.25, len(ARTICLES)))
+        return cls(relevance[order], rng.random((lists, POSITIONS, 2)))
+
+    def read(self, i: int, shown: Ints) -> tuple[Booleans, Booleans]:
+        """Return at which positions of a list a reader looks, and where he clicks."""
+        looks, clicks = np.zeros((2, POSITIONS), np.bool_)
+        for k, article in enumerate(shown.tolist()):
+            looks[k] = True
+            clicks[k] = self.draws[i, k, 0] < self.relevance[article]
+            if self.draws[i, k, 1] >= (1.0 - CONTENT if clicks[k] else GOES_ON):
+                break
+        return looks, clicks
+
+    def outcome(self, shown: Ints) -> ListTotals:
+        """Return what lists of articles got, shape (lists, positions)."""
+        pairs = [self.read(i, articles) for i, articles in enumerate(shown)]
+        looks, clicks = (np.array(each) for each in zip(*pairs, strict=True))
+        return ListTotals(looks, clicks, self.relevance[shown])
+
+    def by_rate(self, seed: int) -> Ints:
+        """Return the lists of who ranks by clicks for each time shown, whoever looked."""
+        rng = np.random.default_rng(seed)
+        clicks, times = np.zeros(len(ARTICLES)), np.zeros(len(ARTICLES))
+        lists = np.empty(self.draws.shape[:2], np.int64)
+        for i in range(len(lists)):
+            order = np.argsort(-(clicks + 0.2) / (times + 1.0), kind="stable")
+            lists[i] = (rng.permutation(order) if rng.random() < AT_RANDOM else order)[:POSITIONS]
+            times[lists[i]] += 1
+            clicks[lists[i]] += self.read(i, lists[i])[1]
+        return lists
+
+
+@dataclass(frozen=True)
+class ListTotals:
+    """Of each list and position: whether it was looked at, clicked, and the relevance of what stood there."""
+
+    looks: Booleans
+    clicks: Booleans
+    relevance: Floats
+
+    @property
+    def clicks_per_1000(self) -> float:
+        """Clicks per thousand lists, of the last half: what was learned by then."""
+        return float(1000 * self.clicks[len(self.clicks) // 2 :].sum(axis=1).mean())
+
+    def by_position(self) -> list[dict[str, float]]:
+        """Return looks, clicks and relevance of each position, of the last half."""
+        half = len(self.looks) // 2
+        parts = {"looks": self.looks, "clicks": self.clicks, "relevance": self.relevance}
+        means = {name: each[half:].mean(axis=0) for name, each in parts.items()}
+        return [{name: float(mean[k]) for name, mean in means.items()} for k in range(POSITIONS)]
+
+
+def play(policy: str | None, lists: int, folder: Path, port: int, seed: int, *, as_json: bool) -> None:
+    """Run the demonstration and print what came of it."""
+    made = auto(arms=ARTICLES, shows="slate", positions=POSITIONS)
+    if policy is not None:
+        made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
+    title = f"{len(ARTICLES)} articles, lists of {POSITIONS}, readers who do not see everything"
+    scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, positions=POSITIONS)
+    readers = Readers.drawn(lists, seed)
+    with running_service(scene, folder, port) as address:
+        if not as_json:
+            click.echo(f"tacit demo: {title}")
+            click.echo(f"policy {made.label}; page {address}")
+        shown, seconds = send(readers, lists, address)
+    best = np.argsort(-readers.relevance)[:POSITIONS]
+    outcomes = {
+        f"tacit: {made.label}": readers.outcome(shown),
+        "the order offered": readers.outcome(np.tile(np.arange(POSITIONS), (lists, 1))),
+        "clicks for each time shown": readers.outcome(readers.by_rate(seed)),
+        "best order": readers.outcome(np.tile(best, (lists, 1))),
+    }
+    figure = draw(title, outcomes, folder / "demo.png")
+    report(outcomes, lists, seconds, figure, address, as_json)
+
+
+def send(readers: Readers, lists: int, address: str) -> tuple[Ints, float]:
+    """Let the readers read; return the articles they were shown and the seconds it took."""
+    slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
+    shown = np.empty((lists, POSITIONS), np.int64)
+    port = int(address.rstrip("/").rpartition(":")[2])
+
+    def reader(first: int) -> None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        for i in range(first, lists, SEARCHERS):
+            answer = post(connection, "slate", {"key": "home"})
+            shown[i] = [slots[arm] for arm in answer["slate"]]
+            clicked = np.flatnonzero(readers.read(i, shown[i])[1]).tolist()
+            post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
+            advance(1)
+
+    began = time.monotonic()
+    with progress(lists, "readers") as advance, ThreadPoolExecutor(SEARCHERS) as pool:
+        for future in [pool.submit(reader, first) for first in range(SEARCHERS)]:
+            future.result()
+    return shown, time.monotonic() - began
+
+
+def report(
+    outcomes: dict[str, ListTotals],
+    lists: int,
+    seconds: float,
+    figure: Path | None,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Print what each way to rank got, and what readers saw at each position."""
+    if as_json:
+        rows = [
+            {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "positions": each.by_position()}
+            for name, each in outcomes.items()
+        ]
+        content = {"lists": lists, "seconds": seconds, "rows": rows}
+        click.echo(json.dumps(content | {"figure": figure and str(figure), "page": address}, indent=1))
+        return
+    table = [("shown by, in the last half", "clicks/1000 lists")]
+    table += [(name, f"{each.clicks_per_1000:,.0f}") for name, each in outcomes.items()]
+    click.echo(f"\n{aligned(table)}\n")
+    places = [("tacit's lists, position", "looked at", "clicked", "relevance")]
+    for k, each in enumerate(next(iter(outcomes.values())).by_position(), 1):
+        places.append((str(k), f"{each['looks']:.1%}", f"{each['clicks']:.1%}", f"{each['relevance']:.1%}"))
+    click.echo(f"{aligned(places)}\n")
+    click.echo(f"{lists:,} lists through the service in {seconds:.1f} s ({lists / seconds:,.0f}/s)")
+    click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
+
+
+def draw(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
+    """Draw looks, clicks and relevance by position; None where matplotlib is not installed."""
+    from tacit.plots import figure, save
+
+    try:
+        drawing, axes = figure(6.5, 8.0, rows=3, sharex=True)
+    except MissingExtra:
+        return None
+    heads = {"looks": "looks", "clicks": "clicks", "relevance": "relevance: clicks for each look"}
+    places = np.arange(1, POSITIONS + 1)
+    for axis, (name, head) in zip(axes, heads.items(), strict=True):
+        for label, each in outcomes.items():
+            style: dict[str, Any] = {"color": "black", "ls": ":"} if label == "best order" else {}
+            values = [position[name] for position in each.by_position()]
+            axis.plot(places, values, marker="o", ms=3, label=label, **style)
+        axis.set_title(head, size=9)
+        axis.set_xticks(places)
+        axis.set_ylim(bottom=0)
+    axes[2].set_xlabel("position")
+    axes[0].legend(frameon=False, fontsize=7)
+    drawing.suptitle(title, size=10)
+    return save(drawing, path)
