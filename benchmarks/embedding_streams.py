@@ -7,6 +7,7 @@ all, or fill all of them; users have numbers of their own, or an embedding in th
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +131,41 @@ def towers(rng: Any) -> Stream:
     return drawn(rng, items, Logits(rounds, of), users)
 
 
+def of_topics(rng: Any) -> Stream:
+    """Return a stream of paragraphs of a manual, by TF-IDF and SVD; readers like some of its topics."""
+    from pydoc_data.topics import topics
+
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    parts = [(topic, part) for topic in topics for part in topics[topic].split("\n\n") if len(part) > 120]
+    matrix = TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(
+        [part for _, part in parts]
+    )
+    items = TruncatedSVD(64, random_state=1).fit_transform(matrix)
+    liked = rng.random(len(topics)) < 0.2
+    number = {topic: i for i, topic in enumerate(topics)}
+    chances = np.array([0.4 if liked[number[topic]] else 0.05 for topic, _ in parts])
+    return beside(rng, items, chances, OFFERED)
+
+
+def of_shop(rng: Any) -> Stream:
+    """Return a stream of the men's items of the Open Bandit Dataset, liked by what is said of them."""
+    path = Path(__file__).parents[1] / "tests/data/open_bandit/random/men/item_context.csv"
+    rows = np.genfromtxt(path, delimiter=",", skip_header=1, dtype=str)
+    said = [np.unique(rows[:, column], return_inverse=True)[1] for column in (3, 4, 5)]
+    kinds = np.concatenate([np.eye(column.max() + 1)[column] for column in said], axis=1)
+    items = np.column_stack([rows[:, 2].astype(float), kinds])
+    logits = items @ rng.standard_normal(items.shape[1])
+    return beside(rng, items, 1.0 / (1.0 + np.exp(1.5 - logits)), 10)
+
+
+def beside(rng: Any, items: Any, chances: Any, offered: int, rounds: int = 3_000) -> Stream:
+    """Return a stream of items that have a chance of a click each."""
+    offers = np.array([rng.choice(len(items), offered, replace=False) for _ in range(rounds)])
+    return Stream(items, offers, np.zeros((rounds, 0)), chances[offers], rng.random(rounds))
+
+
 STREAMS: dict[str, Callable[[Any], Stream]] = {
     "clusters, rank 20": of_items(20, -0.5, 2.5),
     "clusters, rank 50": of_items(50, -0.5, 2.5),
@@ -137,6 +173,8 @@ STREAMS: dict[str, Callable[[Any], Stream]] = {
     "redrawn halfway": redrawn,
     "rare clicks": of_items(20, -4.2, 1.2),
     "items differ beyond": of_items(20, -0.5, 2.0, own=0.7),
+    "paragraphs of a manual": of_topics,
+    "items of a shop": of_shop,
     "user by item": bilinear,
     "two towers": towers,
 }
