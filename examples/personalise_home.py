@@ -15,17 +15,16 @@ context = {"device": ["ios", "android", "web"], "age": "number"}
 home = {"arms": ["film", "song", "game"], "context": context, "holdout": {}, "attribution_window": 1.0}
 values = {"server.port": 0, "store.path": "home.db", "placements.home": home}
 rng, taste = np.random.default_rng(1), lambda age: "game" if age < 30 else "film" if age < 50 else "song"
-with running(load_config(overrides=values)) as url:
-    client = Client(url)
+with running(load_config(overrides=values)) as url, Client(url) as client:
     for _ in range(40):
-        ages, devices = rng.uniform(15, 75, 50), rng.choice(["ios", "web"], 50)
-        people = [{"device": device, "age": age} for device, age in zip(devices, ages, strict=True)]
+        people = [{"device": str(rng.choice(["ios", "web"])), "age": rng.uniform(15, 75)} for _ in range(50)]
         shown = client.decide_many("home", [Impression("all", context=person) for person in people])
-        likes = [0.6 if each.arm == taste(age) else 0.2 for each, age in zip(shown, ages, strict=True)]
-        clicks = (rng.random(50) < likes).astype(float)
-        told = [Feedback(each.decision_id, click) for each, click in zip(shown, clicks, strict=True)]
-        client.feedback_many("home", told)
+        likes = [0.6 if one.arm == taste(of["age"]) else 0.2 for one, of in zip(shown, people, strict=True)]
+        clicks = zip(shown, (rng.random(50) < likes).astype(float), strict=True)
+        client.feedback_many("home", [Feedback(one.decision_id, click) for one, click in clicks])
     time.sleep(1.0)  # what came back in the last second is learned by then
-    for age in (20, 40, 60):
-        print(age, client.decide("home", "all", context={"device": "ios", "age": age}).arm)
     print(client.lift("home").verdict)
+    whom = client.for_whom("home")  # what the page /placements/home shows
+    print(whom.verdict)
+    for segment in whom.fields[0].segments:
+        print(f"{whom.fields[0].field} {segment.value}: {segment.arms[0].arm}")

@@ -143,6 +143,43 @@ async def test_a_log_without_contexts_is_not_folded_into_a_policy_that_reads_the
             await engine.rebuild("home", {"name": "context-mixture", "context_dim": 2})
 
 
+def test_items_for_users_are_exported_with_their_vectors_and_judge_another_policy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tacit.toml").write_text(
+        'server = { port = 0 }\nstore = { path = "s.db" }\n[placements.shop]\nkind = "features"\n'
+        'relevance_dim = 2\ncontext = { device = ["ios", "web"] }\nattribution_window = 0.01\n'
+        'policy = "exploration-floor(auto, epsilon=0.5)"\n'
+    )
+    with running(load_config("tacit.toml")) as url, Client(url) as client:
+        features = {"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]}
+        for i in range(40):
+            if i == 20:
+                features["a"] = [0.5, 0.5]
+            arms = ["a", "b", "c"][i % 2 :]
+            given = {"arms": arms, "relevance": [features[arm] for arm in arms]}
+            decision = client.decide("shop", "all", context={"device": "ios"}, **given)
+            client.feedback("shop", decision.decision_id, float(decision.arm == "b"))
+        # Two vectors of one item at one moment: the second one is another item.
+        both = [
+            Impression("all", context={}, arms=["d", "e"], relevance=[[i, 0.0], [9.0, 9.0]])
+            for i in (1.0, 2.0)
+        ]
+        client.decide_many("shop", both)
+        commands = [
+            ["log", "export", "log", "--config", "tacit.toml"],
+            ["evaluate", "log/clicks-shop.parquet", "--items", "log/items-shop.parquet", "--estimator", "ips",
+             "--policy", "embedding-mixture(relevance_dim=2, context_dim=4)"],
+        ]  # fmt: skip
+        found = [CliRunner().invoke(cli, command) for command in commands]
+    assert [each.exit_code for each in found] == [0, 0], found[-1].output
+    assert "from 42 logged rows" in found[1].output
+    items = pq.read_table("log/items-shop.parquet").to_pylist()
+    assert [each["vector"] for each in items if each["id"] == "a"] == [[0.0, 1.0], [0.5, 0.5]]
+    names = [each["id"] for each in items]
+    assert (names.count("b"), names.count("e"), len(names)) == (1, 1, 7)
+    assert sum(name.startswith("d#") for name in names) == 1
+
+
 async def test_what_asks_for_somebody_is_not_left_to_a_policy_that_does_not_listen(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         await engine.decide_many("home", [asked(engine, 31)])
