@@ -15,6 +15,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.base import outcome_of
 from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list
+from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
 
 ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
@@ -53,7 +54,7 @@ def test_a_first_list_by_hand():
     gets a click on its second position.
     """
     readers = Readers.blank(1, 3)
-    read_list(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]))
+    read_list(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]), False)
     assert readers.clicks[0].tolist() == [0.0, 0.0, 1.0]
     second = [1.0, 2**-0.5, 0.5, 2**-1.5]
     second += [1.0] * 4 + [0.85 * 0.7 / 0.7] * 4
@@ -69,7 +70,7 @@ def test_chains_after_clicks_and_skips_by_hand():
     """A click, a skip, a click: five arms as offered, base rate 0.3, from 0.54 down by 0.12."""
     readers = Readers.blank(1, 5)
     arms = np.arange(5)
-    read_list(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]))
+    read_list(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]), False)
     for h in range(BY_POSITION, HYPOTHESES):
         skip = (1.0, 0.85)[(h - BY_POSITION) // 4]
         click = (0.0, 0.3, 0.6, 0.9)[(h - BY_POSITION) % 4]
@@ -86,12 +87,12 @@ def test_a_hypothesis_is_dropped_for_good():
     readers = Readers.blank(1, 2)
     action, arms = np.array([0, 1]), np.arange(2)
     for _ in range(4):
-        read_list(readers, 0, arms, action, np.array([1.0, 1.0]))
+        read_list(readers, 0, arms, action, np.array([1.0, 1.0]), False)
     # Going on after a click never happens under c = 0: 1e-4 a list.
     assert (readers.weights[0, [4, 8]] == -np.inf).all()
     assert readers.weights[0].max() == 0.0
     before = readers.seen[0, [4, 8]].copy()
-    read_list(readers, 0, arms, action, np.array([1.0, 0.0]))
+    read_list(readers, 0, arms, action, np.array([1.0, 0.0]), False)
     assert (readers.seen[0, [4, 8]] == before).all()
 
 
@@ -101,12 +102,34 @@ def test_beliefs_by_hand():
     readers.weights[0, 1:] = -np.inf
     readers.clicks[0] = [2.0, 1.0, 0.0]
     readers.seen[0, 0] = [6.0, 4.0, 1.0]
-    believe(readers, 0, np.arange(3))
+    believe(readers, 0, np.arange(3), False)
     base = 3.3 / 12
     means = np.array([2 + 7.2 * base, 1 + 4 * base, 0.8 * base]) / [10, 8, 5]
     np.testing.assert_allclose(readers.mean[0], means)
     deviations = np.sqrt(means * (1 - means) / [11, 9, 6])
     np.testing.assert_allclose(readers.spread[0], deviations)
+
+
+def test_beliefs_with_the_order_in_doubt_by_hand():
+    """The first arm begins at 1 + τ times the base rate, the last at 1 − τ, with τ anything from 0.2 to 1."""
+    readers = Readers.blank(1, 3)
+    readers.weights[0, 1:] = -np.inf
+    readers.clicks[0] = clicks = np.array([2.0, 1.0, 0.0])
+    readers.seen[0, 0] = seen = np.array([6.0, 4.0, 1.0])
+    believe(readers, 0, np.arange(3), True)
+    pull = 0.2 + 0.8 * (np.arange(2000) + 0.5)[:, None] / 2000
+    m = (clicks + 4 * 3.3 / 12 * (1 + pull * np.array([1.0, 0.0, -1.0]))) / (seen + 4)
+    second = (m * (1 - m) / (seen + 5) + m * m).mean(axis=0)
+    np.testing.assert_allclose(readers.mean[0], m.mean(axis=0))
+    np.testing.assert_allclose(readers.spread[0], np.sqrt(second - m.mean(axis=0) ** 2), rtol=1e-6)
+
+
+def test_what_began_with_the_order_for_a_fact_goes_on_so():
+    spec = {"name": "ListMix", "arms": 3, "positions": 2, "epsilon": 0.0}
+    before = policy_from_stored(spec)
+    assert before == tacit.ListMix(3, positions=2, doubt=False)
+    assert goes_on(tacit.ListMix(3, positions=2), before)
+    assert not goes_on(tacit.ListMix(3, positions=2, epsilon=0.1), before)
 
 
 def test_beliefs_of_two_hypotheses_share_a_unit():
@@ -115,7 +138,7 @@ def test_beliefs_of_two_hypotheses_share_a_unit():
     readers.weights[0, 1] = math.log(0.5)
     readers.clicks[0] = [1.0, 1.0]
     readers.seen[0, :2] = [[5.0, 5.0], [2.0, 2.0]]
-    believe(readers, 0, np.arange(2))
+    believe(readers, 0, np.arange(2), False)
     unit, other = 2.3 / 11, 2.3 / 5
     first = np.array([(1 + 7.2 * unit) / 9, (1 + 7.2 * other) / 6 * unit / other])
     assert readers.mean[0, 0] == pytest.approx((first * [2 / 3, 1 / 3]).sum())
@@ -424,9 +447,10 @@ def test_what_does_not_fit_is_refused(kind, given, field):
 def test_what_is_believed_of_arms_is_told(policy):
     learner = tacit.Learner(policy(["a", "b", "c"], positions=2), seed=1)
     decision = learner.choose("new")
-    # All hypotheses say the same: 4 looks at 0.3·(1 + 0.8·place), so Beta(4m, 4(1 − m)).
-    found = learner.estimates("new")
-    assert [each.mean for each in found] == pytest.approx([0.54, 0.3, 0.06])
+    # All hypotheses say the same: 4 looks at 0.3·(1 + pull·place), so Beta(4m, 4(1 − m)) in the middle.
+    found, pull = learner.estimates("new"), 0.6 if policy is tacit.ListMix else 0.8
+    means = [0.3 * (1 + pull), 0.3, 0.3 * (1 - pull)]
+    assert [each.mean for each in found] == pytest.approx(means)
     assert [each.plays for each in found] == [0, 0, 0]
     interval = stats.beta(4 * 0.3, 4 * 0.7).ppf([0.025, 0.975])
     assert [found[1].low, found[1].high] == pytest.approx(interval, abs=1e-3)

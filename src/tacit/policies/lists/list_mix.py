@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+from tacit.core.part import Flag
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.lists.one_draw import LinePolicy, Lines
 from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
@@ -17,8 +20,8 @@ class ListMix(LinePolicy):
     Attraction is believed under twelve hypotheses about reading: positions are seen with
     probability k^−a (a of 0, ½, 1, 1½); or readers go from the top, on with probability 1 or 0.85
     after a skip and with 0, 0.3, 0.6 or 0.9 after a click. Each key weighs the hypotheses by how
-    well they predicted its clicks. The order in which arms are offered counts as a first guess: offer
-    them best first.
+    well they predicted its clicks. The order in which arms are offered counts as a first guess, in doubt:
+    offer them best first.
 
     Parameters
     ----------
@@ -29,6 +32,10 @@ class ListMix(LinePolicy):
     epsilon : float, default 0
         Probability in [0, 1] that an arm drawn uniformly is put at a position drawn uniformly;
         above 0 for logs that shall answer for every other policy.
+    doubt : bool, default True
+        Whether it is in doubt how far the order in which arms are offered says how good they are. Without,
+        the first arms begin at nine times the rate of the last, as in earlier versions; what began so goes
+        on so.
 
     Raises
     ------
@@ -65,16 +72,20 @@ class ListMix(LinePolicy):
         suits="lists, however they are read: no knobs, exact propensities",
     )
 
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"doubt": False})
+
+    doubt: Flag = True
+
     def init(self, lanes: int) -> Readers:
         return Readers.blank(lanes, self.arm_count)
 
     def beliefs(self, state: Readers, lane: int) -> ArmBeliefs:
         """Return what it believes of the arms' attraction, over all hypotheses."""
-        return beliefs_of(state, lane)
+        return beliefs_of(state, lane, self.doubt)
 
     @staticmethod
     def arrange(params: ListMix, state: Readers, lane: int, impression: Impression) -> Lines:
-        believe(state, lane, impression.arms)
+        believe(state, lane, impression.arms, params.doubt)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
     @staticmethod
@@ -83,4 +94,4 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def learn(params: ListMix, state: Readers, lane: int, outcome: Outcome) -> None:
-        read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward)
+        read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)

@@ -23,6 +23,9 @@ DROPPED = -30.0
 LEAST = 1e-4
 """Probabilities of a click are kept this far from 0 and 1."""
 NOT_OFFERED = -1
+PULL, DOUBTED_PULL, DOUBT = 0.8, 0.6, 0.8**2 / 12.0
+"""By how much of the base rate the first and the last arm on offer begin above and below it: where the order
+is known to be good, and mean and variance where it may be anything from 0.2 to 1, uniformly."""
 
 
 class Readers(NamedTuple):
@@ -95,13 +98,12 @@ def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float
 
 
 @kernel
-def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: float, place: float) -> float:
+def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: float, pull: float) -> float:
     """Return the mean attraction of an arm under a hypothesis.
 
-    ``place`` is 1 for the first arm of the caller's list and −1 for the last one: the arm begins
-    with four looks at the base rate times 1 + 0.8·place.
+    It begins with four looks at the base rate times 1 + ``pull``, which :func:`pull_of` gives.
     """
-    clicks = readers.clicks[lane, arm] + 4.0 * base * (1.0 + 0.8 * place)
+    clicks = readers.clicks[lane, arm] + 4.0 * base * (1.0 + pull)
     return float(min(clicks / (readers.seen[lane, hypothesis, arm] + 4.0), 1.0 - LEAST))
 
 
@@ -112,8 +114,17 @@ def place_of(rank: int, arms: int) -> float:
 
 
 @kernel
-def believe(readers: Readers, lane: int, arms: Ints) -> None:
+def pull_of(rank: int, arms: int, doubted: bool) -> float:
+    """Return how far above or below the base rate an arm of the caller's list begins, as a share of it."""
+    return (DOUBTED_PULL if doubted else PULL) * place_of(rank, arms)
+
+
+@kernel
+def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
     """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
+
+    If it is ``doubted`` how far the order on offer says how good arms are, that widens the spread, most where
+    an arm was seen least.
 
     Attractions under a hypothesis count in units of the best hypothesis's base rate, as they are
     known up to a factor only.
@@ -133,8 +144,12 @@ def believe(readers: Readers, lane: int, arms: Ints) -> None:
         scale, weight = unit / base, math.exp(weights[h]) / total
         for i in range(len(arms)):
             arm = arms[i]
-            m = attraction(readers, lane, h, arm, base, place_of(i, len(arms)))
-            variance = m * (1.0 - m) / (readers.seen[lane, h, arm] + 5.0)
+            seen = readers.seen[lane, h, arm]
+            m = attraction(readers, lane, h, arm, base, pull_of(i, len(arms), doubted))
+            variance = m * (1.0 - m) / (seen + 5.0)
+            if doubted:
+                apart = 4.0 * base * place_of(i, len(arms))
+                variance += DOUBT * apart * apart / ((seen + 4.0) * (seen + 5.0))
             mean[arm] += weight * scale * m
             spread[arm] += weight * scale * scale * (variance + m * m)
     for i in range(len(arms)):
@@ -143,13 +158,13 @@ def believe(readers: Readers, lane: int, arms: Ints) -> None:
         readers.rank[lane, arm] = i
 
 
-def beliefs_of(readers: Readers, lane: int) -> ArmBeliefs:
+def beliefs_of(readers: Readers, lane: int, doubted: bool) -> ArmBeliefs:
     """Return what a key believes of the attraction of all its arms, as in :func:`believe`.
 
     The Beta posteriors are those of the same mean and variance; plays are the looks expected.
     """
     alone = Readers._make(field[lane : lane + 1].copy() for field in readers)
-    believe(alone, 0, np.arange(alone.clicks.shape[1]))
+    believe(alone, 0, np.arange(alone.clicks.shape[1]), doubted)
     means = np.clip(alone.mean[0], LEAST, 1.0 - LEAST)
     counts = np.maximum(means * (1.0 - means) / alone.spread[0] ** 2 - 1.0, LEAST)
     weights = np.exp(alone.weights[0])
@@ -167,7 +182,7 @@ def forget_beliefs(readers: Readers, lane: int) -> None:
 
 
 @kernel
-def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: Floats) -> None:
+def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool) -> None:
     """Learn what was clicked in a list, under each hypothesis, from the top."""
     weights, rank = readers.weights[lane], readers.rank[lane]
     for i in range(len(arms)):
@@ -185,7 +200,7 @@ def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: F
                 continue
             if h < BY_POSITION:
                 examined = position_effect(h, k)
-            m = attraction(readers, lane, h, arm, base, place_of(rank[arm], len(arms)))
+            m = attraction(readers, lane, h, arm, base, pull_of(rank[arm], len(arms), doubted))
             p = min(max(examined * m, LEAST), 1.0 - LEAST)
             reward = feedback[k]
             if reward > 0.0:

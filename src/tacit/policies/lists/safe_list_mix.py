@@ -132,11 +132,11 @@ class SafeListMix(MixPolicy):
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return what it believes of the arms' attraction, over all hypotheses."""
-        return beliefs_of(state.readers, lane)
+        return beliefs_of(state.readers, lane, False)
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
-        believe(state.readers, lane, impression.arms)
+        believe(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
         for i in range(stand(state, lane, impression.arms)):
             slot = order[i]
@@ -230,8 +230,8 @@ class SafeListMix(MixPolicy):
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
         readers, arms = state.readers, outcome.impression.arms
-        read_list(readers, lane, arms, outcome.shown, outcome.reward)
-        believe(readers, lane, arms)
+        read_list(readers, lane, arms, outcome.shown, outcome.reward, False)
+        believe(readers, lane, arms, False)
         mean, spread, standing = readers.mean[lane], readers.spread[lane], state.standing[lane]
         upper = -1
         for i in range(stand(state, lane, arms)):
