@@ -10,6 +10,7 @@ from tacit.environments.duels import ContextualDuels as ContextualDuels
 from tacit.environments.duels import DuelEnvironment as DuelEnvironment
 from tacit.environments.duels import PreferenceMatrix as PreferenceMatrix
 from tacit.environments.examination import ExaminationArms as ExaminationArms
+from tacit.environments.item_lists import ItemLists as ItemLists
 from tacit.environments.logged import simulated_log as simulated_log
 from tacit.environments.search_interest import SearchInterest as SearchInterest
 from tacit.environments.shifting import ShiftingArms as ShiftingArms

@@ -125,7 +125,10 @@ class Environment(Part, abstract=True):
     def setting(self) -> dict[str, Any]:
         """What :func:`tacit.auto` needs to know of it."""
         if self.takes == "slate":
-            return {"shows": self.takes, "positions": self.action_width}
+            known = {"shows": self.takes, "positions": self.action_width}
+            relevance, examination = self.feature_dims
+            by_relevance = {"relevance_dim": relevance, "context_dim": self.context_dim}
+            return known | (by_relevance if relevance and not examination else {})
         if self.feature_dims != (0, 0):
             return dict(zip(("relevance_dim", "examination_dim"), self.feature_dims, strict=True))
         return {"shows": self.takes, "signals_dim": self.context_dim}

@@ -1,0 +1,192 @@
+"""Lists of items known by embeddings, for users and readers of many kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
+from tacit.core.part import Fraction, Positive, param, whole
+from tacit.environments.base import Environment
+from tacit.environments.examination import offer_arms
+from tacit.errors import InvalidValue
+from tacit.policies.base import Impression
+from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.gaussian import dot, sigmoid
+
+
+@kernel
+def looked_next(params: Any, world: Any, k: int, come: float, attraction: float) -> float:
+    """Return with what chance a reader looks below a position, having come there with so much."""
+    if params.by_position:
+        return 1.0
+    return float(come * (attraction * params.after_click + (1.0 - attraction) * params.after_skip))
+
+
+@dataclass(frozen=True)
+class ItemLists(Environment):
+    """One key; items come and go, and users click what they see and like.
+
+    An item that is seen is clicked with probability σ(base + scale·x·θ(u)), with its numbers x standard
+    normal, and a taste θ(u) that is drawn once a run: for all users, or linear in a user's numbers u.
+    Readers see position k with probability ``seen[k]``; or they go from the top, and look at the next
+    position with probability ``after_skip`` or ``after_click``. The regret of a list is what its expected
+    clicks fall short of those of the best items on offer, the best first.
+
+    Parameters
+    ----------
+    relevance_dim : int, default 20
+        Numbers of an item; at least 1.
+    context_dim : int, default 0
+        Numbers of a user.
+    positions : int, default 5
+        Length of the list; at least 1 and at most ``offered``.
+    pool : int, default 1000
+        How many items there are.
+    offered : int, default 20
+        How many of them, drawn anew, are on offer; at most ``pool``.
+    scale : float, default 1.5
+        Deviation of logits; above 0.
+    base : float, default -1.5
+        Logit of the average item, in [-20, 20].
+    seen : sequence of float, shape (positions,), optional
+        In [0, 1], not increasing; by default readers go from the top.
+    after_skip, after_click : float, default 1
+        In [0, 1]; the second at most the first.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> environment = tacit.ItemLists(relevance_dim=5, positions=3, after_click=0.3)
+    >>> tacit.auto(**environment.setting).label
+    'ItemListMix(relevance_dim=5)'
+    """
+
+    takes: ClassVar[str] = "slate"
+
+    class World(NamedTuple):
+        impression: Impression
+        relevance: Floats  # (pool, relevance_dim)
+        examination: Floats  # (pool, 0)
+        taste: Floats  # (1 + context_dim, relevance_dim)
+        seen: Floats  # (positions,)
+        order: Ints  # (pool,) the first ones are on offer
+        attraction: Floats  # (offered,) chance of a click once seen
+        best: Floats  # (offered,) the same, the largest first
+        clicking: Floats  # (offered,) this round's uniform numbers
+        looking: Floats  # (positions,) likewise
+
+    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 20
+    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
+    positions: int = 5
+    pool: Annotated[int, whole(1, 2**20)] = 1000
+    offered: int = 20
+    scale: Positive = 1.5
+    base: float = -1.5
+    seen: Any = None
+    after_skip: Fraction = 1.0
+    after_click: Fraction = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
+        self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
+        self._set("base", checks.number("base", self.base, -20.0, 20.0))
+        checks.number("after_click", self.after_click, 0.0, self.after_skip)
+        if self.seen is not None:
+            seen = [checks.number("seen", value, 0.0, 1.0) for value in self.seen]
+            if len(seen) != self.positions or sorted(seen, reverse=True) != seen:
+                raise InvalidValue("seen", self.seen, f"give {self.positions} numbers, none above one before")
+            self._set("seen", tuple(seen))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(dim, positions=min(arms, 3), pool=arms, offered=arms, after_click=0.5)
+
+    @param
+    def by_position(self) -> bool:
+        """Whether readers see positions each with a probability of its own."""
+        return self.seen is not None
+
+    @property
+    def arm_count(self) -> int:
+        return self.offered
+
+    @property
+    def feature_dims(self) -> tuple[int, int]:
+        return self.relevance_dim, 0
+
+    @property
+    def action_width(self) -> int:
+        return self.positions
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        dim, users = self.relevance_dim, self.context_dim
+        offered, none = np.zeros((self.offered, dim)), np.zeros((self.offered, 0))
+        attraction, best, clicking = np.zeros((3, self.offered))
+        return self.World(
+            impression=Impression(np.arange(self.offered), np.zeros(users), offered, none),
+            relevance=rng.standard_normal((self.pool, dim)),
+            examination=np.zeros((self.pool, 0)),
+            taste=rng.standard_normal((1 + users, dim)) / np.sqrt(dim * (1 + users)),
+            seen=np.array(self.seen or (1.0,) * self.positions),
+            order=np.arange(self.pool),
+            attraction=attraction,
+            best=best,
+            clicking=clicking,
+            looking=np.zeros(self.positions),
+        )
+
+    @staticmethod
+    def arrive(params: ItemLists, world: World, round: int, rng: Generator) -> int:
+        impression, taste = world.impression, world.taste
+        offer_arms(world, rng)
+        for j in range(len(impression.context)):
+            impression.context[j] = rng.standard_normal()
+        for i in range(len(impression.arms)):
+            liked = dot(impression.relevance[i], taste[0])
+            for j in range(len(impression.context)):
+                liked += impression.context[j] * dot(impression.relevance[i], taste[1 + j])
+            world.attraction[i] = sigmoid(params.base + params.scale * liked)
+            place = i
+            while place > 0 and world.best[place - 1] < world.attraction[i]:
+                world.best[place] = world.best[place - 1]
+                place -= 1
+            world.best[place] = world.attraction[i]
+            world.clicking[i] = rng.random()
+        for k in range(len(world.looking)):
+            world.looking[k] = rng.random()
+        return 0
+
+    @staticmethod
+    def react(params: ItemLists, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+        come = 1.0
+        for k in range(len(shown)):
+            place = place_of(world.impression.arms, shown[k])
+            looked = shown[k] >= 0 and world.looking[k] < come * world.seen[k]
+            clicked = looked and world.clicking[place] < world.attraction[place]
+            feedback[k] = 1.0 if clicked else 0.0
+            come = looked_next(params, world, k, 1.0 if looked else 0.0, feedback[k])
+
+    @staticmethod
+    def regret(params: ItemLists, world: World, lane: int, shown: Ints) -> float:
+        best, worth, above, come = 0.0, 0.0, 1.0, 1.0
+        for k in range(min(len(shown), len(world.best))):
+            best += above * world.seen[k] * world.best[k]
+            above = looked_next(params, world, k, above, world.best[k])
+            if shown[k] >= 0:
+                attraction = world.attraction[place_of(world.impression.arms, shown[k])]
+                worth += come * world.seen[k] * attraction
+                come = looked_next(params, world, k, come, attraction)
+        return float(best - worth)
