@@ -107,16 +107,16 @@ class ItemListState(NamedTuple):
 
 @kernel
 def own_slot(item: Floats) -> int:
-    """Return where the own effect of an item is kept, by all of its numbers."""
+    """Return where the own effect of an item is kept, by all of its numbers in single precision."""
     a, b, half = 0.0, 0.0, len(item) // 2
     for j in range(half):
         # A low-discrepancy sequence: no two numbers weigh alike.
         weight = (j + 1) * GOLDEN
-        a += item[j] * (weight - np.floor(weight) + 0.5)
+        a += np.float64(np.float32(item[j])) * (weight - np.floor(weight) + 0.5)
         weight = (j + half + 1) * GOLDEN
-        b += item[half + j] * (weight - np.floor(weight) + 0.5)
+        b += np.float64(np.float32(item[half + j])) * (weight - np.floor(weight) + 0.5)
     if len(item) > 2 * half:
-        b += item[2 * half] * (1.0 + GOLDEN)
+        b += np.float64(np.float32(item[2 * half])) * (1.0 + GOLDEN)
     total = abs(a + b)
     if not 0.0 < total < np.inf:
         return 0
