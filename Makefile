@@ -120,6 +120,8 @@ bench-context: $(VENV)/.dev
 bench-items: $(VENV)/.dev
 	$(BIN)/python benchmarks/embeddings.py --times
 	$(BIN)/python benchmarks/embeddings.py
+	$(BIN)/python benchmarks/item_lists.py --times
+	$(BIN)/python benchmarks/item_lists.py
 
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)

@@ -234,6 +234,7 @@ NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the 
         ("personalise_home", []),
         ("judge_two_policies", []),
         ("replace_vowpal_wabbit", []),
+        ("recommend_a_list", []),
         ("rerank_documents", []),
         ("value_of_another_ranker", []),
     ],
