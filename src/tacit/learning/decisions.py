@@ -92,7 +92,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
         Decisions on candidates out of a catalogue are so. Others take as much memory as the features of
         all that was on offer, for as long as they wait for feedback. A :class:`ClickMixture` measures
-        how large features are by all that it learns with a decision: by those shown, then.
+        how large features are by all that it learns with a decision: by those shown, then. An
+        :class:`ItemListMix` takes the order in which a list shows items for that in which they were offered.
 
         Examples
         --------

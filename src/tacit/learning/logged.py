@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -83,13 +84,14 @@ class RowColumns(NamedTuple):
 
 
 class ItemVectors(NamedTuple):
-    """Vectors of the arm that a row shows, in a table of items beside the log."""
+    """Vectors of arms in a table of items beside the log."""
 
     table: ItemTable
 
-    def of(self, chunk: Chunk, arms: Any) -> Floats:
-        """Return the vectors of the rows' arms."""
+    def of(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
+        """Return the vectors of arms, each of one of the rows; by default the rows' own."""
         times = chunk.batch["timestamp"] if self.table.dated else None
+        times = times if times is None or rows is None else times.take(pa.array(rows))
         codes = self.table.codes(arms, chunk.source)
         return self.table.vectors(self.table.rows(codes, times, chunk.source))
 
@@ -109,6 +111,8 @@ class LoggedFeatures:
     ----------
     by_row : bool
         Whether rows have the features of the arm that they show, and of no other one.
+    by_offer : bool
+        Whether those of all arms on offer are looked up: their order counts for lists.
 
     Raises
     ------
@@ -125,7 +129,8 @@ class LoggedFeatures:
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
         by_item = [block for block in self._blocks if isinstance(block, ItemVectors)]
-        self.by_row = bool(columns or by_item)
+        self.by_offer = bool(by_item) and policy.shows == "slate"
+        self.by_row = bool(columns or by_item) and not self.by_offer
         self._schema = policy.schema
         self.names = list(dict.fromkeys(name for block in columns for name in block.names))
         self.needed = [FEATURE + name for name in self.names]
@@ -142,12 +147,15 @@ class LoggedFeatures:
             raise InvalidValue("log", log, "give the whole log, not a part of one")
         return log.with_features(self.names)
 
-    def of(self, chunk: Chunk, arms: Any) -> tuple[Floats, Floats]:
-        """Return relevance and examination of the arms on offer, all rows in one array."""
-        relevance, examination = (
-            NO_FEATURES if block is None else block.of(chunk, arms) for block in self._blocks
-        )
-        return relevance, examination
+    def of(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
+        """Return relevance and examination of the arms on offer, each of one of the rows, in one array."""
+        found = []
+        for block in self._blocks:
+            if isinstance(block, ItemVectors):
+                found.append(block.of(chunk, arms, rows))
+            else:
+                found.append(NO_FEATURES if block is None else block.of(chunk, arms))
+        return found[0], found[1]
 
 
 def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowColumns | ItemVectors | None:
@@ -311,8 +319,8 @@ class _LogLessons:
             if not self._lists and self._missing is None:
                 mine = _where(mine, mine.batch["reward"].is_valid())
             size = self._features.at_once or max(len(mine.rows), 1)
-            if self._lists and len(mine.rows):
-                yield self._of_lists(mine)
+            for part in self._lists_in(mine) if self._lists and len(mine.rows) else ():
+                yield self._of_lists(part)
             for start in range(0, 0 if self._lists else len(mine.rows), size):
                 yield self._of_arms(_stretch(mine, start, size))
         if self._placement not in self._there:
@@ -334,6 +342,18 @@ class _LogLessons:
                 f"{self._placement!r}; say which one to learn with placement=..."
             )
         return _where(chunk, pc.invert(others))
+
+    def _lists_in(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield all lists, no more at once than their candidates allow."""
+        if not self._features.by_offer:
+            yield chunk
+            return
+        first = np.flatnonzero(beginnings(chunk.batch["decision_id"]))
+        most = int(lengths(chunk.batch["arms"])[first].max())
+        ends = np.append(first, len(chunk.rows))[:: max(1, (self._features.at_once or most) // most)]
+        for start, stop in itertools.pairwise([*ends.tolist(), len(chunk.rows)]):
+            if stop > start:
+                yield _stretch(chunk, start, stop - start)
 
     def _of_arms(self, chunk: Chunk) -> Lesson:
         first = np.arange(len(chunk.rows))
@@ -382,6 +402,7 @@ class _LogLessons:
         else:
             slots = self._slots(chunk, offer.names)
             shown = slots[offer.shown]
+        whose = np.repeat(first, offer.stops - offer.starts) if self._features.by_offer else first
         batch = chunk.batch.take(pa.array(first))
         contexts = batch["context"] if "context" in batch.schema.names else None
         impressions = Batch(
@@ -390,7 +411,7 @@ class _LogLessons:
             offer.starts,
             offer.stops,
             self._contexts(chunk, first, contexts),
-            *self._features.of(chunk, offer.names),
+            *self._features.of(chunk, offer.names, whose),
         )
         return impressions, shown
 
@@ -400,7 +421,7 @@ class _LogLessons:
             rows = np.arange(len(of))
             return _Offered(chunk.batch["arm"], first, np.append(first[1:], len(of)), rows)
         arms, shown = chunk.batch["arms"], chunk.batch["arm"].cast(pa.string())
-        if list_codes(arms) is not None:
+        if list_codes(arms) is not None and not self._features.by_offer:
             names = pa.array(arms[0].as_py(), pa.string())
             places = pc.index_in(shown, value_set=names).to_numpy()
             count = np.full(len(first), len(names))
