@@ -4,6 +4,8 @@ import json
 import warnings
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -45,9 +47,6 @@ def kept(request, log, tmp_path):
     if request.param == "csv":
         return as_csv(log, tmp_path / "log.csv")
     if request.param == "parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         pq.write_table(pa.table(log), tmp_path / "log.parquet")
         return tmp_path / "log.parquet"
     return log
@@ -207,3 +206,25 @@ def test_what_was_on_offer_in_each_row_counts_for_contextual_policies(tmp_path):
     result = asked("evaluate", path, "--policy", "auto", "--passes", 1, *columns)
     assert result.exit_code == 0, result.output
     assert "ContextMixture" in result.output
+
+
+@pytest.mark.parametrize("form", ["memory", "jsonl", "parquet"])
+def test_contexts_with_names_in_one_column_are_read_by_a_schema(log, tmp_path, form):
+    named = [{"age": age, "device": device} for age, device in zip(log["age"], log["device"], strict=True)]
+    rows = {name: log[name] for name in ("key", "arm", "propensity", "reward")} | {"context": named}
+    given = pa.table(rows)
+    if form == "parquet":
+        pq.write_table(given, tmp_path / "log.parquet")
+        given = tmp_path / "log.parquet"
+    if form == "jsonl":
+        given = tmp_path / "log.jsonl"
+        lines = zip(*rows.values(), strict=True)
+        given.write_text("\n".join(json.dumps(dict(zip(rows, line, strict=True))) for line in lines))
+    policy = tacit.auto(arms=ARMS, context=SCHEMA)
+    ours, theirs = (tacit.Learner(policy, seed=1).fit_log(each, arms=ARMS) for each in (given, log))
+    who = {"age": 70, "device": "ios"}
+    np.testing.assert_array_equal(ours.probabilities(context=who), theirs.probabilities(context=who))
+    assert replay(policy, given, arms=ARMS, passes=1).rows == ROWS
+    wrong = tacit.Learner(tacit.auto(arms=ARMS, context={"device": "boolean"}), seed=1)
+    with pytest.raises(LogError, match=r"context\[0\]\.device: .*True or False"):
+        wrong.fit_log(given, arms=ARMS)

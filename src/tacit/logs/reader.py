@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
@@ -99,6 +99,7 @@ class LogReader:
             _check_column("columns", name)
         context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
         self._made_of: list[str] = []
+        self._structs = False
         self._schema: Declared | None = None
         self.files = [self._planned(path, format, renamed) for path in files]
         if context is not None:
@@ -150,9 +151,12 @@ class LogReader:
         names, made_of = {name for name, _ in schema}, set(self._made_of)
         if not made_of and all(CONTEXT in file.columns for file in self.files):
             made_of = {file.columns[CONTEXT] for file in self.files}
+        found = copy.copy(self)
+        if not self._made_of and isinstance(self._first_of(made_of), dict):
+            found._structs, found._schema = True, schema
+            return found
         if made_of and made_of != names:
             return self
-        found = copy.copy(self)
         found._take_context(schema)
         return found
 
@@ -166,7 +170,7 @@ class LogReader:
         """Return the log without its contexts, for those who ask for nothing of them."""
         found = copy.copy(self)
         parts = {CONTEXT, *self.made_of}
-        found._made_of, found._schema = [], None
+        found._made_of, found._schema, found._structs = [], None, False
         found.files = [
             file._replace(
                 columns={ours: theirs for ours, theirs in file.columns.items() if ours not in parts}
@@ -197,8 +201,15 @@ class LogReader:
 
     def holds_lists(self, column: str) -> bool:
         """Whether a column's first value is a list of numbers, in text as JSON: a context as it is."""
-        first = next(iter(self._rows_of([column], 1)), {}).get(column)
+        first = self._first_of({column})
         return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
+
+    def _first_of(self, columns: Collection[str]) -> Any:
+        """Return the first value of the only one of some columns; None if there is not one, or no row."""
+        if len(columns) != 1 or self.once:
+            return None
+        (first,) = next(iter(self._rows_of(list(columns), 1)), {"": None}).values()
+        return first
 
     def _rows_of(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
         for file in self.files:
@@ -261,10 +272,12 @@ class LogReader:
     @property
     def made_of(self) -> list[str]:
         """The columns that make the context; none where it is one column."""
-        return [f"{CONTEXT} {name}" for name in self._made_of]
+        return [CONTEXT] if self._structs else [f"{CONTEXT} {name}" for name in self._made_of]
 
     def with_made(self, raw: Raw) -> Raw:
         """Return rows with the contexts that their columns make, if they make some."""
+        if self._structs and self._schema:
+            return _of_structs(raw, self._schema)
         return _with_contexts(raw, self._made_of, self._schema) if self._made_of else raw
 
     def with_features(self, columns: Sequence[str]) -> LogReader:
@@ -435,11 +448,22 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
         lists = [_held(values[name], holds) for name, holds in schema]
-        each = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-        try:
-            rows = Encoder(schema).rows(each)
-        except InvalidValue as error:
-            raise LogError(f"rows {raw.rows[0]} to {raw.rows[-1]}: {error}") from error
+        return _encoded(raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)])
+    return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
+
+
+def _of_structs(raw: Raw, schema: Declared) -> Raw:
+    """Return rows whose contexts have names, as a schema makes numbers of them; other fields are left out."""
+    column, names = raw.columns[CONTEXT], [name for name, _ in schema]
+    given = column if isinstance(column, list) else column.to_pylist()
+    return _encoded(raw, schema, [{name: (row or {}).get(name) for name in names} for row in given])
+
+
+def _encoded(raw: Raw, schema: Declared, each: list[dict[str, Any]]) -> Raw:
+    try:
+        rows = Encoder(schema).rows(each) if each else []
+    except InvalidValue as error:
+        raise LogError(f"rows {raw.rows[0]} to {raw.rows[-1]}: {error}") from error
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
