@@ -33,7 +33,7 @@ AT_RANDOM = 0.1
 
 
 @dataclass(frozen=True)
-class Readers:
+class DrawnReaders:
     """Readers drawn ahead, so that every way to rank meets the same ones.
 
     Attributes
@@ -48,7 +48,7 @@ class Readers:
     draws: Floats
 
     @classmethod
-    def drawn(cls, lists: int, seed: int) -> Readers:
+    def drawn(cls, lists: int, seed: int) -> DrawnReaders:
         """Draw readers from a seed."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
@@ -113,7 +113,7 @@ def play(policy: str | None, lists: int, folder: Path, port: int, seed: int, *, 
         made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
     title = f"{len(ARTICLES)} articles, lists of {POSITIONS}, readers who do not see everything"
     scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, positions=POSITIONS)
-    readers = Readers.drawn(lists, seed)
+    readers = DrawnReaders.drawn(lists, seed)
     with running_service(scene, folder, port) as address:
         if not as_json:
             click.echo(f"tacit demo: {title}")
@@ -130,7 +130,7 @@ def play(policy: str | None, lists: int, folder: Path, port: int, seed: int, *, 
     report(outcomes, lists, seconds, figure, address, as_json)
 
 
-def send(readers: Readers, lists: int, address: str) -> tuple[Ints, float]:
+def send(readers: DrawnReaders, lists: int, address: str) -> tuple[Ints, float]:
     """Let the readers read; return the articles they were shown and the seconds it took."""
     slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
     shown = np.empty((lists, POSITIONS), np.int64)

@@ -269,7 +269,7 @@ class LiftSums(Chapter):
 
     @property
     def covers_uniform(self) -> bool:
-        """Whether the log shows what arms drawn uniformly would, as far as that can be told."""
+        """Whether the log shows what arms drawn uniformly would, as far as it can tell."""
         tells = not self.partial and holdout_in(self.terms) is None
         return not tells or self.scores.covers_uniform
 
