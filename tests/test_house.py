@@ -4,16 +4,16 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 53_064,
-    "files": 369,
-    "classes_twice": 45,
+    "code": 56_550,
+    "files": 383,
+    "classes_twice": 8,
     "told": 0,
     "know_pin": 26,
     "service_rooms": 11,
-    "longest_class": 604,
-    "imports": 0.1065,
+    "longest_class": 606,
+    "imports": 0.1050,
 }
-LEAST = {"comments": 0.0205}
+LEAST = {"comments": 0.0219}
 
 
 @pytest.fixture(scope="module")
