@@ -27,6 +27,7 @@ from harness import (
     Client,
     as_after_a_crash,
     eventually,
+    is_the_fold,
     learned,
     recovered,
     served,
@@ -774,3 +775,36 @@ def test_too_many_features_are_refused():
             {str(i): 1 for i in range(250)}]}  # fmt: skip
     with pytest.raises(InvalidValue, match="pairs"):
         impression_of(msgspec.convert(body, wire.RankRequest), 8)
+
+
+# The models of items by embeddings ---------------------------------------------------------------
+
+FLOORED = "exploration-floor(policy=embedding-mixture(relevance_dim=64), epsilon=0.3)"
+
+
+async def test_its_features_are_learned_by_the_models_of_items(tmp_path):
+    """Mornings like news, evenings sport: each is learned, with exact chances, and the log folds to it."""
+    config, rng = configured(policy=FLOORED, snapshot_every=100), np.random.default_rng(3)
+    liked = {"morning": "news", "evening": "sport"}
+    async with served(tmp_path / "s.db", config) as engine:
+        shown = []
+        for _ in range(300):
+            engine.clock.now += SECOND
+            daytime = ("morning", "evening")[int(rng.integers(2))]
+            asked = rank_of(("news", "sport", "shop"), contextFeatures=[{"daytime": daytime}])
+            row = await decided(engine, asked)
+            chances = [chance for _, chance in ShownRanking.of(row).ranking]
+            assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+            assert min(chances) >= 0.1 - 1e-9
+            assert row.propensity == dict(ShownRanking.of(row).ranking)[row.arm]
+            await engine.feedback("home", row.id, float(row.arm == liked[daytime]))
+            shown.append(row.arm == liked[daytime])
+        # Of three actions a third of 300 would be 33 ± 5 of the last 100; the floor leaves 80.
+        assert sum(shown[-100:]) > 60
+        live = learned(engine)
+    is_the_fold(config, tmp_path / "s.db", live)
+
+
+def test_a_policy_that_no_setting_can_let_explore_is_refused():
+    with pytest.raises(ConfigError, match="exploration-floor"):
+        configured(policy="embedding-mixture(relevance_dim=64)")

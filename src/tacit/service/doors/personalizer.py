@@ -13,7 +13,7 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
-from tacit.policies import LinearEpsilonGreedy, Policy
+from tacit.policies import ExplorationFloor, LinearEpsilonGreedy, Policy
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import PERSONALIZER, Seconds
@@ -318,8 +318,11 @@ class PersonalizerPlacement(FeaturePlacement):
         if learner is self.learner:
             chances = learner.probabilities(impression.key, None, names, relevance=rows)
             assert chances is not None
-            mean = learner.state.mean[learner.lane(impression.key)]
-            pairs = zip(chances.tolist(), (rows @ mean[: self.dim]).tolist(), strict=True)
+            promises = chances
+            if isinstance(learner.policy, LinearEpsilonGreedy):
+                # All but the leader have one chance there; what they promise tells them apart.
+                promises = rows @ learner.state.mean[learner.lane(impression.key)][: self.dim]
+            pairs = zip(chances.tolist(), promises.tolist(), strict=True)
             self._weighed = dict(zip(names, pairs, strict=True))
         return decision
 
@@ -482,17 +485,19 @@ def example(placement: Placement) -> dict[str, Any]:
 
 
 def check(policy: Policy) -> None:
-    """Check that a policy says with what probability it chooses each action.
+    """Check that a policy reads vectors of actions, and that settings can say how much it explores.
 
     Raises
     ------
     ConfigError
-        If it does not.
+        If not.
     """
-    if not isinstance(policy, LinearEpsilonGreedy):
+    floored = isinstance(policy, ExplorationFloor) and policy.feature_dims[1] == policy.context_dim == 0
+    if not isinstance(policy, LinearEpsilonGreedy) and not floored:
         raise ConfigError(
             f"policy: {type(policy).__name__} does not say with what "
-            "probability it chooses each action; give linear-epsilon-greedy(dim=256)"
+            "probability it chooses each action; give linear-epsilon-greedy(dim=256), or "
+            "exploration-floor(policy=embedding-mixture(relevance_dim=256), epsilon=0.2)"
         )
 
 
