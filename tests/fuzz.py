@@ -33,7 +33,7 @@ UNSAID = (
     r"^metrics\..* the placement watches|^(from|to|control): ",
     r"^mode: '\w+' is not allowed; (of this placement|configure)",
     r"^holdout: '\w+' is not allowed; holdout.unit: requests of the kind",
-    r"^key: .* there was a duel|the decision showed (a|no) list",
+    r"^key: .* there was a duel|the decision showed (a|no) list|not in the catalogue",
     r"^arguments: the policy is|^logRetentionDays: .* give -1",
     # What two fields are together.
     r"give each only once|^slots\[\d+\]\.baselineAction|^excludedActions",

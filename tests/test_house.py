@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 56_550,
+    "code": 56_556,
     "files": 383,
     "classes_twice": 8,
     "told": 0,

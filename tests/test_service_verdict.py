@@ -42,7 +42,15 @@ LISTS = {"old": list("abcd"), "new": list("badc"), "odd": list("abce")}
 
 
 configured = partial(
-    with_home, name="search", kind="duels", rankers=RANKERS, length=3, worth=WORTH, segments=SEGMENTS
+    with_home,
+    name="search",
+    kind="duels",
+    rankers=RANKERS,
+    # Goes on comparing, so that there is something to tell.
+    policy="rmed1",
+    length=3,
+    worth=WORTH,
+    segments=SEGMENTS,
 )
 
 

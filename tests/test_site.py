@@ -140,7 +140,8 @@ def test_every_column_of_every_log_has_a_meaning(generate):
     assert set(logs.duel_schema().names) == set(logs.duel_columns())
     assert set(logs.SCHEMAS) == set(logs.ROWS)
     schemas = {name for name in vars(log) if name.endswith("_SCHEMA")}
-    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA"}
+    # That of items is the one that a click log is read with: the page on items has it.
+    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA", "ITEMS_SCHEMA"}
 
 
 def test_every_metric_of_a_running_service_has_a_meaning(generate):

@@ -106,12 +106,13 @@ class ColumnLearner(Generic[ArmT_co]):
         """The catalogue, if anything was ever put into it."""
         return self._items if self._items is not None and self._items.version else None
 
-    def take_items(self, items: Catalogue | None) -> None:
-        """Go on with the catalogue of a snapshot, if that has one."""
+    @kept_items.setter
+    def kept_items(self, items: Catalogue | None) -> None:
+        # A snapshot before items has none.
         if items is not None:
             self._items = items
 
-    def with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    def _with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
         """Return what is given of impressions, with candidates out of the catalogue where it has some."""
         contexts, arms, relevance, examination = given
         if relevance is not None or self._items is None or not len(self._items):
@@ -235,7 +236,7 @@ class ColumnLearner(Generic[ArmT_co]):
             As ``Learner.choose_many``; then nothing was decided.
         """
         rows, loops = len(keys), self.loops
-        given = self.with_items(rows, given)
+        given = self._with_items(rows, given)
         arms = given[1]
         columns = self._impressions.read(self.policy, self.offer, rows, given)
         batch = Batch(self.lanes.admit(keys), *columns)

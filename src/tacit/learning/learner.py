@@ -261,7 +261,7 @@ class Learner(ColumnLearner[ArmT_co]):
     def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
         """Return the only impression that is given, without deciding for it."""
         name = checks.key(key)
-        columns = self._impressions.read(self.policy, self.offer, 1, self.with_items(1, given))
+        columns = self._impressions.read(self.policy, self.offer, 1, self._with_items(1, given))
         return Batch(self.lanes.admit([name]), *columns)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
@@ -427,11 +427,9 @@ class Learner(ColumnLearner[ArmT_co]):
         Returns
         -------
         Estimates
-            For each arm its plays, ever, and how many of them count now; its mean reward; an
-            interval around that and the chance to be the best arm on offer: by Beta posteriors, the
-            policy's own or those of a uniform prior, or, where arms are known by features, by
-            10,000 draws from the policy's posterior; least squares take the noise of rewards for
-            ½, its most.
+            For each arm its plays, ever and that count now, its mean reward with an interval, and the chance
+            to be the best on offer: by Beta posteriors, the policy's own or of a uniform prior; by features,
+            by 10,000 draws from the policy's posterior (least squares take noise for ½, its most).
 
         Examples
         --------
@@ -454,7 +452,7 @@ class Learner(ColumnLearner[ArmT_co]):
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
         draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
-        given = self.with_items(1, _one(context, arms, relevance, examination))
+        given = self._with_items(1, _one(context, arms, relevance, examination))
         if given[2] is None and given[3] is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
@@ -519,9 +517,7 @@ class Learner(ColumnLearner[ArmT_co]):
         )
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
-        """Return what is believed of each feature: its parameter, and how sure that is.
-
-        Of a mixture, what its heaviest component believes.
+        """Return what is believed of each feature, of a mixture by its heaviest component, and how surely.
 
         Examples
         --------
@@ -533,10 +529,6 @@ class Learner(ColumnLearner[ArmT_co]):
         feature         mean              95 %  above 0
         relevance[0]   3.752    [2.816, 4.689]  100.0 %
         constant      -1.699  [-2.355, -1.044]    0.0 %
-        >>> print(learner.estimates("tomato", arms=["film", "song"], relevance=[[1.0], [0.0]]))
-        arm    mean            95 %     best
-        film  0.881  [0.786, 0.942]  100.0 %
-        song  0.160  [0.087, 0.261]    0.0 %
         """
         if self.policy.feature_dims == (0, 0):
             policy = type(self.policy).__name__
@@ -599,6 +591,6 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     learner.lanes.begin_anew(snapshot.broken)
     learner.decisions = snapshot.decisions
-    learner.take_items(snapshot.items)
+    learner.kept_items = snapshot.items
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner

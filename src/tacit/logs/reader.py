@@ -206,7 +206,9 @@ class LogReader:
 
     def _first_of(self, columns: Collection[str]) -> Any:
         """Return the first value of the only one of some columns; None if there is not one, or no row."""
-        if len(columns) != 1 or self.once:
+        # Others' layouts are read by readers of their own.
+        foreign = any(file.format not in FORMATS for file in self.files)
+        if len(columns) != 1 or self.once or foreign:
             return None
         (first,) = next(iter(self._rows_of(list(columns), 1)), {"": None}).values()
         return first

@@ -71,8 +71,9 @@ def always(
     --------
     >>> import tacit
     >>> from tacit.evaluate.duels import always
-    >>> learner, log = tacit.Learner(tacit.auto(["a", "b", "c"], shows="duel"), seed=1), []
-    >>> for _ in range(500):
+    >>> policy = tacit.ExplorationFloor(tacit.auto(["a", "b", "c"], shows="duel"), 0.5)
+    >>> learner, log = tacit.Learner(policy, seed=1), []
+    >>> for _ in range(2000):
     ...     decision = learner.choose("query")
     ...     outcome = 0.5 + (decision.pair[0] == "a") / 2 - (decision.pair[1] == "a") / 2  # a always wins
     ...     _ = learner.learn(decision, outcome)

@@ -256,7 +256,7 @@ class Saving(Learning):
         if learner is not None:
             fit(learner, self.living.now)
             # The catalogue is that of now, whatever another policy has learned.
-            learner.take_items(self.learner.kept_items)
+            learner.kept_items = self.learner.kept_items
             self.learner = learner
         self.name_arms()
         self._open_none()
