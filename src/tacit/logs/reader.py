@@ -207,7 +207,7 @@ class LogReader:
     def _first_of(self, columns: Collection[str]) -> Any:
         """Return the first value of the only one of some columns; None if there is not one, or no row."""
         # Others' layouts are read by readers of their own.
-        foreign = any(file.format not in FORMATS for file in self.files)
+        foreign = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
         if len(columns) != 1 or self.once or foreign:
             return None
         (first,) = next(iter(self._rows_of(list(columns), 1)), {"": None}).values()
