@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PolicyCheck(Tabulated):
     """What a check of a policy found.
 

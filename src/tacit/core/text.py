@@ -112,6 +112,9 @@ class Tabulated:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def to_pandas(self) -> Any:
         """Return the rows as a ``pandas.DataFrame``.
 

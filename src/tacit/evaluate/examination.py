@@ -248,7 +248,7 @@ class Regression:
 # ---- How much each position is examined: the result, as table, text and figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examination(Tabulated):
     """How much each position is examined.
 

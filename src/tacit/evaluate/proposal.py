@@ -42,7 +42,7 @@ class Shift(NamedTuple):
     excess: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proposal(Tabulated):
     """What a log suggests for BWC and its like.
 

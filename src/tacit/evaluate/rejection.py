@@ -49,7 +49,7 @@ class ReplaySegment(NamedTuple):
     matched: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReplayResult(Tabulated):
     """What a policy would have earned.
 

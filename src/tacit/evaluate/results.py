@@ -146,7 +146,7 @@ class Segment:
     logged: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OffPolicyResult(Tabulated, Plotted):
     """What several estimators say of one target policy.
 

@@ -16,7 +16,7 @@ MOST_NAMED = 3
 """Fields that are named in words for each arm; the rows of an explanation have all columns."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Tabulated, Plotted):
     """Why an arm is shown in a context: what is believed of each, and what each column adds.
 

@@ -206,7 +206,10 @@ class ImpressionReader:
 def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     dim = policy.context_dim
     if dim == 0:
-        _refuse_unread("context", contexts, policy, "tacit.auto(arms=…, context_dim=…), or signals_dim=…")
+        remedy = "tacit.auto(arms=…, context_dim=…), or signals_dim=…"
+        if any(policy.feature_dims):
+            remedy = "tacit.auto(relevance_dim=…, context_dim=…)"
+        _refuse_unread("context", contexts, policy, remedy)
         return np.zeros((rows, 0))
     array = _numbers_of(contexts)
     if array.shape != (rows, dim):

@@ -32,6 +32,7 @@ def auto(
     context_dim: int = 0,
     context: Any = None,
     signals_dim: int = 0,
+    per_key: bool = False,
     relevance_dim: int = 0,
     examination_dim: int = 0,
     notice_within: int | None = None,
@@ -65,6 +66,9 @@ def auto(
     signals_dim : int, default 0
         Numbers that may announce a shift of intent, such as a query's volume. With ``context_dim`` they
         follow the numbers about who is asking; in a ``context`` each is a field that holds a ``"signal"``.
+    per_key : bool, default False
+        Whether each key has a model of its own of who is asking, or all share one. What it takes is
+        ``policy.key_bytes``.
     relevance_dim, examination_dim : int, default 0
         Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
         of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`. Slates read
@@ -113,6 +117,7 @@ def auto(
         "context_dim": context_dim,
         "context": schema,
         "signals_dim": signals_dim,
+        "per_key": per_key,
         "own_order": own_order,
         "relevance_dim": relevance_dim,
         "examination_dim": examination_dim,
@@ -127,15 +132,17 @@ def auto(
         _only(said, "a duel", ())
         return HorizonDraw(_given_arms(arms))
     if shows == "slate" and relevance_dim:
-        _only(said, "a slate of arms by their features", ("relevance_dim", "context_dim", "context"))
-        return ItemListMix(relevance_dim, context_dim, positions=positions, context=schema)
+        reads = ("relevance_dim", "context_dim", "context", "per_key")
+        _only(said, "a slate of arms by their features", reads)
+        return ItemListMix(relevance_dim, context_dim, positions=positions, context=schema, per_key=per_key)
     if shows == "slate":
         _only(said, "a slate", ("own_order",))
         return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
     if by_features:
-        _only(said, "an arm by its features", ("relevance_dim", "examination_dim", "context_dim", "context"))
+        reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")
+        _only(said, "an arm by its features", reads)
         if (relevance_dim > EMBEDDING or schema) and not examination_dim:
-            return EmbeddingMixture(relevance_dim, context_dim, context=schema)
+            return EmbeddingMixture(relevance_dim, context_dim, context=schema, per_key=per_key)
         _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
     named = _named_arms(said, _given_arms(arms))
@@ -149,10 +156,10 @@ def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
         _only(said, "an arm by what sums say", ("sums", "priors", "at_least"))
         return Thompson(arms, priors=priors)
     if said["context_dim"] or schema:
-        reads = ("context_dim", "context", "signals_dim", "priors", "at_least")
+        reads = ("context_dim", "context", "signals_dim", "per_key", "priors", "at_least")
         _only(said, "an arm by who is asking", reads)
         numbers = said["context_dim"] + signals_dim if said["context_dim"] else 0
-        more: dict[str, Any] = {"context": schema, "signals_dim": signals_dim}
+        more: dict[str, Any] = {"context": schema, "signals_dim": signals_dim, "per_key": said["per_key"]}
         return ContextMixture(arms, numbers, **more, priors=priors)
     _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
     given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": said["notice_within"]}

@@ -62,7 +62,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimulationResult(Tabulated):
     """What a simulation found.
 

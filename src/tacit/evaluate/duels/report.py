@@ -134,7 +134,7 @@ class Pair(NamedTuple):
     safe_high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DuelReport(Tabulated, Plotted):
     """Estimated preferences between rankers, who is out, and whether it is safe to stop.
 

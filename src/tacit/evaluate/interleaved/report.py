@@ -101,7 +101,7 @@ class Segment(NamedTuple):
         return {"name": self.name, "value": self.value, **self.comparison.texts(), "differs": differs}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InterleavedReport(Tabulated, Plotted):
     """Preferences between rankers, from searches that showed interleaved lists.
 
