@@ -132,7 +132,7 @@ def auto(
         _only(said, "a duel", ())
         return HorizonDraw(_given_arms(arms))
     if shows == "slate" and relevance_dim:
-        reads = ("relevance_dim", "context_dim", "context", "per_key")
+        reads: tuple[str, ...] = ("relevance_dim", "context_dim", "context", "per_key")
         _only(said, "a slate of arms by their features", reads)
         return ItemListMix(relevance_dim, context_dim, positions=positions, context=schema, per_key=per_key)
     if shows == "slate":
