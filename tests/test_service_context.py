@@ -363,3 +363,54 @@ async def test_a_field_that_is_a_signal_is_heeded_and_recovered_from_the_log(tmp
         live = learned(engine)
     with recovered(path, config) as again:
         assert learned(again) == live
+
+
+# How many keys there may be where each has a model of its own ---------------------------------
+
+OWN = {"name": "context-mixture", "context": DECLARED, "per_key": True}
+
+
+def keyed(engine, key):
+    given = {"device": "ios", "age": 30, "new": False, "country": "de"}
+    return engine.placements["home"].checked(DecisionRequest(key, context=given))
+
+
+async def test_a_key_too_many_is_refused_before_anything_changes_and_those_that_came_go_on(tmp_path):
+    path, config = tmp_path / "s.db", configured(tmp_path / "s.db", policy=OWN, most_keys=2)
+    async with served(path, config) as engine:
+        await engine.decide_many("home", [keyed(engine, "a")])
+        both = [keyed(engine, "b"), keyed(engine, "c")]
+        with pytest.raises(
+            InvalidValue, match=r"^key: '[bc]' .* 'home' lets in 2 keys, .* and has 1: raise its"
+        ):
+            await engine.decide_many("home", both)
+        answers = await asyncio.gather(
+            *(engine.decide_many("home", [keyed(engine, key)]) for key in ("b", "c", "b", "a")),
+            return_exceptions=True,
+        )
+        assert [isinstance(answer, InvalidValue) for answer in answers] == [False, True, False, False]
+        live = learned(engine)
+        assert engine.placements["home"].key_count == 2
+    with recovered(path, config) as again:
+        assert learned(again) == live
+
+
+async def test_fewer_keys_than_there_are_refuse_only_new_ones(tmp_path):
+    path = tmp_path / "s.db"
+    async with served(path, configured(path, policy=OWN)) as engine:
+        await engine.decide_many("home", [keyed(engine, key) for key in "abc"])
+    async with served(path, configured(path, policy=OWN, most_keys=1)) as engine:
+        await engine.decide_many("home", [keyed(engine, key) for key in "abc"])
+        with pytest.raises(InvalidValue, match=r"^key: 'd'"):
+            await engine.decide_many("home", [keyed(engine, "d")])
+
+
+def test_a_model_for_each_key_is_bounded_whatever_stands_around_it(tmp_path):
+    wide = {"name": "context-mixture", "context_dim": 256, "per_key": True}
+    with pytest.raises((ConfigError, InvalidValue), match="each key would take .* bytes"):
+        with_home(
+            tmp_path / "s.db", arms=100, policy={"name": "exploration-floor", "policy": wide, "epsilon": 0.1}
+        )
+    config = configured(tmp_path / "s.db", policy=OWN).placements["home"]
+    assert config.key_limit == 2**30 // config.policy.key_bytes
+    assert configured(tmp_path / "s.db").placements["home"].key_limit is None

@@ -133,6 +133,11 @@ class Wrapper(Policy, abstract=True):
     def reads(self) -> str:
         return str(self.policy.reads)
 
+    @property
+    def per_key(self) -> bool:
+        """Whether each key has a model of its own."""
+        return bool(getattr(self.policy, "per_key", False))
+
     def with_arms(self, arms: Any) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))  # type: ignore[call-arg]
 

@@ -13,6 +13,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
+from tacit.learning.lanes import MUCH
 from tacit.learning.merging import delta
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
@@ -215,6 +216,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether the log is folded into the policy where it was into another one.
     start : str or None
         File of the learner from which the placement starts, before its first decision.
+    most_keys : int or None
+        How many keys are let in, where that is said.
     """
 
     policy: Policy
@@ -237,6 +240,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     arms: int | tuple[str, ...] | None = None
     rebuild: bool = False
     start: str | None = None
+    most_keys: int | None = None
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):
@@ -311,6 +315,14 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     def configured_arms(self) -> int | tuple[str, ...] | None:
         """The arms that are configured; None where they come with each request."""
         return self.policy.arms if self.arms is None else self.arms
+
+    @property
+    def key_limit(self) -> int | None:
+        """How many keys are let in at most; None for any number."""
+        models = [policy for policy in (self.policy, self.shadow) if getattr(policy, "per_key", False)]
+        if self.most_keys is not None or not models:
+            return self.most_keys
+        return max(1, MUCH // sum(policy.key_bytes for policy in models))
 
     @property
     def context_dim(self) -> int:

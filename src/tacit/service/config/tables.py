@@ -64,6 +64,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     retention : float
         Days after which rows are dropped, once a snapshot covers them; by default the store's,
         ``inf`` for never.
+    most_keys : int
+        Keys above which a decision for one more is refused; in shards of each shard. By default as many
+        as 1 GiB holds where each key has a model of its own (``per_key``), otherwise any number.
     spread : bool
         In shards: whether impressions of a key go to all of them, and what they learn is added up.
     holdout : table
@@ -95,6 +98,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     signals_fast: Seconds = 600.0
     signals_slow: Seconds = 86_400.0
     client_signals: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    most_keys: Count | None = None
     spread: bool = False
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
@@ -205,6 +209,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             is_auto(self.policy),
             rebuild=self.rebuild,
             start=self.start,
+            most_keys=self.most_keys,
         )
 
     @property

@@ -234,6 +234,7 @@ class _Batch:
         self._placement = pending.placements[name]
         self._parts: list[Sequence[Impression]] = []
         self._size = 0
+        self._new_keys: set[str] = set()
         # Impressions whose ids the clients gave, and their places.
         self._named: dict[str, tuple[int, Impression]] = {}
         self._rows: Sequence[DecisionRow] = []
@@ -247,12 +248,12 @@ class _Batch:
         InConflict
             If an id stands for another decision; then nothing is added.
         InvalidValue, UnknownName
-            If an arm is no longer on offer; likewise.
+            If an arm is no longer on offer, or there is no room for a key; likewise.
         """
         # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
-            self._placement.check_offered(impressions)
+            self._check(impressions)
             return self._extended(impressions)
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
@@ -265,10 +266,16 @@ class _Batch:
                 if impression.id is not None:
                     named[impression.id] = answer, impression
             answers.append(answer)
-        self._placement.check_offered(new)
+        self._check(new)
         self._named |= named
         self._extended(new)
         return answers
+
+    def _check(self, impressions: Sequence[Impression]) -> None:
+        """Check what may have changed since the request came."""
+        self._placement.check_offered(impressions)
+        if self._placement.key_limit is not None:
+            self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
 
     def _extended(self, impressions: Sequence[Impression]) -> range:
         start = self._size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse, groupby
 from typing import Any
 
@@ -61,6 +61,35 @@ class Deciding(State):
         nothing: list[Any] = [None] * count
         columns = list(keys), *blank, [False] * count, nothing, nothing, nothing
         return Block(Impression, columns)
+
+    def let_in(self, keys: Iterable[str], before: Collection[str] = ()) -> set[str]:
+        """Return which of these keys are new, checked that there may be so many more.
+
+        Parameters
+        ----------
+        keys : iterable of str
+        before : collection of str
+            New ones that were let in already and have decided nothing yet.
+
+        Raises
+        ------
+        InvalidValue
+            If there would be more keys than the configuration allows.
+        """
+        limit = self.key_limit
+        if limit is None:
+            return set()
+        new = {key for key in keys if key not in self.learner} - set(before)
+        if new and len(self.learner) + len(before) + len(new) > limit:
+            each = sum(learner.policy.key_bytes for learner in self.learners)
+            raise InvalidValue(
+                "key",
+                min(new),
+                f"placement {self.name!r} lets in {limit:,} keys, of {each:,} bytes each, and has "
+                f"{len(self.learner) + len(before):,}: raise its most_keys, let keys share what is learned "
+                "(per_key = false), or send a key that it has",
+            )
+        return new
 
     def _session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it."""

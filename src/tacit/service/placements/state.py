@@ -95,6 +95,7 @@ class State:
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
+        self.key_limit = config.key_limit
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
         self._begin()
         policies = [config.policy, config.shadow if self.two else None]
