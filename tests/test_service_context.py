@@ -18,12 +18,14 @@ from harness import as_after_a_crash, learned, quiet, recovered, served, with_ho
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Impression, InvalidRequest
+from tacit.cluster.ingress import Ingress
 from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine.layout import ReadStore
 from tacit.service.errors import StoreError
+from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ArmsOf
 
@@ -272,13 +274,13 @@ def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_o
 
 async def test_it_says_which_users_get_what_and_why(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.2})) as engine:
-        early = await engine.pictures.of("home", 10)
+        early = await engine.for_whom("home", 10)
         assert (early.decisions, early.since, early.arms) == (0, None, [])
         assert early.verdict.startswith("Too early")
         await traffic(engine, 400)
         await engine.decide_many("home", [asked(engine, 31, device="tv", new=True)] * 20)
-        found = await engine.pictures.of("home", 1000)
-        assert found is await engine.pictures.of("home", 1000)
+        found = await engine.for_whom("home", 1000)
+        assert found is await engine.for_whom("home", 1000)
     # A control of a fifth is not for whom the policy decides.
     assert 300 < found.decisions < 370
     assert 0.0 < found.says_nothing < 0.2
@@ -313,6 +315,34 @@ def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
     assert found.verdict in page
     assert page.count('data-table="whom-') == 4
     assert 'data-segment="up to 24.8"' in page
+
+
+class Beside:
+    """A link to a shard in this process."""
+
+    def __init__(self, engine):
+        self.call_of = engine
+
+    async def engine(self, verb, *given):
+        return await getattr(self.call_of, verb)(*given)
+
+
+async def test_in_shards_it_is_what_the_one_says_that_decides_most(tmp_path):
+    configs = [configured(tmp_path / f"{number}.db") for number in range(2)]
+    async with contextlib.AsyncExitStack() as stack:
+        engines = [
+            await stack.enter_async_context(served(tmp_path / f"{number}.db", config, shard=Shard(number, 2)))
+            for number, config in enumerate(configs)
+        ]
+        ingress = Ingress(configs[0], list(map(Beside, engines)))
+        await traffic(engines[0], 3)
+        await traffic(engines[1], 9)
+        own, found = await engines[1].for_whom("home"), await ingress.for_whom("home")
+        assert (found.shard, found.decisions, found.fields) == (1, 9, own.fields)
+        assert found.verdict == f"Of shard 1, which decides most and has a model of its own: {own.verdict}"
+        # Of as many that are looked at, those of the shard that made them in less time.
+        alike = await ingress.for_whom("home", 3)
+        assert (alike.shard, alike.decisions) == (1, 3)
 
 
 def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):

@@ -14,7 +14,7 @@ from tacit.cluster.overview import ShardedView, sharded_view
 from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.for_whom import NoPictures, Pictured
+from tacit.service.engine.for_whom import of_shards
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
@@ -29,6 +29,7 @@ from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
 from tacit.service.placements.aspects.verbs import CHANGES
+from tacit.wire.whom import LATEST, ForWhom
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000
@@ -50,7 +51,6 @@ class Ingress(Verbs):
         self.config = config
         self.clock: Callable[[], int] = LogClock()
         self.kept: Counter[tuple[str, str]] = Counter()
-        self.pictures: Pictured = NoPictures()
         self.commits = Commits()
         self.links = links
         self.placements = {name: sharded_view(name, each) for name, each in config.placements.items()}
@@ -259,6 +259,11 @@ class Ingress(Verbs):
         links = self.links[:1] if spread else self.links
         parts = await asyncio.gather(*(link.engine(what, placement, *given) for link in links))
         return list(parts)
+
+    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
+        """Return which users the shard that decides most shows what; otherwise as ``Engine.for_whom``."""
+        found = await self._of_each("for_whom", placement, limit)
+        return of_shards(dict(enumerate(found)))
 
     async def verdict(
         self,

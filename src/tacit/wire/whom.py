@@ -132,6 +132,8 @@ class ForWhom(msgspec.Struct, frozen=True):
     arms : list of ArmForAll
     fields : list of FieldForWhom
         Those that matter most first.
+    shard : int or None
+        Whose all this is, where the service is in shards: the one that decides most.
     """
 
     verdict: str
@@ -149,3 +151,7 @@ class ForWhom(msgspec.Struct, frozen=True):
     bytes: Annotated[int, Meta(description="What the policy's state takes in memory, all keys together.")]
     arms: Annotated[list[ArmForAll], Meta(description="Those shown most first; at most 50.")]
     fields: Annotated[list[FieldForWhom], Meta(description="Those that matter most first.")]
+    shard: Annotated[
+        int | None,
+        Meta(description="Whose all this is, where the service is in shards: the one that decides most."),
+    ] = None

@@ -319,7 +319,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     @property
     def key_limit(self) -> int | None:
         """How many keys are let in at most; None for any number."""
-        models = [policy for policy in (self.policy, self.shadow) if getattr(policy, "per_key", False)]
+        models = [
+            policy for policy in (self.policy, self.shadow) if policy and getattr(policy, "per_key", False)
+        ]
         if self.most_keys is not None or not models:
             return self.most_keys
         return max(1, MUCH // sum(policy.key_bytes for policy in models))

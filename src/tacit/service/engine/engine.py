@@ -30,7 +30,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened, start
 from tacit.service.engine.following import Following
-from tacit.service.engine.for_whom import Pictured, Pictures
+from tacit.service.engine.for_whom import Pictures
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.reading import (
@@ -82,6 +82,7 @@ from tacit.service.placements.aspects.lent import check_lends
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
+from tacit.wire.whom import LATEST, ForWhom
 
 Result = TypeVar("Result")
 
@@ -177,7 +178,7 @@ class Engine(Verbs):
         if jumped:
             self._writer.upkeep.confirmed()
         self._verdicts = Verdicts(self)
-        self.pictures: Pictured = Pictures(self, lambda: self._pending.seq)
+        self._pictures = Pictures(self, lambda: self._pending.seq)
         self.lending = Lending(self)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
@@ -561,6 +562,16 @@ class Engine(Verbs):
         if self.shard is not None:
             raise InvalidValue("placement", placement, NOT_IN_SHARDS)
         return await self._verdicts.of(placement, confidence, false_share, patience)
+
+    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
+        """Return which users a placement shows what.
+
+        Raises
+        ------
+        UnknownName, InvalidValue, NotDurable
+            As :meth:`~tacit.service.engine.for_whom.Pictures.of`.
+        """
+        return await self._pictures.of(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
         """Return what a placement can go back to, in order.

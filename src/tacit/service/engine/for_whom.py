@@ -27,7 +27,6 @@ from tacit.service.placements.placement import Placement
 from tacit.wire.whom import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
 READS_NONE = "its policy reads nothing of who is asking; configure its context"
-NOT_IN_SHARDS = "in shards each has learned of users of its own; ask a service that has none"
 
 # ---- Users who are alike: those with the same category, or numbers of one band
 
@@ -330,19 +329,19 @@ def reads_who_asks(policy: Policy) -> bool:
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
 
 
-class Pictured(Protocol):
-    """Which users get what, of all placements."""
+def of_shards(found: Mapping[int, ForWhom]) -> ForWhom:
+    """Return the picture of the shard that decides most, as its own: each has learned of users of its own.
 
-    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
-        """Return which users a placement shows what."""
-
-
-class NoPictures:
-    """What a service in shards says: nothing."""
-
-    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
-        """Refuse to say: each shard has learned of users of its own."""
-        raise InvalidValue("placement", name, NOT_IN_SHARDS)
+    Parameters
+    ----------
+    found : dict of int to ForWhom
+        What each shard says of its latest decisions, as many as were asked for or all that it has.
+    """
+    shard, most = max(found.items(), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
+    if len(found) == 1:
+        return most
+    verdict = f"Of shard {shard}, which decides most and has a model of its own: {most.verdict}"
+    return msgspec.structs.replace(most, shard=shard, verdict=verdict)
 
 
 class Pictures:

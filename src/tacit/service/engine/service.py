@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
-from tacit.service.engine.for_whom import Pictured
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
@@ -21,6 +20,7 @@ from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Even
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
+from tacit.wire.whom import LATEST, ForWhom
 
 # ---- What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one
 
@@ -74,12 +74,9 @@ class Service(Overview, Protocol):
     config : Config
     kept : Counter
         How many records of each placement and kind were kept since the start.
-    pictures : Pictured
-        Of which users get what.
     """
 
     config: Config
-    pictures: Pictured
     kept: Counter[tuple[str, str]]
 
     @property
@@ -129,6 +126,9 @@ class Service(Overview, Protocol):
 
     async def find_keys(self, placement: str, text: str) -> KeysFound:
         """Return keys in which a text occurs."""
+
+    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
+        """Return which users a placement shows what."""
 
     async def verdict(
         self,

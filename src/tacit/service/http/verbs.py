@@ -256,7 +256,7 @@ _click, _click_many = recording(_clicks)
 
 
 async def _for_whom(engine: Service, call: RouteCall) -> wire_whom.ForWhom:
-    return await engine.pictures.of(call.placement, call.request.limit)
+    return await engine.for_whom(call.placement, call.request.limit)
 
 
 PLANNED = "share", "rate", "daily"

@@ -185,9 +185,9 @@ class Pages:
         if "verdict" in asked and kind.judged and whole:
             verdict = await self._engine.verdict(name, patience=PATIENCE)
         whom = None
-        # Of what is in shards, and of policies that do not read it, there is nothing to see.
+        # Of policies that do not read it there is nothing to see.
         with suppress(InvalidValue):
-            whom = await self._engine.pictures.of(name)
+            whom = await self._engine.for_whom(name)
         wanted = asked.get("find")
         found = await self._engine.find_keys(name, wanted) if wanted else None
         now = self._engine.clock()

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacit.service.config.schema import Config
-from tacit.service.engine.for_whom import Pictured
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, ShardHealth
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.log.marks import LoggedChange
 from tacit.service.placements.placement import Placement
+from tacit.wire.whom import ForWhom
 
 
 class Reader(Protocol):
@@ -25,13 +25,10 @@ class Reader(Protocol):
     clock : function
         Returns the time in microseconds since 1970.
     config : Config
-    pictures : Pictured
-        Of which users get what.
     """
 
     clock: Callable[[], int]
     config: Config
-    pictures: Pictured
 
     @property
     def placements(self) -> Mapping[str, Placement]:
@@ -51,6 +48,9 @@ class Reader(Protocol):
 
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""
+
+    async def for_whom(self, placement: str) -> ForWhom:
+        """Return which users a placement shows what."""
 
     async def verdict(self, placement: str, *, patience: float = ...) -> ReadVerdict:
         """Return what the searches of a placement of duels say by now."""
