@@ -437,7 +437,7 @@ async def test_fewer_keys_than_there_are_refuse_only_new_ones(tmp_path):
 
 def test_a_model_for_each_key_is_bounded_whatever_stands_around_it(tmp_path):
     wide = {"name": "context-mixture", "context_dim": 256, "per_key": True}
-    with pytest.raises((ConfigError, InvalidValue), match="each key would take .* bytes"):
+    with pytest.raises((ConfigError, InvalidValue), match="each key would take"):
         with_home(
             tmp_path / "s.db", arms=100, policy={"name": "exploration-floor", "policy": wide, "epsilon": 0.1}
         )
