@@ -545,3 +545,15 @@ def test_a_warning_of_what_is_learned_twice_points_at_the_second_time(again):
     with pytest.warns(tacit.errors.AssumptionWarning, match="counted twice") as warned:
         again(learner, decisions)
     assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_estimates_of_some_arms_hold_these_against_one_another_alone():
+    learner = tacit.Learner(tacit.Thompson(["a", "b", "c"]), seed=1)
+    learner.choose("home")
+    some = learner.estimates("home", arms=["c", "a"])
+    assert [each.arm for each in some] == ["c", "a"]
+    # Two of the same posterior are equally likely to be the better one.
+    assert [each.chance_best for each in some] == pytest.approx([0.5, 0.5])
+    assert len(learner.estimates("home")) == 3
+    with pytest.raises(UnknownName, match="arms: 'd' is not on offer"):
+        learner.estimates("home", arms=["d"])

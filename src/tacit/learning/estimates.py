@@ -223,7 +223,9 @@ def _interval(confidence: float) -> Column:
     return Column(f"{confidence:.0%}".replace("%", " %"), "[{low:.3f}, {high:.3f}]")
 
 
-def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float) -> Estimates:
+def estimates_of(
+    believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float, arms: Sequence[Any] | None = None
+) -> Estimates:
     """Return what beliefs in all arms come to, with those on offer held against one another.
 
     Parameters
@@ -233,20 +235,23 @@ def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: 
         How often each was shown, ever; NaN where that is not known.
     offer : Offer
     confidence : float
+    arms : sequence of arms, optional
+        Those to be held against one another, and no others; by default all.
 
     Raises
     ------
-    InvalidValue
-        If the confidence is none.
+    InvalidValue, UnknownName
+        If the confidence is none, or an arm is not on offer.
     """
     checks.number("confidence", confidence, 0.0, 1.0, open_low=True)
     a, b = believed.successes, believed.failures
     ends = intervals(a, b, believed.means, confidence)
     best = np.zeros(len(a))
-    best[offer.slots] = chances_best(a[offer.slots], b[offer.slots])
+    rivals = offer.slots if arms is None else offer.slots_of(arms)
+    best[rivals] = chances_best(a[rivals], b[rivals])
     found = Estimates(
         ArmEstimate(
-            arm,
+            offer.names[slot],
             None if np.isnan(plays[slot]) else round(plays[slot]),
             float(believed.plays[slot]),
             None if np.isnan(believed.means[slot]) else float(believed.means[slot]),
@@ -254,7 +259,7 @@ def estimates_of(believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: 
             float(ends[slot, 1]),
             float(best[slot]),
         )
-        for slot, arm in enumerate(offer.names)
+        for slot in (range(len(offer.names)) if arms is None else rivals.tolist())
     )
     found.confidence = confidence
     return found

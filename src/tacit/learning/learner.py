@@ -418,9 +418,10 @@ class Learner(ColumnLearner[ArmT_co]):
         Parameters
         ----------
         key : str
-        context, arms, relevance, examination
-            As for :meth:`choose`, of policies that know arms by their features, those to compare; or of
-            policies that read who is asking.
+        context, relevance, examination
+            As for :meth:`choose`, of policies that know arms by their features or read who is asking.
+        arms : sequence of arms, optional
+            Those to compare; by default all, those that were retired among them.
         confidence : float, default 0.95
             Of the intervals, in (0, 1).
 
@@ -450,7 +451,7 @@ class Learner(ColumnLearner[ArmT_co]):
                 self._impressions.read(self.policy, self.offer, 1, given)
             otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence)
+            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
         draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
         given = self._with_items(1, _one(context, arms, relevance, examination))
         if given[2] is None and given[3] is None and not by_context:
