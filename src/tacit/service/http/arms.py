@@ -147,11 +147,16 @@ def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impressi
     return EACH.read_many(EACH, placement, requests)
 
 
+ANSWERED = "id", "arm", "propensity", "epoch"
+"""What every answer tells of a row, in the order of :class:`~tacit.wire.decisions.Decided`."""
+_answered = attrgetter(*ANSWERED)
+
+
 def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
     """Return the answer that tells a row of the log."""
     would = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.of(row)
-    return wire.Decided(row.id, row.arm, row.propensity, row.epoch, durability, would, signals)
+    return wire.Decided(*_answered(row), durability, would, signals)
 
 
 def write_many(
@@ -159,8 +164,7 @@ def write_many(
 ) -> list[wire.Decided]:
     """Return the answers to many requests; from columns where nothing else is asked."""
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
-        columns = map(rows.column, ("id", "arm", "propensity", "epoch"))
-        return list(map(wire.Decided, *columns, repeat(durability)))
+        return list(map(wire.Decided, *map(rows.column, ANSWERED), repeat(durability)))
     return [write(placement, row, durability) for row in rows]
 
 
