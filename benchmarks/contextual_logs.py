@@ -21,6 +21,7 @@ from tacit.evaluate import IPS, SNIPS, DirectMethod, DoublyRobust, Probabilities
 ARMS = ["a", "b", "c", "d", "e"]
 DIM = 5
 ROWS = 1000, 5000
+KINDS = "normal", "bootstrap", "score"
 ESTIMATORS = [IPS(), SNIPS(), DirectMethod(), DoublyRobust(), SwitchDR(), SwitchDR(threshold=50)]
 
 
@@ -76,7 +77,7 @@ def log_of(world, rows, rng):
 
 
 def measured(world, rows, runs, rng):
-    """Return the truth, and of each estimator the estimates and intervals, shape (runs, estimators, 5)."""
+    """Return the truth, and of each estimator the estimates and intervals, shape (runs, estimators, 7)."""
     people = rng.normal(size=(1_000_000, DIM))
     truth = float((shown(people, world.target, 0.05) * world.clicks(people)).sum(axis=1).mean())
 
@@ -85,15 +86,15 @@ def measured(world, rows, runs, rng):
         return shown(given, world.target, 0.05)
 
     target = Probabilities(aim, ARMS)
-    found = np.full((runs, len(ESTIMATORS), 5), np.nan)
+    found = np.full((runs, len(ESTIMATORS), 7), np.nan)
     for run in range(runs):
         with warnings.catch_warnings(action="ignore"):
             result = off_policy(target, log_of(world, rows, rng), ESTIMATORS, seed=run)
         for place, each in enumerate(result.estimates):
             found[run, place, 0] = each.value
-            for column, kind in ((1, "normal"), (3, "bootstrap")):
+            for column, kind in enumerate(KINDS):
                 if kind in each.intervals:
-                    found[run, place, column : column + 2] = each.intervals[kind]
+                    found[run, place, 1 + 2 * column : 3 + 2 * column] = each.intervals[kind]
     return truth, found
 
 
@@ -106,7 +107,9 @@ HEAD = (
     "intervals",
     "normal holds",
     "bootstrap holds",
+    "score holds",
     "width / IPS",
+    "score / normal",
 )
 
 
@@ -117,13 +120,18 @@ def line(found, truth, place):
     has = np.isfinite(found[:, place, 1])
     cells.append(f"{has.mean():.0%}")
     if not has.any():
-        return [*cells, "–", "–", "–"]
+        return [*cells, *"–––––"]
     mine = found[has, place]
-    for k in (1, 3):
+    for k in (1, 3, 5):
+        if np.isnan(mine[:, k]).all():
+            cells.append("–")
+            continue
         held = np.mean((mine[:, k] <= truth) & (truth <= mine[:, k + 1]))
         cells.append(f"{held:.1%} ± {np.sqrt(held * (1 - held) / len(mine)):.1%}")
     ratio = (mine[:, 2] - mine[:, 1]) / (found[has, 0, 2] - found[has, 0, 1])
-    return [*cells, f"{ratio.mean():.2f} ± {ratio.std() / np.sqrt(len(mine)):.3f}"]
+    cells.append(f"{ratio.mean():.2f} ± {ratio.std() / np.sqrt(len(mine)):.3f}")
+    wider = (mine[:, 6] - mine[:, 5]) / (mine[:, 2] - mine[:, 1])
+    return [*cells, "–" if np.isnan(wider).all() else f"{np.nanmedian(wider):.2f}"]
 
 
 def main(runs=1000, seed=28_004):

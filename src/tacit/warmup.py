@@ -25,7 +25,7 @@ from tacit.simulation import simulate
 def all_policies() -> list[Policy]:
     """Return one policy of each kind, and those over named arms under a floor as well."""
     examples: list[Policy] = [kind.example() for kind in shipped(policies, "policies")]
-    plain = [each for each in examples if each.shows == "arm" and each.feature_dims == (0, 0)]
+    plain = [each for each in examples if each.showing.single and each.feature_dims == (0, 0)]
     bare = [each for each in plain if not isinstance(each, (ExplorationFloor, ProbationBandit))]
     return examples + [ExplorationFloor(each) for each in bare]
 
@@ -143,7 +143,7 @@ def _served(policy: Policy) -> None:
     learner.relive(nothing, actions, np.empty((0, policy.feedback_width)), np.empty(0))
     learner.refit()
     each = learner.loops
-    _ = each.impose, policy.shows == "arm" and each.weigh
+    _ = each.impose, policy.showing.single and each.weigh
     _ = policy.knows_places and each.weigh_cells
     if policy.randomized:
         _ = Learner(policy, seed=0, propensities=False).loops.choose

@@ -138,7 +138,7 @@ def replays_as_it_learns(trial: Trial) -> str:
 
 def serves_as_it_learns(trial: Trial) -> str:
     """Decide and learn in the service's engine, and fold its log anew."""
-    if trial.policy.shows == "duel":
+    if trial.policy.showing.compared:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
     try:
         from tacit.service.config.schema import Config, PlacementConfig
@@ -151,7 +151,7 @@ def serves_as_it_learns(trial: Trial) -> str:
         trial.policy.check_folds()
     except InvalidValue as why:
         raise LeftOut(f"the service refuses it: {why.allowed}") from None
-    kind = "slates" if trial.policy.shows == "slate" else "arms"
+    kind = "slates" if trial.policy.showing.listed else "arms"
     kind = kind if trial.policy.feature_dims == (0, 0) else "features"
     try:
         config = Config({"check": PlacementConfig(trial.policy, trial.seed, kind=kind)})
@@ -181,7 +181,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
     now = [MICROSECONDS]
     engine = Engine(config, store, lambda: now[0])
     learner, draws = Learner(trial.policy, 0), Draws(trial.seed)
-    lists, waiting = trial.policy.shows == "slate", None
+    lists, waiting = trial.policy.showing.listed, None
     await engine.start()
     placement = engine.placements["check"]
     try:

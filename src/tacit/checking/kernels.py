@@ -63,19 +63,19 @@ def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
 def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Return what is shown; fail if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
-    if policy.shows == "arm" and type(policy).decide is Policy.decide:
+    if policy.showing.single and type(policy).decide is Policy.decide:
         slot = policy.choose(params, state, 0, impression, rng)
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer):
             raise Failed(f"choose returns {slot!r}; return the slot of an arm, an int")
         action[0] = slot
     else:
         decide(params, state, 0, impression, rng, action)
-    known = set(impression.arms.tolist()) | ({-1} if policy.shows == "slate" else set())
+    known = set(impression.arms.tolist()) | ({-1} if policy.showing.listed else set())
     strange = [slot for slot in action.tolist() if slot not in known]
     if strange:
         raise Failed(f"it shows the slot {strange[0]}; on offer are {impression.arms.tolist()}")
     shown = [slot for slot in action.tolist() if slot >= 0]
-    if policy.shows == "slate" and len(set(shown)) < len(shown):
+    if policy.showing.listed and len(set(shown)) < len(shown):
         raise Failed(f"it shows an arm twice in a list: {shown}")
     return action.copy()
 
@@ -194,7 +194,7 @@ def _drawn(trial: Trial, learner: Learner, batch: Batch) -> tuple[Ints, Ints, Fl
         remedy = "choose writes it; only learn and observe may"
         same_states(state, rebuilt(state, iter(before)), remedy)
     shown, counts = np.unique(actions, axis=0, return_counts=True)
-    if trial.policy.shows == "arm":
+    if trial.policy.showing.single:
         shown = np.arange(trial.arms)[:, None]
         counts = np.bincount(actions[:, 0], minlength=trial.arms)
     chances = np.empty(len(shown))
@@ -243,7 +243,7 @@ def _divergence(share: float, chance: float) -> float:
 
 def ties_are_broken_at_random(trial: Trial) -> str:
     """Look at what keys that know nothing are shown."""
-    if trial.policy.feature_dims != (0, 0) or trial.policy.shows == "slate":
+    if trial.policy.feature_dims != (0, 0) or trial.policy.showing.listed:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
         raise LeftOut("it shows arms in their order at first, as it says")

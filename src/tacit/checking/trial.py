@@ -142,7 +142,7 @@ class Trial:
     @property
     def tells_all(self) -> bool:
         """Whether arms have slots, and the policy shows one."""
-        return self.policy.shows == "arm" and self.policy.feature_dims == (0, 0)
+        return self.policy.showing.single and self.policy.feature_dims == (0, 0)
 
     def given(self, round: int) -> Given:
         """Return the impression of a round."""
@@ -162,10 +162,10 @@ class Trial:
         """Return what comes back for what was shown in a round."""
         means = np.linspace(0.2, 0.8, self.arms)
         hits = (self.given(round).chances < means).astype(float)
-        if self.policy.shows == "duel":
+        if self.policy.showing.compared:
             left, right = slots.tolist()
             return 0.5 if hits[left] == hits[right] else float(hits[left])
-        if self.policy.shows == "slate":
+        if self.policy.showing.listed:
             return [float(hits[slot]) if slot >= 0 else 0.0 for slot in slots.tolist()]
         return float(hits[int(slots[0])])
 

@@ -110,12 +110,12 @@ class Question:
         if self.target is not None:
             return self.policy.startswith("list:")
         shows = what_shows(self.policy)
-        if shows == "duel":
+        if shows.compared:
             raise click.UsageError(
-                f"--policy: {self.policy} shows a {shows}, but a click log tells of arms and "
+                f"--policy: {self.policy} shows a {shows.name}, but a click log tells of arms and "
                 "lists; try it with tacit simulate"
             )
-        return shows == "slate"
+        return shows.listed
 
     @property
     def learns(self) -> str | None:

@@ -73,7 +73,7 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
         reward = feedback.tolist() if policy.feedback_width > 1 else float(feedback[0])
         learner.learn(decision, reward)
         decisions.append(decision)
-        rewards.append(feedback.tolist() if policy.shows == "slate" else reward)
+        rewards.append(feedback.tolist() if policy.showing.listed else reward)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=round) for round in range(rounds)]
     return click_log(policy, decisions, rewards, placement="simulated", times=times)

@@ -38,7 +38,7 @@ def check_shown(policy: Policy, every: bool = False) -> None:
     if every and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
         raise InvalidValue("estimators", "those that need each arm's chance", remedy)
-    if policy.shows != "arm":
+    if not policy.showing.single:
         remedy = f"it shows a {policy.shows}; give one that shows a single arm"
         raise InvalidValue("policy", policy, remedy)
     if not policy.knows_propensity:

@@ -43,7 +43,7 @@ class Replaying(Options):
         super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
-        if self.policy.shows != "arm":
+        if not self.policy.showing.single:
             raise InvalidValue(
                 "policy",
                 self.policy,

@@ -166,7 +166,7 @@ class Learner(ColumnLearner[ArmT_co]):
             return self._choose_plain(name)
         found = self.choose_rows([name], _one(context, arms, relevance, examination))[0]
         # Of a list the order in which its items were offered counts, too.
-        lean = relevance is None and len(found.relevance) and self.policy.shows == "arm"
+        lean = relevance is None and len(found.relevance) and self.policy.showing.single
         return found.lean() if lean else found
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
@@ -245,11 +245,11 @@ class Learner(ColumnLearner[ArmT_co]):
         >>> learner.probabilities("tomato").tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        if self.policy.shows == "duel":
+        if self.policy.showing.compared:
             raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
         batch = self._impression(key, _one(context, arms, relevance, examination))
         found = np.empty(len(batch.arms))
-        if self.policy.shows == "slate":
+        if self.policy.showing.listed:
             if not self.policy.knows_places:
                 return None
             found = np.empty((len(found), min(len(found), self.policy.action_width)))

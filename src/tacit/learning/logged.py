@@ -129,7 +129,7 @@ class LoggedFeatures:
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
         by_item = [block for block in self._blocks if isinstance(block, ItemVectors)]
-        self.by_offer = bool(by_item) and policy.shows == "slate"
+        self.by_offer = bool(by_item) and policy.showing.listed
         self.by_row = bool(columns or by_item) and not self.by_offer
         self._schema = policy.schema
         self.names = list(dict.fromkeys(name for block in columns for name in block.names))
@@ -268,7 +268,7 @@ def learn_log(
         As there; then nothing was learned.
     """
     learner.policy.check_folds()
-    if learner.policy.shows == "duel":
+    if learner.policy.showing.compared:
         remedy = "it shows duels, of which a click log holds none; teach it by learn_many"
         raise InvalidValue("policy", learner.policy, remedy)
     if missing_reward is not None:
@@ -304,7 +304,7 @@ class _LogLessons:
     ) -> None:
         self._learner, self._placement, self._missing = learner, placement, missing_reward
         self._features = features
-        self._lists = learner.policy.shows == "slate"
+        self._lists = learner.policy.showing.listed
         self._only = placement is None
         self._names = pa.array(list(map(str, learner.offer.names)))
         self._there: set[str] = set()

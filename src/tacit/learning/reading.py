@@ -426,7 +426,7 @@ class DecisionReader(NamedTuple):
             slots = [shown for _, shown in map(self._described, decisions)]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
-        least = -1 if self.policy.shows == "slate" else 0
+        least = -1 if self.policy.showing.listed else 0
         if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
             raise self._foreign(decisions)
         return actions

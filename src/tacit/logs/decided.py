@@ -67,7 +67,7 @@ def click_log(
 
     from tacit.logs.schema import SCHEMA
 
-    if policy.shows == "duel":
+    if policy.showing.compared:
         raise InvalidValue("policy", policy, "a click log tells of arms and lists; give no policy of duels")
     if policy.arms is None and (arms is None or len(arms) != len(decisions)):
         remedy = "a click log tells of arms by name; name those that were on offer, for each decision"
@@ -90,7 +90,7 @@ def click_log(
             "context": decision.context.tolist() or None,
             "policy": policy.label,
         }
-        shown = _list_rows(decision, reward) if policy.shows == "slate" else _row(decision, reward)
+        shown = _list_rows(decision, reward) if policy.showing.listed else _row(decision, reward)
         rows += [common | {"arm": names[slot], **rest} for slot, rest in shown]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 

@@ -16,6 +16,7 @@ from tacit.core.part import Part
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue
 from tacit.policies.context import Declared
+from tacit.policies.shows import Shows, shows_of
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -204,7 +205,7 @@ class Policy(Part, abstract=True):
     """
 
     shows: ClassVar[str] = "arm"
-    """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``."""
+    """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``; see :attr:`showing`."""
     about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
     named: ClassVar[dict[str, Any]] = registry
@@ -427,6 +428,11 @@ class Policy(Part, abstract=True):
             params, state, lane, impression, dispatch.shown_in(params, action)
         )
 
+    @property
+    def showing(self) -> Shows:
+        """What is known of what it shows."""
+        return shows_of(self.shows)
+
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
         """Return what a row of slots shows: by default, one arm."""
@@ -465,7 +471,7 @@ class Policy(Part, abstract=True):
         """
         if self.randomized and self.knows_propensity:
             return "exact"
-        if self.shows == "slate":
+        if self.showing.listed:
             return "null"
         return "exact in a floor" if self.knows_propensity else "drawn in a floor"
 

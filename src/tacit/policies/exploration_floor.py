@@ -109,7 +109,7 @@ class Candidates(Wrapper):
         super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as LinTS(5, 5)")
-        if self.policy.shows == "slate":
+        if self.policy.showing.listed:
             raise InvalidValue("policy", self.policy, "give a policy that shows one arm or two")
         self._set("arms", self.policy.arms)
         self._set("shows", self.policy.shows)
@@ -234,7 +234,7 @@ class ExplorationFloor(Wrapper):
         super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
-        if self.policy.shows == "slate":
+        if self.policy.showing.listed:
             raise InvalidValue("policy", self.policy, "give a policy that shows one arm or two")
         self._set("arms", self.policy.arms)
         self._set("shows", self.policy.shows)
@@ -414,7 +414,7 @@ class MinimumShares(ExplorationFloor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy.shows != "arm" or self.policy.arms is None:
+        if not self.policy.showing.single or self.policy.arms is None:
             raise InvalidValue("policy", self.policy, "give a policy that shows one arm, known by its name")
         self._set("at_least", promised(self.at_least, self.policy.arms))
 

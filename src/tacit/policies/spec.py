@@ -13,6 +13,7 @@ from tacit.core.dispatch import canonical
 from tacit.errors import InvalidValue
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
+from tacit.policies.shows import Shows, shows_of
 
 AUTO = "auto"
 Setting = Mapping[str, Any]
@@ -53,18 +54,18 @@ def is_auto(spec: Any) -> bool:
     return isinstance(name, str) and canonical(name.partition("(")[0].strip()) == AUTO
 
 
-def what_shows(spec: str) -> str:
-    """Return what the policy of a text shows: an ``arm``, a ``duel`` or a ``slate``.
+def what_shows(spec: str) -> Shows:
+    """Return what the policy of a text shows.
 
     Examples
     --------
-    >>> what_shows("rmed1"), what_shows("auto"), what_shows("auto(shows='slate')")
+    >>> what_shows("rmed1").name, what_shows("auto").name, what_shows("auto(shows='slate')").name
     ('duel', 'arm', 'slate')
     """
     name, _, named = parsed_call(spec)
     if canonical(name) == AUTO:
-        return str(named.get("shows", Policy.shows))
-    return policy_class(name).shows
+        return shows_of(str(named.get("shows", Policy.shows)))
+    return shows_of(policy_class(name).shows)
 
 
 def policy_from_spec(

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
+from tacit.policies.shows import Shows, shows_of
 
 UNITS = "decision", "session", "user"
 
@@ -96,6 +97,11 @@ class Kind:
     units: tuple[str, ...] = UNITS
     export: ExportTable | None = None
     check: Callable[[Any], None] = lambda policy: None
+
+    @property
+    def showing(self) -> Shows:
+        """What is known of what its policies show."""
+        return shows_of(self.shows)
 
 
 KINDS: dict[str, Kind | str] = {

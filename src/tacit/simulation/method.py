@@ -354,7 +354,7 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
                 f"{type(environment).__name__} takes: {environment.takes}; give one that fits, "
                 f"or an environment that takes it: {', '.join(sorted(fitting))}",
             )
-        if policy.shows == "slate" and policy.action_width != environment.action_width:
+        if policy.showing.listed and policy.action_width != environment.action_width:
             raise InvalidValue(
                 f"{type(policy).__name__}.positions",
                 policy.action_width,

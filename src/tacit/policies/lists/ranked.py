@@ -85,7 +85,7 @@ class RankedBandit(SlatePolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.policy, Policy) or self.policy.shows != "arm":
+        if not isinstance(self.policy, Policy) or not self.policy.showing.single:
             raise InvalidValue(
                 "policy", self.policy, "give a policy that shows one arm, such as UCB1(arms=5)"
             )

@@ -81,7 +81,7 @@ class CUSUMRestart(Restarting):
         super().__post_init__()
         if not isinstance(self.policy, ClickModel):
             raise InvalidValue("policy", self.policy, "give one over features, as LaplaceEC(5, 5)")
-        if self.policy.shows != "arm":
+        if not self.policy.showing.single:
             remedy = "give one that shows one arm; for lists there are OracleRestart and a discount"
             raise InvalidValue("policy", self.policy, remedy)
         self._set("arms", self.policy.arms)

@@ -91,7 +91,7 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
 async def _evaluated(engine: Service, call: RouteCall) -> EvaluationAnswer:
     placement = engine.placement(call.id)
     form = placement.kind.form
-    if form is None or placement.config.policy.shows == "duel":
+    if form is None or placement.kind.showing.compared:
         raise InvalidValue(
             "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
@@ -120,7 +120,7 @@ def _request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Pla
 
 
 def _value(placement: Placement, answer: Any) -> Value:
-    if placement.config.policy.shows == "slate":
+    if placement.kind.showing.listed:
         return list(answer.slate)
     if set(placement.offer.arms) == set(TRUTHS):
         return TRUTHS[answer.arm]

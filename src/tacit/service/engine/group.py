@@ -106,7 +106,7 @@ class _Recorder:
         """Return the slots of the decisions where all feedback is fit at first sight."""
         # Rewards for open decisions, by clients that name no feedback: nearly all traffic. They need no
         # row-by-row comparison with what came before.
-        plain = self._placement.shows_one and set(feedback.column("kind")) == {REWARD}
+        plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
         if self._pending.ahead or not plain or any(feedback.column("id")):
             return None
         windows = self._placement.windows

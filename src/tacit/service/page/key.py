@@ -183,7 +183,7 @@ class KeyView:
         self.name, self.epoch = facts.name, facts.epoch
         self.placement = placement.name
         self.policy = type(placement.config.policy).__name__
-        self.listed = placement.kind.shows == "slate"
+        self.listed = placement.kind.showing.listed
         self.restarting = placement.restarts
         self._facts, self._of, self._now = facts, placement, now
 

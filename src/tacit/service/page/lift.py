@@ -109,7 +109,7 @@ def _day(since: str | None) -> str:
 
 def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftReport | None:
     """Return the lift, of a range where that is kept; None of lists without a holdout."""
-    if not placement.shows_one and placement.holdout is None:
+    if not placement.kind.showing.single and placement.holdout is None:
         return None
     if asked is not None and not asked.whole:
         ends = (datetime.fromtimestamp(time / 1e6, UTC).isoformat() for time in asked.span)

@@ -138,7 +138,7 @@ def controls_of(
         offer.arms,
         offer.retired,
         placement.kind.pinned,
-        not placement.shows_one or not offer.arms,
+        not placement.kind.showing.single or not offer.arms,
         pin,
         "" if pin is None else clock_time(pin.until),
         sharded,

@@ -52,7 +52,7 @@ class Deciding(State):
         InvalidValue
             As :meth:`checked`.
         """
-        if not self.shows_one or not self._plain or self._told_dim:
+        if not self.kind.showing.single or not self._plain or self._told_dim:
             return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
         for key in filterfalse(self.learner.__contains__, keys):
             _checked_key(key)

@@ -142,7 +142,6 @@ class DuelPlacement(Placement):
     _most: int
     possible_modes = (ONLINE, FROZEN, SHADOW)
     attribution = ClickAttribution
-    shows_one = False
 
     def _begin(self) -> None:
         super()._begin()

@@ -119,7 +119,7 @@ def lift_report(
     """
     boundary(confidence)
     _check_wish(wish)
-    if not placement.shows_one:
+    if not placement.kind.showing.single:
         if placement.holdout is None:
             remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
             raise InvalidValue("placement", placement.name, remedy)
@@ -171,7 +171,7 @@ class _Reporter:
         self._control = control or "uniform"
         self._now, self._confidence = now, confidence
         self._lowest = placement.config.rule.lowest
-        self._shows_one = placement.shows_one
+        self._shows_one = placement.kind.showing.single
         self._pending, self._closes = placement.pending, placement.closes
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all

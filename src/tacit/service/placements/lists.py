@@ -42,7 +42,6 @@ class SlatePlacement(Placement):
     """
 
     attribution = ClickAttribution
-    shows_one = False
 
     def _begin(self) -> None:
         super()._begin()

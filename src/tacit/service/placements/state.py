@@ -68,8 +68,6 @@ class State:
 
     possible_modes: ClassVar[tuple[str, ...]] = MODES
     attribution: ClassVar[type[Attribution]] = Attribution
-    shows_one: ClassVar[bool] = True
-    """Whether a decision shows one arm, so that a reward fits it."""
 
     @property
     def actions(self) -> Collection[str]:

@@ -69,7 +69,7 @@ class Earnings(Aspect):
 
     def closed(self, placement: Placement, ended: Ended) -> None:
         """Add decisions whose windows have closed."""
-        if not len(ended.slots) or not (placement.shows_one or placement.control.coin is not None):
+        if not len(ended.slots) or not (placement.kind.showing.single or placement.control.coin is not None):
             return
         if self._no_chance(placement, ended.slots):
             return
@@ -113,7 +113,7 @@ class Earnings(Aspect):
         return set(placement.windows.values(slots, "control")) == {None}
 
     def _count_shown(self, placement: Placement, slots: Ints) -> None:
-        if len(slots) and placement.living.slots and placement.shows_one:
+        if len(slots) and placement.living.slots and placement.kind.showing.single:
             shown, offers = placement.open.actions(slots)[:, 0], placement.open.offers(slots)
             control = placement.windows.values(slots, "control")
             self.sums.shown(shown, _after_coin(placement, slots, control), offers)
@@ -121,7 +121,7 @@ class Earnings(Aspect):
 
 def _rewards(placement: Placement, slots: Ints, earned: Floats) -> list[float]:
     """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
-    if placement.shows_one:
+    if placement.kind.showing.single:
         return placement.scaled(earned.tolist())
     return list(map(float, placement.windows.clicked(slots)))
 
@@ -146,7 +146,7 @@ def _chances(placement: Placement, slots: Ints, control: list[int | None]) -> tu
     logged, coin = _logged(placement, slots), placement.control.coin
     if coin is None:
         return logged, logged
-    if not placement.shows_one:
+    if not placement.kind.showing.single:
         # What another list would have earned, propensities of whole lists hardly tell.
         return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
     if placement.two:
