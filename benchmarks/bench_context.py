@@ -73,6 +73,13 @@ RIVALS = {
     "coba LinTS": Rival("coba", "users_lints", slow=True, widest=200),
 }
 OURS = "tacit"
+HEAD = """# A user's context, beside other packages
+
+Regret, mean ± standard error over 12 seeds (6 for the slow packages, which did not play the four longest
+streams); a star where it is less than that of `tacit.auto` on the same seeds by twice the error of the
+difference. By `python benchmarks/bench_context.py --full`; machine, candidates and every score are in
+`context.json`.
+"""
 SHORT = ("digits", "wine, unscaled", "iris")
 """What is played unless asked otherwise."""
 TIMED = "digits"
@@ -272,6 +279,7 @@ def main() -> None:
     print(context_log.table(results["logs"]))
     if asked.full:
         (HERE / "context.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        (HERE / "CONTEXT.md").write_text(f"{HEAD}\n{table(results)}\n")
     if not asked.so_far:
         shutil.rmtree(bench.folder)
 

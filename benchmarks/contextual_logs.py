@@ -123,11 +123,13 @@ def line(found, truth, place):
         return [*cells, *"–––––"]
     mine = found[has, place]
     for k in (1, 3, 5):
-        if np.isnan(mine[:, k]).all():
+        given = mine[np.isfinite(mine[:, k])]
+        if not len(given):
             cells.append("–")
             continue
-        held = np.mean((mine[:, k] <= truth) & (truth <= mine[:, k + 1]))
-        cells.append(f"{held:.1%} ± {np.sqrt(held * (1 - held) / len(mine)):.1%}")
+        held = np.mean((given[:, k] <= truth) & (truth <= given[:, k + 1]))
+        share = "" if len(given) == runs else f" of {len(given) / runs:.0%}"
+        cells.append(f"{held:.1%} ± {np.sqrt(held * (1 - held) / len(given)):.1%}{share}")
     ratio = (mine[:, 2] - mine[:, 1]) / (found[has, 0, 2] - found[has, 0, 1])
     cells.append(f"{ratio.mean():.2f} ± {ratio.std() / np.sqrt(len(mine)):.3f}")
     wider = (mine[:, 6] - mine[:, 5]) / (mine[:, 2] - mine[:, 1])

@@ -4,13 +4,13 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 56_556,
-    "files": 383,
+    "code": 56_638,
+    "files": 384,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,
     "service_rooms": 11,
-    "longest_class": 606,
+    "longest_class": 616,
     "imports": 0.1050,
 }
 LEAST = {"comments": 0.0219}
