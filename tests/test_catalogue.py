@@ -1,6 +1,7 @@
 """Items kept with their vectors: what is put, removed and asked for, decisions by id, snapshots."""
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -96,12 +97,15 @@ def test_a_decision_by_ids_keeps_the_vector_of_what_it_shows_alone():
 
 
 def test_lists_and_arms_with_features_learn_from_lean_decisions():
-    for policy in (tacit.CascadeEC(2, 2, positions=2), tacit.LogisticTS(2, 2)):
+    lists = [tacit.CascadeEC(2, 2, positions=2), tacit.ItemListMix(2, positions=2)]
+    for policy, offered in itertools.product([*lists, tacit.LogisticTS(2, 2)], (2, 4)):
         whole, lean = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=1)
         rng = np.random.default_rng(2)
         for _ in range(20):
-            features = rng.standard_normal((4, 2))
+            features = rng.standard_normal((offered, 2))
             given_features = {"relevance": features, "examination": features[:, ::-1]}
+            if not policy.feature_dims[1]:
+                del given_features["examination"]
             one, other = (learner.choose("a", **given_features) for learner in (whole, lean))
             reward = [1.0, 0.0] if policy.shows == "slate" else 1.0
             whole.learn(one, reward)

@@ -92,8 +92,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
         Decisions on candidates out of a catalogue are so. Others take as much memory as the features of
         all that was on offer, for as long as they wait for feedback. A :class:`ClickMixture` measures
-        how large features are by all that it learns with a decision: by those shown, then. An
-        :class:`ItemListMix` takes the order in which a list shows items for that in which they were offered.
+        how large features are by all that it learns with a decision: by those shown, then.
 
         Examples
         --------
@@ -103,7 +102,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         >>> decision.lean().relevance, learner.learn(decision.lean(), 1.0)
         (array([[0., 1.]]), True)
         """
-        if max(len(self.relevance), len(self.examination)) != len(self.offered):
+        given = max(len(self.relevance), len(self.examination))
+        if given != len(self.offered) or given <= np.count_nonzero(self.slots >= 0):
             return self
         places = [np.flatnonzero(self.offered == slot)[0] for slot in self.slots.tolist() if slot >= 0]
         blocks = [block[places] if len(block) else block for block in (self.relevance, self.examination)]
@@ -207,25 +207,48 @@ def no_places() -> Floats:
     return np.empty((0, 0))
 
 
-def described(
-    offered: Ints, slots: Ints, relevance: Floats, examination: Floats, named: bool
-) -> tuple[Ints, Ints]:
+class Described(NamedTuple):
+    """The arms whose features a decision has, what it shows among these, and the features."""
+
+    arms: Ints
+    slots: Ints
+    relevance: Floats
+    examination: Floats
+
+
+def described(offered: Ints, slots: Ints, relevance: Floats, examination: Floats, named: bool) -> Described:
     """Return the arms whose features a decision has, and what it shows among these.
 
     They are those on offer, or those that a lean decision shows. Where arms are not ``named``, their slot is
-    their place among them.
+    their place among them. In a list that counts, as the order offered says something: there a lean
+    decision's are all that were on offer, with zeros for what nobody saw.
 
     Examples
     --------
-    >>> described(np.arange(9), np.array([7, -1, 4]), np.zeros((2, 1)), NO_FEATURES, False)
-    (array([0, 1]), array([ 0, -1,  1]))
+    >>> described(np.arange(9), np.array([7]), np.ones((1, 1)), NO_FEATURES, False)[:2]
+    (array([0]), array([0]))
+    >>> found = described(np.arange(4), np.array([3, -1, 1]), np.array([[5.0], [6.0]]), NO_FEATURES, False)
+    >>> found.slots, found.relevance.ravel()
+    (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
     if max(len(relevance), len(examination)) in (0, len(offered)):
-        return offered, slots
+        return Described(offered, slots, relevance, examination)
     filled = slots >= 0
     if named:
-        return slots[filled], slots
-    return np.arange(np.count_nonzero(filled)), np.where(filled, np.cumsum(filled) - 1, -1)
+        return Described(slots[filled], slots, relevance, examination)
+    if len(slots) == 1:
+        return Described(np.zeros(1, np.int64), np.zeros(1, np.int64), relevance, examination)
+    blocks = [_placed(block, slots[filled], len(offered)) for block in (relevance, examination)]
+    return Described(offered, slots, *blocks)
+
+
+def _placed(rows: Floats, places: Ints, count: int) -> Floats:
+    """Return rows at their places among so many; zeros at all others."""
+    if not len(rows):
+        return rows
+    found = np.zeros((count, rows.shape[1]))
+    found[places] = rows
+    return found
 
 
 @dataclass(frozen=True)

@@ -165,9 +165,7 @@ class Learner(ColumnLearner[ArmT_co]):
                 self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
         found = self.choose_rows([name], _one(context, arms, relevance, examination))[0]
-        # Of a list the order in which its items were offered counts, too.
-        lean = relevance is None and len(found.relevance) and self.policy.showing.single
-        return found.lean() if lean else found
+        return found.lean() if relevance is None and len(found.relevance) else found
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
         """Choose among all arms on offer, for a context that the loops hold if any is read."""

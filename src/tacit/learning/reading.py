@@ -19,7 +19,7 @@ from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import matrix
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import LookedUp
-from tacit.learning.decisions import Arm, Decision, Decisions, described
+from tacit.learning.decisions import Arm, Decision, Decisions, Described, described
 from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.context import Encoder
@@ -390,7 +390,7 @@ class DecisionReader(NamedTuple):
         _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(*decisions, strict=True)
         featured = self.policy.feature_dims != (0, 0)
         if featured:
-            offered = tuple(arms for arms, _ in map(self._described, decisions))
+            offered, _, relevance, examination = zip(*map(self._described, decisions), strict=True)
         lanes = list(map(self.lanes.of.get, keys))
         if None in lanes:
             lanes = list(map(self.lanes.lane, keys))
@@ -423,7 +423,7 @@ class DecisionReader(NamedTuple):
         if set(map(len, slots)) != {width}:
             raise self._foreign(decisions)
         if self.policy.feature_dims != (0, 0):
-            slots = [shown for _, shown in map(self._described, decisions)]
+            slots = [self._described(each).slots for each in decisions]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
         least = -1 if self.policy.showing.listed else 0
@@ -431,7 +431,7 @@ class DecisionReader(NamedTuple):
             raise self._foreign(decisions)
         return actions
 
-    def _described(self, decision: Decision) -> tuple[Ints, Ints]:
+    def _described(self, decision: Decision) -> Described:
         given = decision.offered, decision.slots, decision.relevance, decision.examination
         return described(*given, named=self.policy.arms is not None)
 

@@ -423,10 +423,9 @@ class OpenDecisions:
             return plain, self._actions[slots]
         whole = self._whole, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(slot, whole) for slot in slots.tolist()]
-        _, relevance, examination = zip(*offers, strict=True)
         named = self._learner.policy.arms is not None
         pairs = zip(offers, self._actions[slots], strict=True)
-        arms, actions = zip(
+        arms, actions, relevance, examination = zip(
             *(described(offer[0], shown, *offer[1:], named=named) for offer, shown in pairs), strict=True
         )
         sizes = np.array(list(map(len, arms)), np.int64)
