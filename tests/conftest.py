@@ -15,6 +15,9 @@ import pytest
 # What is compiled, and for how long, depends on what ran before.
 os.environ.setdefault("TACIT_QUIET", "1")
 
+# Looked through for examples it would be read twice, and each class in it be two.
+collect_ignore = ["toy_set.py"]
+
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"
 """Parts of real data, which the tests carry; its README says where they come from."""

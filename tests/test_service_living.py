@@ -134,7 +134,7 @@ async def stepped(engine, i, what, number, waiting):
 
 
 async def feedback(engine, row, number):
-    if engine.placements["home"].shows_one:
+    if engine.placements["home"].kind.showing.single:
         return await engine.feedback("home", row.id, float(number % 2))
     told = FeedbackRequest(row.id, CLICKS, clicks=Clicks([0] if number % 2 else []))
     return await engine.record_many("home", [told])
