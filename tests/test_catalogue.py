@@ -97,7 +97,7 @@ def test_a_decision_by_ids_keeps_the_vector_of_what_it_shows_alone():
 
 
 def test_lists_and_arms_with_features_learn_from_lean_decisions():
-    lists = [tacit.CascadeEC(2, 2, positions=2), tacit.ItemListMix(2, positions=2)]
+    lists = [tacit.CascadeEC(2, 2, positions=2), *(tacit.ItemListMix(2, positions=n) for n in (1, 2))]
     for policy, offered in itertools.product([*lists, tacit.LogisticTS(2, 2)], (2, 4)):
         whole, lean = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=1)
         rng = np.random.default_rng(2)
@@ -107,7 +107,7 @@ def test_lists_and_arms_with_features_learn_from_lean_decisions():
             if not policy.feature_dims[1]:
                 del given_features["examination"]
             one, other = (learner.choose("a", **given_features) for learner in (whole, lean))
-            reward = [1.0, 0.0] if policy.shows == "slate" else 1.0
+            reward = [1.0, 0.0] if policy.feedback_width > 1 else 1.0
             whole.learn(one, reward)
             lean.learn(other.lean(), reward)
         assert all(

@@ -216,18 +216,21 @@ class Described(NamedTuple):
     examination: Floats
 
 
-def described(offered: Ints, slots: Ints, relevance: Floats, examination: Floats, named: bool) -> Described:
+def described(
+    offered: Ints, slots: Ints, relevance: Floats, examination: Floats, *, named: bool, listed: bool
+) -> Described:
     """Return the arms whose features a decision has, and what it shows among these.
 
     They are those on offer, or those that a lean decision shows. Where arms are not ``named``, their slot is
-    their place among them. In a list that counts, as the order offered says something: there a lean
-    decision's are all that were on offer, with zeros for what nobody saw.
+    their place among them. Where they are ``listed`` that counts, as the order offered says something: there
+    a lean decision's are all that were on offer, with zeros for what nobody saw.
 
     Examples
     --------
-    >>> described(np.arange(9), np.array([7]), np.ones((1, 1)), NO_FEATURES, False)[:2]
+    >>> described(np.arange(9), np.array([7]), np.ones((1, 1)), NO_FEATURES, named=False, listed=False)[:2]
     (array([0]), array([0]))
-    >>> found = described(np.arange(4), np.array([3, -1, 1]), np.array([[5.0], [6.0]]), NO_FEATURES, False)
+    >>> slots, vectors = np.array([3, -1, 1]), np.array([[5.0], [6.0]])
+    >>> found = described(np.arange(4), slots, vectors, NO_FEATURES, named=False, listed=True)
     >>> found.slots, found.relevance.ravel()
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
@@ -236,8 +239,9 @@ def described(offered: Ints, slots: Ints, relevance: Floats, examination: Floats
     filled = slots >= 0
     if named:
         return Described(slots[filled], slots, relevance, examination)
-    if len(slots) == 1:
-        return Described(np.zeros(1, np.int64), np.zeros(1, np.int64), relevance, examination)
+    if not listed:
+        places = np.arange(len(slots))
+        return Described(places, places, relevance, examination)
     blocks = [_placed(block, slots[filled], len(offered)) for block in (relevance, examination)]
     return Described(offered, slots, *blocks)
 

@@ -422,7 +422,8 @@ class DecisionReader(NamedTuple):
         slots = [d.slots for d in decisions]
         if set(map(len, slots)) != {width}:
             raise self._foreign(decisions)
-        if self.policy.feature_dims != (0, 0):
+        # What a list shows keeps its places, so that its vectors need not be laid out for them.
+        if self.policy.feature_dims != (0, 0) and not self.policy.showing.listed:
             slots = [self._described(each).slots for each in decisions]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
@@ -433,7 +434,7 @@ class DecisionReader(NamedTuple):
 
     def _described(self, decision: Decision) -> Described:
         given = decision.offered, decision.slots, decision.relevance, decision.examination
-        return described(*given, named=self.policy.arms is not None)
+        return described(*given, named=self.policy.arms is not None, listed=self.policy.showing.listed)
 
     def feedback(self, field: str, rewards: Any, rows: int) -> Floats:
         """Return feedback as an array of rows.

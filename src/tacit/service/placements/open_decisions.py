@@ -423,11 +423,11 @@ class OpenDecisions:
             return plain, self._actions[slots]
         whole = self._whole, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(slot, whole) for slot in slots.tolist()]
-        named = self._learner.policy.arms is not None
+        policy = self._learner.policy
+        named, listed = policy.arms is not None, policy.showing.listed
         pairs = zip(offers, self._actions[slots], strict=True)
-        arms, actions, relevance, examination = zip(
-            *(described(offer[0], shown, *offer[1:], named=named) for offer, shown in pairs), strict=True
-        )
+        found = [described(offer[0], shown, *offer[1:], named=named, listed=listed) for offer, shown in pairs]
+        arms, actions, relevance, examination = zip(*found, strict=True)
         sizes = np.array(list(map(len, arms)), np.int64)
         stops = np.cumsum(sizes)
         batch = plain._replace(
