@@ -281,9 +281,11 @@ def test_results_are_tables_for_notebooks_and_papers():
         assert r"\_" in latex or not any("_" in name for name in records[0])
 
 
-def test_print_shows_words_and_no_arrays():
-    for result in results():
-        assert str(result) == result.summary()
+def test_print_and_a_prompt_show_words_and_no_arrays():
+    learner = tacit.Learner(tacit.auto(2, context={"age": "number"}), seed=1)
+    learner.choose(context={"age": 30})
+    for result in (*results(), learner.explain({"age": 30})):
+        assert repr(result) == str(result) == result.summary()
         assert "array(" not in str(result)
 
 

@@ -35,7 +35,7 @@ def config(path):
 def test_sets_are_played_against_users_who_take_them_and_no_others():
     shelf = toy_set.Shelf([0.7, 0.1, 0.1, 0.6], positions=2)
     result = tacit.simulate(toy_set.Basket(4), shelf, 2000, runs=5, seed=1)
-    # Two at random of four find both good ones once in six times, and miss .39 of a click at worst.
+    # Of the pairs the best has a click with .88; one drawn at random with .64 on average, which is 490 fewer.
     assert result.regret[0, :, -1].mean() < 100
     with pytest.raises(InvalidValue, match="Basket shows: set; CascadeArms takes: slate"):
         tacit.simulate(toy_set.Basket(4), tacit.CascadeArms([0.5, 0.4, 0.1, 0.1], positions=2), 10, seed=1)
@@ -74,7 +74,7 @@ def test_sets_have_a_page(tmp_path):
         client = Client(address)
         answer = client.post("home/slate", {"key": "shelf"})[2]
         told = {"decision_id": answer["decision_id"], "items": [answer["slate"][0]]}
-        assert client.post("home/clicks", told)[2]["outcome"] in ("learned", "pending", "recorded")
+        assert client.post("home/clicks", told)[2]["outcome"] == "pending"
         assert "Results of each" in client.ask("GET", "/placements/home")[2].decode()
 
 

@@ -112,7 +112,7 @@ class Question:
         shows = what_shows(self.policy)
         if shows.compared:
             raise click.UsageError(
-                f"--policy: {self.policy} shows a {shows.name}, but a click log tells of arms and "
+                f"--policy: {self.policy} shows a {shows.name}, but a click log holds arms and "
                 "lists; try it with tacit simulate"
             )
         return shows.listed

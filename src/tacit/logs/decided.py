@@ -68,7 +68,7 @@ def click_log(
     from tacit.logs.schema import SCHEMA
 
     if policy.showing.compared:
-        raise InvalidValue("policy", policy, "a click log tells of arms and lists; give no policy of duels")
+        raise InvalidValue("policy", policy, "a click log holds arms and lists; give no policy of duels")
     if policy.arms is None and (arms is None or len(arms) != len(decisions)):
         remedy = "a click log tells of arms by name; name those that were on offer, for each decision"
         raise InvalidValue("arms", arms, remedy)

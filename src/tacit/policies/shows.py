@@ -1,4 +1,4 @@
-"""What is shown at once, as one record: whatever depends on it asks that, and not for a name."""
+"""What a policy shows in a decision, as one record: code that depends on it asks the record, not the name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Shows:
     single : bool
         Whether it is one arm, which a reward is for. Its propensity tells what others would have earned.
     listed : bool
-        Whether it is several positions, each shown once at most, clicked on its own, perhaps empty: a log
-        has a row for each. Propensities of the whole hardly tell what others would have earned.
+        Whether it is several positions, some perhaps empty. No arm stands at two of them, each is clicked on
+        its own, and a log has a row for each. Propensities of the whole hardly tell what others would have
+        earned.
     compared : bool
         Whether what comes back says which of two is better, and nothing of what either earns.
 
@@ -40,7 +41,7 @@ SHOWS = {
     each.name: each
     for each in (Shows("arm", single=True), Shows("duel", compared=True), Shows("slate", listed=True))
 }
-"""All there are, by their names. One more is put here by whoever has policies that show it."""
+"""All of them by their names. A package with policies that show something else adds its record here."""
 
 
 def shows_of(name: str) -> Shows:

@@ -148,7 +148,7 @@ def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impressi
 
 
 ANSWERED = "id", "arm", "propensity", "epoch"
-"""What every answer tells of a row, in the order of :class:`~tacit.wire.decisions.Decided`."""
+"""The columns of a row that every answer has, in the order of :class:`~tacit.wire.decisions.Decided`."""
 _answered = attrgetter(*ANSWERED)
 
 
