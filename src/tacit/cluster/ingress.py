@@ -262,8 +262,7 @@ class Ingress(Verbs):
 
     async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which users the shard that decides most shows what; otherwise as ``Engine.for_whom``."""
-        found = await self._of_each("for_whom", placement, limit)
-        return of_shards(dict(enumerate(found)))
+        return of_shards(await self._of_each("for_whom", placement, limit))
 
     async def verdict(
         self,

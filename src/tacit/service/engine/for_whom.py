@@ -329,15 +329,16 @@ def reads_who_asks(policy: Policy) -> bool:
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
 
 
-def of_shards(found: Mapping[int, ForWhom]) -> ForWhom:
+def of_shards(found: Sequence[ForWhom]) -> ForWhom:
     """Return the picture of the shard that decides most, as its own: each has learned of users of its own.
 
     Parameters
     ----------
-    found : dict of int to ForWhom
+    found : sequence of ForWhom
         What each shard says of its latest decisions, as many as were asked for or all that it has.
     """
-    shard, most = max(found.items(), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
+    # Of as many decisions, those that began later were made in less time.
+    shard, most = max(enumerate(found), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
     if len(found) == 1:
         return most
     verdict = f"Of shard {shard}, which decides most and has a model of its own: {most.verdict}"

@@ -274,8 +274,7 @@ class _Batch:
     def _check(self, impressions: Sequence[Impression]) -> None:
         """Check what may have changed since the request came."""
         self._placement.check_offered(impressions)
-        if self._placement.key_limit is not None:
-            self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
+        self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
 
     def _extended(self, impressions: Sequence[Impression]) -> range:
         start = self._size
