@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 56_650,
+    "code": 56_659,
     "files": 384,
     "classes_twice": 8,
     "told": 0,

@@ -28,6 +28,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, UnknownDecision
 from tacit.service.log.ids import Draws, decision_id
+from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.maintenance.verify import verify
@@ -238,6 +239,35 @@ async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch
         answers = await asyncio.gather(first, second, return_exceptions=True)
         assert {type(answer) for answer in answers} == {NotDurable}
         assert len(engine.store.groups) == 1
+
+
+async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store_knows(tmp_path):
+    begun, copied = threading.Event(), threading.Event()
+
+    def copy(*_):
+        begun.set()
+        copied.wait(harness.PATIENCE)
+
+    class Blind(FailingStore):
+        def find(self, wanted):
+            raise StoreError("store: its table is locked")
+
+    config = with_two()
+    config.placements["other"] = PlacementConfig(tacit.UCB1(2), 7, durability="buffered")
+    async with served(tmp_path / "s.db", config, wrap=Blind) as engine:
+        # Nothing is answered while placements are copied, so that both are of one group.
+        copying = asyncio.create_task(engine.between_groups(partial(engine.frozen, copy)))
+        await harness.reached(begun.is_set)
+        named = engine.placements["home"].checked(DecisionRequest("a", id="client-1"))
+        asked = asyncio.create_task(engine.decide_many("home", [named]))
+        buffered = asyncio.create_task(engine.decide("other", "b"))
+        await harness.reached(lambda: engine.waiting == 2)
+        copied.set()
+        answers = await asyncio.gather(asked, buffered, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [NotDurable, DecisionRow]
+        await copying
+    with contextlib.closing(SqliteStore(tmp_path / "s.db")) as store:
+        assert [row.id for row in store.events(0) if isinstance(row, DecisionRow)] == [answers[1].id]
 
 
 async def test_requests_that_arrive_during_a_commit_share_the_next_one(tmp_path):

@@ -638,7 +638,7 @@ class Engine(Verbs):
     async def _submit(self, request: Request) -> Any:
         if self._writer.stopping:
             raise NotDurable(STOPPING)
-        if not self._runs_ahead(request):
+        if self._pending.frozen or not self._pending.runs_ahead(request):
             return await self._writer.submit(request)
         if self._pending.buffered >= self.config.store.buffer:
             raise NotDurable("store: the buffer is full; try again later")
@@ -647,15 +647,6 @@ class Engine(Verbs):
         if isinstance(result, Exception):
             raise result
         return result
-
-    def _runs_ahead(self, request: Request) -> bool:
-        """Whether a request can be answered from memory, now."""
-        return (
-            self._pending.buffers(request.placement)
-            and not self._pending.frozen
-            and isinstance(request, Decide | Record)
-            and not self._pending.unknown([request])
-        )
 
     # How it is -------------------------------------------------------------------------------
 

@@ -117,6 +117,11 @@ class PendingLog:
         """Whether a placement may be ahead of the log."""
         return self.placements[placement].config.durability == BUFFERED
 
+    def runs_ahead(self, request: Request) -> bool:
+        """Whether a request can be answered from memory, before its rows are in the log."""
+        decides = isinstance(request, Decide | Record)
+        return decides and self.buffers(request.placement) and not self.unknown([request])
+
     @property
     def buffered(self) -> int:
         """How many rows are in memory only."""

@@ -224,9 +224,9 @@ class Writer:
             size = min(len(self._waiting), LARGEST_GROUP)
             group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
             try:
+                group = self._left(self._known(group))
                 if self.failure is not None:
                     await self._heal()
-                group = self._known(group)
                 # An empty group would close windows at a moment of the step's own.
                 if group or pending.tail.size or not self._steps:
                     await self._serve(group)
@@ -283,6 +283,21 @@ class Writer:
             else:
                 _answer(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
         return known
+
+    def _left(self, group: Sequence[_Waiting]) -> list[_Waiting]:
+        """Answer what needs no store, and came while placements were copied; return the rest."""
+        left = []
+        for request, reply in group:
+            if not self._pending.runs_ahead(request):
+                left.append((request, reply))
+                continue
+            try:
+                (result,) = apply(self._pending, [request], {})
+            except BaseException:
+                self._pending.forget()
+                raise
+            _answer(reply, result)
+        return left
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
         """Serve a group; if the store refuses some of it, in halves until that is alone."""
