@@ -345,6 +345,16 @@ async def test_in_shards_it_is_what_the_one_says_that_decides_most(tmp_path):
         assert (alike.shard, alike.decisions) == (1, 3)
 
 
+@pytest.mark.parametrize("given", [{"segment": "film"}, {"unknown": "skip"}, {"relevance": [[1.0]]}])
+def test_what_is_said_of_items_is_refused_where_arms_have_names(given, tmp_path):
+    with running(configured(tmp_path / "s.db")) as url:
+        body = {"key": "all", "context": {"age": 30}} | given
+        for path, sent in (("decide", body), ("decide/batch", {"decisions": [body]})):
+            answer = httpx.post(f"{url}/v1/placements/home/{path}", json=sent)
+            assert answer.status_code == 422, answer.text
+            assert answer.json()["detail"].partition(":")[0].endswith(next(iter(given)))
+
+
 def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):
     with running(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
         client.decide("home", "all")

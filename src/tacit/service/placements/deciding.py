@@ -35,7 +35,7 @@ class Deciding(State):
         InvalidValue, UnknownName
             If the key, an arm, the context, the session, the user or the id does not fit.
         """
-        for field in ("relevance", "examination"):
+        for field in ("relevance", "examination", "segment", "unknown"):
             if (given := getattr(request, field)) is not None:
                 raise InvalidValue(field, given, "leave it out: the policy reads no features")
         arms = request.arms
