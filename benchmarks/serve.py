@@ -31,18 +31,20 @@ KEYS = 1000
 BATCH = 100
 
 NOTHING = """
-import socket, uvicorn
+import asyncio, socket, uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from tacit.service.config.schema import ServerConfig
 from tacit.wire import decisions as wire
-from tacit.service.http.endpoint import FOUND, Endpoint
-from tacit.service.http.route import Found
+from tacit.service.config.keys import ANYBODY
+from tacit.service.http.endpoint import CALLER, FOUND, Endpoint
+from tacit.service.http.route import Addressed
 from tacit.service.app.routes import PLACEMENTS
 
 class Page(Endpoint):
     async def __call__(self, scope, receive, send):
-        scope[FOUND] = Found(self._path, scope["path_params"]["name"])
+        scope[FOUND] = Addressed(self._path, scope["path_params"]["name"])
+        scope[CALLER] = ANYBODY
         await super().__call__(scope, receive, send)
 
 async def decide(engine, call):
@@ -54,7 +56,7 @@ async def feedback(engine, call):
 def page(name, handler):
     path = PLACEMENTS.paths[name]
     path.routes["POST"] = path.routes["POST"]._replace(handler=handler)
-    return Route(path.template, Page(path, None, ServerConfig))
+    return Route(path.template, Page(path, None, ServerConfig, asyncio.Semaphore()))
 
 app = Starlette(routes=[page("decide", decide), page("feedback", feedback)])
 listener = socket.create_server(("127.0.0.1", 0), backlog=2048)

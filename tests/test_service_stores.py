@@ -160,7 +160,7 @@ def with_doubles(path, kind):
             await traffic(engine, 30)
 
     asyncio.run(session())
-    drop = ["DROP TRIGGER marks_seq"] if kind == "sqlite" else ["DROP TRIGGER marks_seq ON marks"]
+    drop = [] if kind == "sqlite" else ["DROP TRIGGER marks_seq ON marks"]
     added = (
         f"INSERT INTO marks (seq, placement, time, kind, value) "
         f"SELECT seq, NULL, time, 'tick', '' FROM {table} WHERE seq BETWEEN 5 AND 9"
@@ -188,6 +188,25 @@ def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
     with pytest.raises(StoreError, match="this seq"):
         take_in(empty, tmp_path / "out")
     empty.close()
+
+
+def test_a_store_that_checked_each_row_checks_each_group(tmp_path):
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.placement("home", "{}", 7)
+    store.append(decision(1))
+    store.close()
+    refusing = (
+        f"CREATE TRIGGER {table}_seq BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'slow'); END"
+        for table in ("decisions", "feedback", "marks")
+    )
+    sql(path, "sqlite", *refusing, f"UPDATE store SET version = {len(MIGRATIONS) - 1}")
+    store = SqliteStore(path)
+    store.append(tick(2))
+    with pytest.raises(StoreError, match="this seq"):
+        store.append(feedback(2, 1))
+    assert [event.seq for event in store.events(0)] == [1, 2]
+    store.close()
 
 
 def test_parts_with_equal_numbers_are_merged_to_the_end():

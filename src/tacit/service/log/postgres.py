@@ -451,18 +451,22 @@ class PostgresStore(SqlStore):
 
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
-        with self._transaction() as writer, writer.cursor() as cursor:
-            decisions = [
-                (
-                    *row._replace(
-                        arm=_encoded(row.arm).decode(),
-                        would=None if row.would is None else _encoded(row.would).decode(),
-                    ),
-                    row_checksum(row),
-                )
-                for row in rows.decisions
-            ]
-            parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
+        super().append(rows)
+        self._committed = max([self._committed, *(row.seq for row in rows.all())])
+
+    def _insert(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
+        decisions = [
+            (
+                *row._replace(
+                    arm=_encoded(row.arm).decode(),
+                    would=None if row.would is None else _encoded(row.would).decode(),
+                ),
+                row_checksum(row),
+            )
+            for row in rows.decisions
+        ]
+        parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
+        with writer.cursor() as cursor:
             for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
                 if len(part) >= COPIED_FROM:
                     with cursor.copy(copy) as stream:
@@ -470,10 +474,9 @@ class PostgresStore(SqlStore):
                             stream.write_row(row)
                 elif part:
                     self._run_many(writer, insert, part)
-            if time.monotonic() > self._size_after:
-                self._size_after = time.monotonic() + SIZE_SECONDS
-                self._size = self._one(writer, SIZE, self.schema)
-        self._committed = max([self._committed, *(row.seq for row in rows.all())])
+        if time.monotonic() > self._size_after:
+            self._size_after = time.monotonic() + SIZE_SECONDS
+            self._size = self._one(writer, SIZE, self.schema)
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -36,7 +36,6 @@ from tacit.service.log.rows import (
     Rows,
     in_order,
     row_checksum,
-    with_checksums,
 )
 from tacit.service.log.searches import Subject, without_unit
 from tacit.service.log.store import (
@@ -224,6 +223,10 @@ class SqlStore(ABC):
         """Run a statement with the values of each row."""
 
     @abstractmethod
+    def _insert(self, writer: Any, rows: Rows) -> None:
+        """Append rows, of which no two of all tables may have one number."""
+
+    @abstractmethod
     def _named(self, reader: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
         """Yield the rows of those decisions that exist, from their placements and ids."""
 
@@ -264,6 +267,11 @@ class SqlStore(ABC):
         return salt
 
     # Write -----------------------------------------------------------------------------------
+
+    def append(self, rows: Rows) -> None:
+        """Make a group durable: all of it, or nothing."""
+        with self._transaction() as writer:
+            self._insert(writer, rows)
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
@@ -447,7 +455,7 @@ class SqlStore(ABC):
                     # Without the name, which is not to be kept.
                     note = msgspec.json.encode(found._asdict()).decode()
                     marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
-            self._run_many(writer, INSERTS[-1], with_checksums(marks))
+            self._insert(writer, Rows([], [], marks))
         # What is done is done: a full disk only leaves the old pages where they are for a while.
         with contextlib.suppress(StoreError):
             self.scrub()
@@ -532,7 +540,7 @@ class SqlStore(ABC):
                 for statement in LEAVE_OUT[table]:
                     self._run_many(writer, statement, [(number,) for number in numbers])
             self._run(writer, f"DELETE FROM {SNAPSHOTS}")
-            self._run_many(writer, INSERTS[-1], with_checksums([mark]))
+            self._insert(writer, Rows([], [], [mark]))
 
     def end(self) -> End:
         """Return where the log ends."""

@@ -23,6 +23,7 @@ from tacit.service.log.sql import (
     MOVE_PIECES,
     NUMBERS,
     REFUSED,
+    TABLES,
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
@@ -205,23 +206,10 @@ MIGRATIONS = (
         pieces INTEGER NOT NULL
     ) STRICT;
     """,
-    # A number belongs to one row of all tables. RAISE takes no expression before SQLite 3.47.
     """
     ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE snapshots ADD COLUMN checksum BLOB;
     ALTER TABLE bases ADD COLUMN checksum BLOB;
-    CREATE TRIGGER decisions_seq BEFORE INSERT ON decisions
-        WHEN EXISTS (SELECT 1 FROM feedback WHERE seq = NEW.seq)
-            OR EXISTS (SELECT 1 FROM marks WHERE seq = NEW.seq)
-        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
-    CREATE TRIGGER feedback_seq BEFORE INSERT ON feedback
-        WHEN EXISTS (SELECT 1 FROM decisions WHERE seq = NEW.seq)
-            OR EXISTS (SELECT 1 FROM marks WHERE seq = NEW.seq)
-        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
-    CREATE TRIGGER marks_seq BEFORE INSERT ON marks
-        WHEN EXISTS (SELECT 1 FROM decisions WHERE seq = NEW.seq)
-            OR EXISTS (SELECT 1 FROM feedback WHERE seq = NEW.seq)
-        BEGIN SELECT RAISE(ABORT, 'UNIQUE: another row has this seq'); END;
     """,
     """
     ALTER TABLE decisions ADD COLUMN control INTEGER;
@@ -251,6 +239,12 @@ MIGRATIONS = (
     ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
     """,
     "ALTER TABLE store ADD COLUMN salt TEXT;",
+    # Each row was checked against the other tables; now it is each group.
+    """
+    DROP TRIGGER IF EXISTS decisions_seq;
+    DROP TRIGGER IF EXISTS feedback_seq;
+    DROP TRIGGER IF EXISTS marks_seq;
+    """,
 )
 """Each script brings a store from the version of its index to the next one."""
 
@@ -269,6 +263,8 @@ logger = logging.getLogger(__name__)
 # Every name in these is a constant.
 # ruff: noqa: S608
 NAMED = f"SELECT {kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
+LAST = f"SELECT max({', '.join(f'(SELECT coalesce(max(seq), 0) FROM {table})' for table, _ in TABLES)})"
+TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in TABLES)}"
 FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
 
@@ -388,12 +384,20 @@ class SqliteStore(SqlStore):
         for seq in decisions:
             yield from reader.execute(FEEDBACK, (seq,))
 
-    def append(self, rows: Rows) -> None:
-        """Make a group durable: all of it, or nothing."""
-        with self._transaction() as writer:
-            for insert, part in zip(INSERTS, rows, strict=True):
-                if part:
-                    self._run_many(writer, insert, with_checksums(part))
+    def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
+        parts = list(map(with_checksums, rows))
+        self._check_numbers([row[0] for part in parts for row in part])
+        for insert, part in zip(INSERTS, parts, strict=True):
+            if part:
+                self._run_many(writer, insert, part)
+
+    def _check_numbers(self, seqs: Sequence[int]) -> None:
+        """Raise StoreError if two rows of all tables would have one number."""
+        # Each table sees to its own; those of a group come after all others, most often.
+        last = self._writer.execute(LAST).get
+        old = [seq for seq in seqs if seq <= last]
+        if len(set(seqs)) < len(seqs) or any(self._writer.execute(TAKEN, (seq,)).get for seq in old):
+            raise StoreError(f"{self._where}: another row has this seq")
 
     def scrub(self) -> None:
         """Empty the write-ahead log, which holds pages as they were before."""
