@@ -11,6 +11,7 @@ from pathlib import Path
 
 import drawn  # noqa: F401  says how many examples are drawn, before any test is read
 import pytest
+import stores
 
 # What is compiled, and for how long, depends on what ran before.
 os.environ.setdefault("TACIT_QUIET", "1")
@@ -50,11 +51,9 @@ def same_ids(request, monkeypatch):
     monkeypatch.setattr("tacit.service.log.ids.urandom", bits.randbytes)
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
+@pytest.fixture(params=stores.KINDS)
 def kind(request, monkeypatch):
     """Run a test once on each kind of store."""
-    import stores
-
     monkeypatch.setattr(stores, "chosen", request.param)
     return request.param
 

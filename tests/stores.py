@@ -13,15 +13,16 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tacit.service.log.sqlite import SqliteStore
-
 KINDS = ("sqlite", "postgres")
+"""Each test that asks for a ``kind`` of store runs once on each."""
 chosen = "sqlite"
 
 
 def store_at(path):
     """Open the store that a path stands for."""
     if chosen == "sqlite":
+        from tacit.service.log.sqlite import SqliteStore
+
         return SqliteStore(path)
     from tacit.service.log.postgres import PostgresStore
 

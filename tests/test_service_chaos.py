@@ -15,7 +15,7 @@ from test_service_page import post
 from tacit.service.app.server import running
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", stores.KINDS)
 def test_faults_lose_nothing_and_double_nothing(kind, tmp_path):
     report = chaos(kind, tmp_path, faults=10, seed=0)
     assert report["problems"] == []
