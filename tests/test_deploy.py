@@ -167,14 +167,14 @@ class Slow(SqliteStore):
     """A store whose commits wait for us."""
 
     def __init__(self, path):
-        super().__init__(path)
         self.busy, self.free = threading.Event(), threading.Event()
         self.free.set()
+        super().__init__(path)
 
-    def append(self, rows):
+    def commit(self):
         self.busy.set()
         assert self.free.wait(PATIENCE)
-        super().append(rows)
+        super().commit()
 
 
 def test_an_engine_that_is_stuck_is_found_out(tmp_path):
@@ -183,6 +183,7 @@ def test_an_engine_that_is_stuck_is_found_out(tmp_path):
         async with served(store, configured()) as engine:
             progress = systemd.Progress(engine)
             idle = progress.made(), progress.made()
+            store.busy.clear()
             store.free.clear()
             first = asyncio.create_task(engine.decide("default", "a"))
             await reached(store.busy.is_set)
@@ -202,8 +203,10 @@ def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
     """What waits for it may be in memory only."""
 
     class Failing(SqliteStore):
-        def append(self, rows):
+        def insert(self, rows):
             raise StoreError("store: the disk is full")
+
+        append = insert
 
     async def session():
         async with served(Failing(str(tmp_path / "s.db")), configured()) as engine:

@@ -444,7 +444,7 @@ class Broken:
         self.broken = False
 
     def __getattr__(self, name):
-        if self.broken and name in ("append", "find", "end", "probe", "placement", "events"):
+        if self.broken and name in ("append", "insert", "find", "end", "probe", "placement", "events"):
             raise StoreError("store: it is gone")
         return getattr(self._store, name)
 

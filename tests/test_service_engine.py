@@ -55,10 +55,17 @@ class FailingStore:
         return getattr(self._store, name)
 
     def append(self, rows):
+        self.insert(rows)
+        self.commit()
+
+    def insert(self, rows):
         self.groups.append((list(rows.decisions), list(rows.feedback)))
         if self.fails and not self.after:
             raise StoreError("store: the disk is full")
-        self._store.append(rows)
+        self._store.insert(rows)
+
+    def commit(self):
+        self._store.commit()
         if self.fails:
             raise StoreError("store: the disk went away after the commit")
 
@@ -225,8 +232,10 @@ async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch
     goes_on = threading.Event()
 
     class Hanging(FailingStore):
-        def append(self, rows):
+        def insert(self, rows):
             self.groups.append(rows)
+
+        def commit(self):
             goes_on.wait(harness.PATIENCE)
             raise StoreError("store: it took too long")
 

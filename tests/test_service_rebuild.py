@@ -269,6 +269,12 @@ class Failing:
             self.fails = False
             raise StoreError("store: the disk went away")
 
+    def insert(self, rows):
+        self.append(rows)
+
+    def commit(self):
+        pass
+
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 @pytest.mark.parametrize("after", [False, True])

@@ -32,9 +32,12 @@ class Picky:
         return getattr(self._store, name)
 
     def append(self, rows):
-        ids = [row.id for row in (*rows.decisions, *rows.feedback)]
-        self._take(ids)
+        self._take([row.id for row in (*rows.decisions, *rows.feedback)])
         self._store.append(rows)
+
+    def insert(self, rows):
+        self._take([row.id for row in (*rows.decisions, *rows.feedback)])
+        self._store.insert(rows)
 
     def find(self, wanted):
         self._take([id for _, id in wanted if id.startswith("find")])

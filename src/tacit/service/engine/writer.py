@@ -5,7 +5,8 @@ Whatever changes a placement goes through here, one group after the other. A tur
 1. it sleeps until requests come, a window closes, or a failed store is due to be tried again (``_woken``);
 2. all that waits is a group, at most 1024 requests (``_serve_groups``);
 3. the group is applied in memory, and its rows wait (:mod:`tacit.service.engine.group`);
-4. the rows are appended in one commit, by the store's thread or, if that takes less time, here (``_commit``);
+4. the rows are appended in one commit, by the store's thread or, as far as that takes less time, here
+   (``_appended``);
 5. the answers are released: before the commit where a placement is ``buffered``, else after it;
 6. upkeep and other steps that need a log at rest have their turn (``_run_steps``).
 
@@ -23,7 +24,7 @@ import time as clocks
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacit.errors import UnknownName
 from tacit.service.engine.group import apply
@@ -34,10 +35,6 @@ from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
 from tacit.service.log.store import Store
 from tacit.service.placements.placement import Placement
-
-if TYPE_CHECKING:
-    from prometheus_client import Histogram
-
 
 # ---- How many rows commits write, and how long they take
 
@@ -51,8 +48,8 @@ class Commits:
     ----------
     span : function
         Returns, for a number of rows, the context in which their commit runs.
-    seconds_histogram, rows_histogram : Histogram or None
-        Where commits are counted, if anywhere.
+    observed : function
+        Called with the rows of each commit and its seconds.
     last : int or None
         Time of the last commit, in microseconds since 1970.
     seconds : float
@@ -61,8 +58,7 @@ class Commits:
 
     def __init__(self) -> None:
         self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
-        self.seconds_histogram: Histogram | None = None
-        self.rows_histogram: Histogram | None = None
+        self.observed: Callable[[int, float], None] = lambda rows, seconds: None
         self.last: int | None = None
         self.seconds = 0.0
         self._recent: deque[tuple[int, int]] = deque()
@@ -79,9 +75,7 @@ class Commits:
             Microseconds since 1970.
         """
         self.last, self.seconds = now, seconds
-        if self.seconds_histogram is not None and self.rows_histogram is not None:
-            self.seconds_histogram.observe(seconds)
-            self.rows_histogram.observe(rows)
+        self.observed(rows, seconds)
         second = now // 1_000_000
         if self._recent and self._recent[-1][0] == second:
             rows += self._recent.pop()[1]
@@ -104,6 +98,10 @@ QUICK_SECONDS = 0.001
 """How long the last commit may have taken for that."""
 LONE, LONE_SECONDS = 2, 0.01
 """The same of so few rows: requests that come meanwhile would wait for that commit anyway."""
+SPLIT_ROWS = 1024
+"""Rows that are inserted in the loop's own thread, while only their commit waits in the store's."""
+SPLIT_ROWS = 1024
+"""Rows that are inserted in the loop's own thread, while only their commit is the store's thread's."""
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -219,8 +217,9 @@ class Writer:
         pending = self._pending
         while not self.stopping or self._waiting or (pending.tail.size and self.failure is None):
             await self._woken()
-            # Whatever else has arrived by now belongs to the group.
-            await asyncio.sleep(0)
+            # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
+            if len(self._waiting) != 1:
+                await asyncio.sleep(0)
             size = min(len(self._waiting), LARGEST_GROUP)
             group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
             try:
@@ -348,21 +347,22 @@ class Writer:
         try:
             rows, began = pending.in_flight.size, clocks.perf_counter()
             with self.commits.span(rows):
-                if self._commits_at_once(rows):
-                    self._append(pending.in_flight)
-                else:
-                    await self.worker.do(self._append, pending.in_flight)
+                self._append_seconds = await self._appended(pending.in_flight)
             self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
         except BaseException:
             pending.end_commit(failed=True)
             raise
         pending.end_commit(failed=False)
 
-    def _append(self, rows: Rows) -> None:
-        """Append rows, and note how long that took, without the way to the store's thread."""
-        began = clocks.perf_counter()
-        self._store.append(rows)
-        self._append_seconds = clocks.perf_counter() - began
+    async def _appended(self, rows: Rows) -> float:
+        """Append rows; return how many seconds that took, without the way to the store's thread."""
+        store, size = self._store, rows.size
+        if self._commits_at_once(size):
+            return _timed(store.append, rows)
+        if size <= SPLIT_ROWS and store.local and not self.worker.calls:
+            # There, each row would wait for the interpreter.
+            return _timed(store.insert, rows) + await self.worker.do(_timed, store.commit)
+        return await self.worker.do(_timed, store.append, rows)
 
     def _commits_at_once(self, rows: int) -> bool:
         """Whether a commit takes less time here than its thread takes to wake up."""
@@ -457,6 +457,13 @@ class Writer:
                     logger.error("the store fails: %s", error)
                     self.failure = error
                     self.wake()
+
+
+def _timed(step: Callable[..., None], *arguments: Any) -> float:
+    """Do a step; return how many seconds it took."""
+    began = clocks.perf_counter()
+    step(*arguments)
+    return clocks.perf_counter() - began
 
 
 def _answer(reply: _Reply, result: Any) -> None:

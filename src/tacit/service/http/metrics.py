@@ -11,9 +11,10 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from tacit import __version__
 from tacit.core.arrays import byte_count
@@ -62,12 +63,9 @@ class Metrics:
         self._requests = _OfRequests()
         self._registry.register(self._requests)
         self.answered = self._requests.answered
-        engine.commits.seconds_histogram = Histogram(
-            "tacit_commit_seconds", "Time of a commit.", buckets=SECONDS, registry=self._registry
-        )
-        engine.commits.rows_histogram = Histogram(
-            "tacit_commit_rows", "Rows of a commit.", buckets=ROWS, registry=self._registry
-        )
+        commits = _OfCommits()
+        self._registry.register(commits)
+        engine.commits.observed = commits.observed
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
         """Return what a caller may know in Prometheus' text format; decisions do not wait."""
@@ -97,30 +95,60 @@ class _Reached:
                 yield family
 
 
-class _OfRequests(Collector):
-    """Counts requests without locks: all of them are answered in one thread."""
+class _Counts:
+    """How many values are within each of some bounds, and their sum: no lock, as one thread counts."""
 
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds, self._counts, self._sum = bounds, [0.0] * (len(bounds) + 1), 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1.0
+        self._sum += value
+
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        """Say what was counted."""
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
+
+
+class _OfRequests(Collector):
     def __init__(self) -> None:
-        # How many took how long, by the bounds, and all their seconds.
-        self._times: dict[tuple[str, int], list[float]] = {}
+        self._times: dict[tuple[str, int], _Counts] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
         times = self._times.get((path, status))
         if times is None:
-            times = self._times[path, status] = [0.0] * (len(SECONDS) + 2)
-        times[bisect_left(SECONDS, seconds)] += 1.0
-        times[-1] += seconds
+            times = self._times[path, status] = _Counts(SECONDS)
+        times.observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
         family = HistogramMetricFamily(
             "tacit_request_seconds", "Time from a request to its answer.", labels=("path", "status")
         )
-        bounds = [*map(str, SECONDS), "+Inf"]
-        for (path, status), (*counts, seconds) in list(self._times.items()):
-            buckets = list(zip(bounds, accumulate(counts), strict=True))
-            family.add_metric([path, str(status)], buckets, seconds)
+        for (path, status), times in list(self._times.items()):
+            times.add_to(family, [path, str(status)])
         yield family
+
+
+class _OfCommits(Collector):
+    def __init__(self) -> None:
+        self._seconds, self._rows = _Counts(SECONDS), _Counts(ROWS)
+
+    def observed(self, rows: int, seconds: float) -> None:
+        """Count a commit."""
+        self._seconds.observe(seconds)
+        self._rows.observe(rows)
+
+    def collect(self) -> Iterable[Metric]:
+        for name, what, counts in (
+            ("tacit_commit_seconds", "Time of a commit.", self._seconds),
+            ("tacit_commit_rows", "Rows of a commit.", self._rows),
+        ):
+            family = HistogramMetricFamily(name, what)
+            counts.add_to(family, [])
+            yield family
 
 
 class _OfConnections(Collector):

@@ -54,6 +54,7 @@ class OwnedFile:
 
     def __init__(self, path: Path) -> None:
         self._given = path.absolute()
+        self._name = str(self._given)
         self.path = Path(os.path.realpath(path))
         with contextlib.ExitStack() as cleanup:
             try:
@@ -100,7 +101,7 @@ class OwnedFile:
         self._take()
         found = os.fstat(self._file)
         identity = found.st_dev, found.st_ino
-        self._size, self._known = found.st_size, {self._given: identity}
+        self._size, self._known = found.st_size, {self._name: identity}
         _owned[identity] = self
         cleanup.callback(_owned.pop, identity, None)
 
@@ -124,12 +125,12 @@ class OwnedFile:
         # Whenever SQLite has no lock left it releases the whole file, as it does while it opens
         # one; in write-ahead mode it always has one.
         self._take()
-        for name in (Path(f"{self.path}{side}") for side in SIDES):
-            if name.exists():
-                found = name.stat()
+        for name in (f"{self.path}{side}" for side in SIDES):
+            if os.path.exists(name):
+                found = os.stat(name)
                 if found.st_uid == os.geteuid():
                     # Not by opening it: what closes a file releases the locks that SQLite has.
-                    name.chmod(PRIVATE)
+                    os.chmod(name, PRIVATE)
                 self._known[name] = found.st_dev, found.st_ino
         if not os.fstat(self._lock).st_size:
             os.pwrite(self._lock, MARK, 0)
@@ -149,12 +150,12 @@ class OwnedFile:
                 raise self._lost(name, "cannot be found any more", error.strerror) from error
             if (found.st_dev, found.st_ino) != known:
                 raise self._lost(name, "was replaced", "it is another file")
-            if name is self._given:
+            if name == self._name:
                 if found.st_size < self._size:
                     raise self._lost(name, "was cut", f"it has {found.st_size} bytes")
                 self._size = found.st_size
 
-    def _lost(self, name: Path, what: str, why: str | None) -> StoreError:
+    def _lost(self, name: str, what: str, why: str | None) -> StoreError:
         return StoreError(
             f"store.path: {name} {what} while it was served ({why}): nothing can be kept; put the "
             "file back or restore a backup, and start again"

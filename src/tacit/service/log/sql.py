@@ -224,7 +224,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _insert(self, writer: Any, rows: Rows) -> None:
-        """Append rows, of which no two of all tables may have one number."""
+        """Insert rows, of which no two of all tables may have one number."""
 
     @abstractmethod
     def _named(self, reader: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
@@ -272,6 +272,14 @@ class SqlStore(ABC):
         """Make a group durable: all of it, or nothing."""
         with self._transaction() as writer:
             self._insert(writer, rows)
+
+    def insert(self, rows: Rows) -> None:
+        """Write a group that :meth:`commit` makes durable, in a store that is local."""
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        """Make what was inserted durable."""
+        raise NotImplementedError
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement, which gets ``spec`` and ``seed`` if it is new."""

@@ -319,18 +319,40 @@ class SqliteStore(SqlStore):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        with self._named_errors():
+        with self._begun():
+            yield self._writer
+        self.commit()
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Enter a transaction that stays open for :meth:`commit`."""
+        with self._undone():
             self._writer.execute("BEGIN IMMEDIATE")
+            self._check_owner()
+            yield
+
+    @contextlib.contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Roll back what fails."""
+        with self._named_errors():
             try:
-                self._check_owner()
-                yield self._writer
-                self._writer.execute("COMMIT")
+                yield
             except BaseException:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
-            # What was committed to a file that has no name any more is lost.
-            self._file.check()
+
+    def insert(self, rows: Rows) -> None:
+        """Write a group that is durable once :meth:`commit` returns."""
+        with self._begun():
+            self._insert(self._writer, rows)
+
+    def commit(self) -> None:
+        """Make what was inserted durable: all of it, or nothing."""
+        with self._undone():
+            self._writer.execute("COMMIT")
+        # What was committed to a file that has no name any more is lost.
+        self._file.check()
 
     def _check_owner(self) -> None:
         if self.epoch:

@@ -260,6 +260,13 @@ class Store(Protocol):
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 
+    def insert(self, rows: Rows) -> None:
+        """Write a group that is durable once :meth:`commit` returns, before which nothing else is
+        written; of a store that is local."""
+
+    def commit(self) -> None:
+        """Make what was inserted durable: all of it, or nothing."""
+
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Make records durable that are not there yet; return the content of those that are."""
 
