@@ -36,7 +36,6 @@ from tacit.policies.features.context_models import (
     Models,
     Room,
     begins,
-    fill_products,
     first_variance,
     project_packed,
 )
@@ -104,8 +103,6 @@ class EmbeddingState(NamedTuple):
     tally : MixtureTally
     items, users : Measure
         How the numbers of each are measured.
-    columns : array of float32, shape (models, d, leading)
-        The directions of items, column by column.
     products : array of float64, shape (models, 2)
         What is subtracted from the inner product of user and item, and then multiplied by; without
         columns where they have none.
@@ -117,7 +114,6 @@ class EmbeddingState(NamedTuple):
     tally: MixtureTally
     items: Measure
     users: Measure
-    columns: Singles
     products: Floats
     kept: Kept
     kept_users: Kept
@@ -131,7 +127,6 @@ class EmbeddingState(NamedTuple):
             MixtureTally.nothing(models),
             Measure.nothing(models, layout.dim, turned),
             Measure.nothing(models, layout.user, user_directions(layout.user)),
-            np.zeros((models, layout.dim, turned), np.float32),
             np.zeros((models, 2 * (layout.wide - 1 - layout.order - layout.leading))),
             Kept.nothing(models, layout.dim, events),
             Kept.nothing(models, layout.user, users),
@@ -209,8 +204,8 @@ class UserView(NamedTuple):
     Attributes
     ----------
     means : array of float32, shape (3, wide)
-    spread : array of float32, shape (wide * (wide + 1) / 2,)
-        The covariance of what is weighed together, packed as those of :class:`Models` are.
+    spread : array of float32, shape (wide, wide)
+        The covariance of what is weighed together.
     columns : array of float32, shape (d, leading + 8)
         The directions of items and the means of what they leave, column by column; without rows where
         nothing is left.
@@ -234,7 +229,7 @@ class UserView(NamedTuple):
 
 @kernel
 def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -> None:
-    """Fill in the covariance of an item's features for a user."""
+    """Fill in the covariance of an item's features for a user, packed as those of the models are."""
     wide, known, k = layout.wide, layout.known, 0
     across = np.zeros((wide, wide), np.float32)
     for column in range(known):
@@ -264,14 +259,19 @@ def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) ->
 @kernel
 def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles) -> float:
     """Fill in the covariance of an item's features for a user; return the mean variance of what is left."""
-    wide, known, left = layout.wide, layout.known, 0.0
-    packed, rows = known * (known + 1) // 2, known // wide
-    contract(spread[:packed], asking, layout, found)
+    wide, known, left, k = layout.wide, layout.known, 0.0, 0
+    packed, rows, half = known * (known + 1) // 2, known // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
+    contract(spread[:packed], asking, layout, half)
+    for at in range(wide):
+        for i in range(at, wide):
+            found[at, i] = half[k]
+            found[i, at] = half[k]
+            k += 1
     rest, further = spread[packed : packed + layout.rest], spread[packed + layout.rest :]
     for row in range(len(further) // wide):
         factor = asking[rows + row] * asking[rows + row]
         for at in range(wide):
-            found[at * wide - at * (at - 1) // 2] += factor * further[row * wide + at]
+            found[at, at] += factor * further[row * wide + at]
     for i in range(len(rest)):
         left += np.float64(rest[i]) / len(rest)
     return left
@@ -283,9 +283,9 @@ def view_of(
 ) -> UserView:
     """Return what the models are to a user, with so much weight each."""
     models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
-    asking = user_features(state, model, user)
+    asking, directions = user_features(state, model, user), state.items.directions[model]
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
-    spread, whole = np.zeros(wide * (wide + 1) // 2, np.float32), np.zeros(models.spread.shape[3], np.float32)
+    spread, whole = np.zeros((wide, wide), np.float32), np.zeros(models.spread.shape[3], np.float32)
     columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
     for h in range(FULL):
         mean = models.mean[model, 0, h]
@@ -293,7 +293,8 @@ def view_of(
         add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
         if layout.rest > 0:
             # The rest of an item is what its directions leave: their part is taken out of the mean.
-            turn_all(state.columns[model], mean[known : known + layout.rest], along)
+            for at in range(leading):
+                along[at] = dot_single(directions[at], mean[known : known + layout.rest])
             add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.rest):
             columns[j, leading + h] = mean[known + j]
@@ -301,11 +302,11 @@ def view_of(
             first = begins(models, model, 0, h, base)
             means[h, 0] += np.float32(first.logit) - mean[0]
             unmet += weights[h] * (first.variance - first_variance(models, model, 0, h))
-    for j in range(layout.rest):
-        for at in range(leading):
-            columns[j, at] = state.columns[model, j, at]
+    for at in range(leading if layout.rest > 0 else 0):
+        for j in range(layout.rest):
+            columns[j, at] = directions[at, j]
     left = fill_spread(whole, asking, layout, spread)
-    spread[0] += np.float32(unmet)
+    spread[0, 0] += np.float32(unmet)
     nothing = begins(models, model, 0, NOTHING, base)
     if models.met[model, 0, NOTHING]:
         logit, variance = models.mean[model, 0, NOTHING, 0], models.narrow[model, 0, 0]
@@ -317,75 +318,44 @@ def view_of(
     return UserView(means, spread, columns, left, nothing, slope, covariance, alone)
 
 
-class Desk(NamedTuple):
-    """Where a candidate is read; arrays of float32.
+@kernel
+def read_candidates(
+    state: EmbeddingState, model: int, asked: Impression, layout: Design, view: UserView
+) -> Floats:
+    """Return the logit of each candidate by each hypothesis that reads features, and the variance of these.
 
-    Attributes
-    ----------
-    scaled : array, shape (d,)
-    turned : array, shape (leading + 8,)
-        Along the directions, and the sums of the means of what is left.
-    own, squares : array, shape (wide,)
-    products : array, shape (wide * (wide + 1) / 2,)
-    logits : array, shape (3,)
+    One loop with all in it: a kernel a candidate is handed a dozen arrays, and counts them all.
     """
-
-    scaled: Singles
-    turned: Singles
-    own: Singles
-    squares: Singles
-    products: Singles
-    logits: Singles
-
-
-@kernel
-def empty_desk(layout: Design) -> Desk:
-    """Return room to read candidates in."""
-    wide, single = layout.wide, np.float32
-    scaled, turned = np.zeros(layout.dim, single), np.zeros(layout.leading + ABREAST, single)
-    own, squares = np.zeros(wide, single), np.zeros(wide, single)
-    products = np.zeros(wide * (wide + 1) // 2, single)
-    return Desk(scaled, turned, own, squares, products, np.zeros(FULL, single))
-
-
-@kernel
-def read_candidate(
-    state: EmbeddingState,
-    model: int,
-    asked: Impression,
-    place: int,
-    layout: Design,
-    view: UserView,
-    desk: Desk,
-) -> float:
-    """Fill the desk with a candidate and its logit by each hypothesis; return the variance of these."""
-    own, turned, leading, item = desk.own, desk.turned, layout.leading, asked.relevance[place]
-    first = 1 + layout.order
-    scale_context(state.items, model, item, desk.scaled)
-    remains = 0.0
-    if layout.rest > 0:
-        turn_all(view.columns, desk.scaled, turned)
-        along = turned[:leading]
-        remains = max(np.float64(dot_single(desk.scaled, desk.scaled) - dot_single(along, along)), 0.0)
+    wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
+    scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)
+    own, along, found = np.zeros(wide, single), np.zeros(wide, single), np.zeros((len(asked.arms), FULL + 1))
     own[0] = np.float32(1.0)
-    if first > 1:
-        own[1] = np.float32(order_score(place, len(asked.arms)))
-    for j in range(leading):
-        own[first + j] = turned[j] if layout.rest > 0 else desk.scaled[j]
-    if layout.wide > first + leading:
-        own[first + leading] = product_of(state, model, asked.context, item)
-    fill_products(own, layout.wide, desk.squares, desk.products)
-    for h in range(FULL):
-        desk.logits[h] = dot_single(own, view.means[h]) + turned[leading + h]
-    return max(np.float64(dot_single(desk.products, view.spread)) + view.left * remains, 0.0)
+    for i in range(len(asked.arms)):
+        remains = 0.0
+        scale_context(state.items, model, asked.relevance[i], scaled)
+        if layout.rest > 0:
+            turn_all(view.columns, scaled, turned)
+            apart = dot_single(scaled, scaled) - dot_single(turned[:leading], turned)
+            remains = max(np.float64(apart), 0.0)
+        if first > 1:
+            own[1] = np.float32(order_score(i, len(asked.arms)))
+        for j in range(leading):
+            own[first + j] = turned[j] if layout.rest > 0 else scaled[j]
+        if wide > first + leading:
+            own[first + leading] = product_of(state, model, asked.context, asked.relevance[i])
+        for h in range(FULL):
+            found[i, h] = np.float64(dot_single(own, view.means[h]) + turned[leading + h])
+        turn_all(view.spread, own, along)
+        found[i, FULL] = max(np.float64(dot_single(own, along)) + view.left * remains, 0.0)
+    return found
 
 
 @kernel
-def by_order(view: UserView, desk: Desk, layout: Design) -> Base:
-    """Return what is believed of a candidate on the desk where its features say nothing."""
+def by_order(view: UserView, place: int, offered: int, layout: Design) -> Base:
+    """Return what is believed of a candidate where its features say nothing."""
     if layout.order == 0:
         return view.nothing
-    at = np.float64(desk.own[1])
+    at = np.float64(np.float32(order_score(place, offered)))
     variance = view.nothing.variance + at * (2.0 * view.covariance + at * view.variance)
     return Base(view.nothing.logit + at * view.slope, max(variance, 0.0))
 
@@ -400,17 +370,15 @@ def candidate_moments(
     for h in range(HYPOTHESES):
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
-    view, desk = view_of(state, model, impression.context, layout, weights, base), empty_desk(layout)
-    share = weights[NOTHING]
+    view = view_of(state, model, impression.context, layout, weights, base)
+    read, share = read_candidates(state, model, impression, layout, view), weights[NOTHING]
     for i in range(count):
-        square = read_candidate(state, model, impression, i, layout, view, desk)
-        nothing = by_order(view, desk, layout)
+        nothing = by_order(view, i, count, layout)
         mean = share * nothing.logit
-        square += share * (nothing.variance + nothing.logit * nothing.logit)
+        square = read[i, FULL] + share * (nothing.variance + nothing.logit * nothing.logit)
         for h in range(FULL):
-            logit = np.float64(desk.logits[h])
-            mean += weights[h] * logit
-            square += weights[h] * logit * logit
+            mean += weights[h] * read[i, h]
+            square += weights[h] * read[i, h] * read[i, h]
         found[i, 0] = mean
         found[i, 1] = max(square - mean * mean, 0.0)
     return found
@@ -430,14 +398,14 @@ def beliefs_by(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int, base: Base
 ) -> Floats:
     """Return mean and variance of the logit of each candidate under a hypothesis."""
-    weights, found = np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+    count, weights, found = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
-    view, desk = view_of(state, model, impression.context, layout, weights, base), empty_desk(layout)
-    for i in range(len(impression.arms)):
-        found[i, 1] = read_candidate(state, model, impression, i, layout, view, desk)
-        found[i, 0] = np.float64(desk.logits[min(h, FULL - 1)])
+    view = view_of(state, model, impression.context, layout, weights, base)
+    read = read_candidates(state, model, impression, layout, view)
+    for i in range(count):
+        found[i, 0], found[i, 1] = read[i, min(h, FULL - 1)], read[i, FULL]
         if h == NOTHING:
-            nothing = by_order(view, desk, layout)
+            nothing = by_order(view, i, count, layout)
             found[i, 0], found[i, 1] = nothing.logit, nothing.variance
     return found
 
@@ -485,21 +453,13 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
 @kernel
 def measure_anew(state: EmbeddingState, model: int, users: int, each: int) -> None:
     """Measure so many users that were kept, and as many items of each."""
-    sides, kept, directions = (
-        (state.items, state.users),
-        (state.kept, state.kept_users),
-        state.items.directions,
-    )
+    sides, kept = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
         events = users if side else users * each
         measure_kept(sides[side], kept[side], model, events)
-        directions = sides[side].directions
-        turned, dim = directions.shape[1], directions.shape[2]
+        turned, dim = sides[side].directions.shape[1:]
         if turned > 0:
             scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
             find_directions(sides[side], kept[side], model, events, np.zeros(dim), scaled, room)
-    for k in range(state.columns.shape[2]):
-        for j in range(state.columns.shape[1]):
-            state.columns[model, j, k] = state.items.directions[model, k, j]
     if state.products.shape[1] > 0:
         measure_products(state, model, users, each)

@@ -106,18 +106,29 @@ class ItemListState(NamedTuple):
 
 
 @kernel
-def own_slot(item: Floats) -> int:
+def own_weights(dim: int) -> Floats:
+    """Return what weighs an item's numbers where its own effect is looked for: no two weigh alike."""
+    weights = np.empty(dim)
+    for j in range(dim):
+        # A low-discrepancy sequence.
+        weights[j] = (j + 1) * GOLDEN
+        weights[j] -= np.floor(weights[j]) - 0.5
+    return weights
+
+
+@kernel
+def own_slot(item: Floats, weights: Floats) -> int:
     """Return where the own effect of an item is kept, by all of its numbers in single precision."""
-    a, b, half = 0.0, 0.0, len(item) // 2
-    for j in range(half):
-        # A low-discrepancy sequence: no two numbers weigh alike.
-        weight = (j + 1) * GOLDEN
-        a += np.float64(np.float32(item[j])) * (weight - np.floor(weight) + 0.5)
-        weight = (j + half + 1) * GOLDEN
-        b += np.float64(np.float32(item[half + j])) * (weight - np.floor(weight) + 0.5)
-    if len(item) > 2 * half:
-        b += np.float64(np.float32(item[2 * half])) * (1.0 + GOLDEN)
-    total = abs(a + b)
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = len(item) // 4 * 4
+    for j in range(0, whole, 4):
+        a += np.float64(np.float32(item[j])) * weights[j]
+        b += np.float64(np.float32(item[j + 1])) * weights[j + 1]
+        c += np.float64(np.float32(item[j + 2])) * weights[j + 2]
+        d += np.float64(np.float32(item[j + 3])) * weights[j + 3]
+    for j in range(whole, len(item)):
+        a += np.float64(np.float32(item[j])) * weights[j]
+    total = abs((a + b) + (c + d))
     if not 0.0 < total < np.inf:
         return 0
     # Only the digits count, whatever the size is.
@@ -271,12 +282,13 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
 def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
     """Keep a list: what was shown, from which places in the order offered, and what came of it."""
     impression, shown, relevance = outcome.impression, outcome.shown, state.relevance
+    weights = own_weights(impression.relevance.shape[1])
     keep(relevance.kept_users, model, number, user, 0, 0.0)
     for k in range(len(shown)):
         # At an empty position the first of the list stands, that is not learned from.
         event, place = number * len(shown) + k, place_of(impression.arms, shown[k if shown[k] >= 0 else 0])
         item = impression.relevance[place]
-        slot = own_slot(item) if shown[k] >= 0 else -1
+        slot = own_slot(item, weights) if shown[k] >= 0 else -1
         keep(relevance.kept, model, event, item, slot, outcome.reward[k])
         state.order[model, event] = np.float32(order_score(place, len(impression.arms)))
 
@@ -294,6 +306,7 @@ def learn_list(
     """Learn from a list: from a kept one, by its number; if negative, from the one that is given."""
     impression, shown, relevance, room = outcome.impression, outcome.shown, state.relevance, learning.room
     item, user, seen, last = room.raw[0], np.zeros(layout.user), np.ones(READERS), 0
+    weights = own_weights(len(item))
     copy_row(impression.context, user)
     if kept >= 0:
         recall(relevance.kept_users, model, kept, user)
@@ -306,7 +319,7 @@ def learn_list(
         elif shown[k] >= 0:
             place = place_of(impression.arms, shown[k])
             copy_row(impression.relevance[place], item)
-            slot, order = own_slot(item), order_score(place, len(impression.arms))
+            slot, order = own_slot(item, weights), order_score(place, len(impression.arms))
         if slot >= 0:
             read_event(relevance, model, item, user, order, layout, room)
             read_item(state, learning, model, layout, slot, reward, last, k, seen, first)
