@@ -8,7 +8,6 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.core.arrays import Floats, leaves
-from tacit.service.kind import kind_of
 from tacit.service.log.marks import Pin
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.chapters import holdout_in
@@ -140,7 +139,7 @@ def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
 
 def sharded_view(name: str, config: PlacementConfig) -> Placement:
     """Return a placement that shows what its shards do, and checks what they are asked."""
-    kind = kind_of(config.kind).placement
+    kind = config.served_as.placement
     made: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
         name, config, StoredPlacement(0, 0, "", config.seed or 0)
     )

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
+from tacit.policies.base import Policy
 from tacit.policies.shows import Shows, shows_of
 
 UNITS = "decision", "session", "user"
@@ -76,6 +77,8 @@ class Kind:
         What the export of a log has of it besides.
     check : function
         Raises ConfigError for a policy that is not fit for another reason.
+    featured : Kind or None
+        The kind of those of its placements whose policies read features of arms, where others do not.
     """
 
     name: str
@@ -97,6 +100,11 @@ class Kind:
     units: tuple[str, ...] = UNITS
     export: ExportTable | None = None
     check: Callable[[Any], None] = lambda policy: None
+    featured: Kind | None = None
+
+    def fit_for(self, policy: Policy) -> Kind:
+        """Return the kind of those of its placements that have such a policy."""
+        return self.featured if self.featured is not None and any(policy.feature_dims) else self
 
     @property
     def showing(self) -> Shows:

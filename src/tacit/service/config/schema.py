@@ -18,7 +18,7 @@ from tacit.learning.merging import delta
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.rule import Rule, SignalConfig, check_config
-from tacit.service.kind import kind_of
+from tacit.service.kind import Kind, kind_of
 from tacit.service.log.rows import ONLINE, SHADOW
 
 COMMITTED, BUFFERED = "committed", "buffered"
@@ -249,7 +249,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             raise ConfigError("mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\"")
         if self.spread:
             _check_sums(self.policy)
-        if self.start is not None and kind_of(self.kind).form is None:
+        if self.start is not None and self.served_as.form is None:
             raise ConfigError(f"start: placements of kind {self.kind!r} start from nothing; leave it out")
         if self.signals is not None:
             reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
@@ -268,7 +268,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             if self.metrics.keys() - {self.learned}:
                 raise ConfigError("metrics: they are compared over a holdout; add one")
             return
-        kind = kind_of(self.kind)
+        kind = self.served_as
         self.holdout.check(self.kind, kind.controls, kind.units)
         arms, arm = self.configured_arms, self.holdout.arm
         known = range(arms) if isinstance(arms, int) else arms or ()
@@ -282,7 +282,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     def _check(self, policy: Policy) -> None:
         """Check that a policy is fit for the placement."""
-        kind = kind_of(self.kind)
+        kind = self.served_as
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
             raise ConfigError(
@@ -304,6 +304,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
                 'or late = "record"'
             )
+
+    @property
+    def served_as(self) -> Kind:
+        """What its kind is, for its policy."""
+        return kind_of(self.kind).fit_for(self.policy)
 
     @property
     def can_shadow(self) -> bool:

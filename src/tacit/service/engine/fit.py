@@ -13,7 +13,6 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import Policy
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.kind import kind_of
 from tacit.service.log.store import StoredPlacement
 
 
@@ -41,7 +40,7 @@ def as_stored(
         If the placement has learned with another policy, other arms or another seed.
     """
     before = policy_from_stored(json.loads(stored.spec))
-    if kind_of(config.kind).living:
+    if config.served_as.living:
         config = _as_begun(config, before)
     known = [before, *map(policy_from_stored, rebuilt)]
     same = any(goes_on(config.policy, earlier) for earlier in known)

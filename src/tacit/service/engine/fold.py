@@ -29,7 +29,6 @@ from tacit.service.config.file import start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.fit import as_stored
 from tacit.service.errors import Damaged, StoreError
-from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
@@ -97,7 +96,7 @@ def opened(
     origin = None
     if regime is not None and regime.origin is not None and (snapshot or base or as_if):
         origin = store.state(stored.id, regime.origin)
-    kind = kind_of(config.kind)
+    kind = config.served_as
     made: Placement = kind.placement(name, config, stored, latest, base, regime, origin)
     began = marked_start(marks)
     if began is not None and base is None:
@@ -142,7 +141,7 @@ def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> No
     mark, learner = start_learner(name, config)
     spec = json.dumps(policy_to_spec(learner.policy))
     stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
-    made: Placement = kind_of(config.kind).placement(name, as_stored(name, config, stored), stored)
+    made: Placement = config.served_as.placement(name, as_stored(name, config, stored), stored)
     for _ in store.saving(made.started(mark, learner), BASES):
         pass
 

@@ -17,7 +17,6 @@ from tacit.policies import policy_to_spec
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.fit import as_stored
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.kind import kind_of
 from tacit.service.log.postgres import MIGRATIONS, NEXT, PostgresStore
 from tacit.service.log.store import End
 
@@ -184,7 +183,7 @@ def check_kinds(config: Config) -> None:
         If one is of a kind whose requests read the whole log, or starts from a learner.
     """
     for name, each in config.placements.items():
-        if not kind_of(each.kind).sharded:
+        if not each.served_as.sharded:
             raise ConfigError(f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray")
         if each.start is not None:
             raise ConfigError(

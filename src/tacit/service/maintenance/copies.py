@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.errors import StoreError
-from tacit.service.kind import ExportTable, kind_of
+from tacit.service.kind import ExportTable
 from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
 from tacit.service.log.blocks import distinct
 from tacit.service.log.marks import Regime
@@ -93,7 +93,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     for name in placements.keys() & _by_items(config):
         counts |= _export_items(store, name, earned, folder)
     for name, each in config.placements.items():
-        export = kind_of(each.kind).export
+        export = each.served_as.export
         if export is not None and name in placements:
             schema = export.schema(each.options)
             table = pa.Table.from_pylist(_of_kind(export, store, name, earned), schema=schema)
@@ -138,7 +138,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     from tacit.logs.schema import SCHEMA
 
     stored = store.placements()
-    one = {name for name, each in config.placements.items() if kind_of(each.kind).click_log}
+    one = {name for name, each in config.placements.items() if each.served_as.click_log}
     names = {placement.id: name for name, placement in stored.items() if name in one}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     count = 0
@@ -198,7 +198,7 @@ def _by_items(config: Config) -> set[str]:
     return {
         name
         for name, each in known
-        if kind_of(each.kind).by_features and kind_of(each.kind).form is not None and each.policy.arms is None
+        if each.served_as.by_features and each.served_as.form is not None and each.policy.arms is None
     }
 
 
@@ -253,7 +253,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
     """
     stored = store.placements()
     rules = {
-        stored[name].id: kind_of(each.kind).placement.attribution(each.rule)
+        stored[name].id: each.served_as.placement.attribution(each.rule)
         for name, each in config.placements.items()
         if name in stored
     }

@@ -19,7 +19,6 @@ from tacit.policies import Policy
 from tacit.policies.context import Encoder
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.kind import kind_of
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_ids
 from tacit.service.log.marks import Pin, Regime
@@ -79,7 +78,7 @@ class State:
     ) -> None:
         self.name = name
         self.config = config
-        self.kind = kind_of(config.kind)
+        self.kind = config.served_as
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self._salt = stored.salt
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
