@@ -112,14 +112,20 @@ class DecisionCalls:
         context: Context | None = None,
         decision_id: str | None = None,
         deferred: bool = False,
+        relevance: Sequence[Sequence[float]] | None = None,
+        examination: Sequence[Sequence[float]] | None = None,
         session: str | None = None,
         user: str | None = None,
+        segment: str | None = None,
+        unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Listed]:
         """Return which arms to list.
 
         Parameters
         ----------
-        placement, key, arms, context, decision_id, deferred, session, user
+        placement, key, arms, context, decision_id, deferred
+            As for :meth:`decide`.
+        relevance, examination, session, user, segment, unknown : optional
             As for :meth:`decide`.
 
         Returns
@@ -131,8 +137,10 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = key, arms, context, decision_id, deferred
-        return ask(verbs.SLATE, placement, Impression(*asked, session=session, user=user))
+        impression = Impression(
+            key, arms, context, decision_id, deferred, relevance, examination, session, user, segment, unknown
+        )
+        return ask(verbs.SLATE, placement, impression)
 
     @call
     def slate_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Listed]]:

@@ -8,18 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.wire.decisions import (
-    PRINTABLE,
-    SHORT,
-    DecisionId,
-    Durability,
-    FeedbackId,
-    Key,
-    Metrics,
-    NewDecisionId,
-    Session,
-    User,
-)
+from tacit.wire.decisions import PRINTABLE, SHORT, DecisionId, Durability, FeedbackId, Metrics, NewDecisionId
 
 Item = int | str
 HASHED = "Only its hash is kept, so that searches which may be alike are known."
@@ -163,18 +152,6 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
         Annotated[float, Meta(description="Of this very list, given the pair; left out if not known.")] | None
     ) = None
     would: WouldDuel | None = None
-
-
-class SlateRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One impression: a key, and perhaps the arms on offer."""
-
-    key: Key
-    arms: Annotated[list[Item], Meta(description="The arms on offer; all if left out.")] | None = None
-    context: list[float] | None = None
-    decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
-    session: Session | None = None
-    user: User | None = None
 
 
 class WouldSlate(msgspec.Struct, frozen=True):

@@ -59,11 +59,11 @@ DECIDE_MANY = Verb(
 )
 SLATE = Verb(
     "slate", "Choose which arms to list",
-    "POST", "slate", lists.SlateRequest, lists.Listed, "decide", (409,),
+    "POST", "slate", decisions.Impression, lists.Listed, "decide", (409,),
 )
 SLATE_MANY = Verb(
     "slateMany", "Do so for many impressions, all or none",
-    "POST", "slate/batch", ManyDecisions[lists.SlateRequest], ManyDecisions[lists.Listed],
+    "POST", "slate/batch", ManyDecisions[decisions.Impression], ManyDecisions[lists.Listed],
     "decide", (409,),
 )
 DUEL = Verb(

@@ -15,10 +15,9 @@ from tacit.policies.actions import SlatePolicy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http.arms import example
+from tacit.service.http.arms import example, read
 from tacit.service.http.form import Form
 from tacit.service.kind import ExportTable, Kind
-from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
 from tacit.service.placements.lists import SlatePlacement
@@ -61,13 +60,6 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         if not isinstance(policy, SlatePolicy):
             return policy
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
-
-
-def read(placement: SlatePlacement, request: wire_lists.SlateRequest) -> Impression:
-    """Return a request as an impression, checked."""
-    given = request.arms, request.context, request.decision_id, request.deferred
-    asked = DecisionRequest(request.key, *given, session=request.session, user=request.user)
-    return placement.checked(asked)
 
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
