@@ -8,6 +8,7 @@ import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
+from tacit.policies.context import declared
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.rule import Rule, SignalConfig
@@ -227,3 +228,29 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             return None
         names = tuple(self.signals)
         return SignalConfig(names, self.signals_fast, self.signals_slow, self.client_signals)
+
+
+class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+    """What is decided for who is asking.
+
+    Attributes
+    ----------
+    context : table
+        Who is asking: what each field of a context holds: ``number``, ``boolean``, ``category``, or a list
+        of its values. Requests then say it by name, and the best is shown for each.
+    context_dim : int
+        In its place, how many numbers a context has, where requests give numbers.
+    """
+
+    context: dict[str, str | list[str]] | None = None
+    context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+
+    def parts(self) -> tuple[Policy, Policy | None, Any]:
+        policy, shadow, options = super().parts()
+        learns = [policy] if shadow is None else [policy, shadow]
+        remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
+        if self.context and not any(each.schema == declared("context", self.context) for each in learns):
+            raise InvalidValue("context", self.context, remedy)
+        if self.context_dim and not any(each.context_dim == self.context_dim for each in learns):
+            raise InvalidValue("context_dim", self.context_dim, remedy)
+        return policy, shadow, options

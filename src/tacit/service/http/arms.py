@@ -6,16 +6,13 @@ import contextlib
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import msgspec
-
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import TacitError
 from tacit.policies import MinimumShares, Policy
-from tacit.policies.context import declared
 from tacit.service.config.rule import Aggregation
 from tacit.service.config.schema import ARMS, Count, Seconds, Share
-from tacit.service.config.tables import PlacementTable
+from tacit.service.config.tables import AskingTable
 from tacit.service.http.form import Form
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
@@ -31,18 +28,13 @@ EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}
 JUST_A_KEY = (None, None, None, False, None, None, None, None, None, None)
 
 
-class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     """Shows one of its arms.
 
     Attributes
     ----------
     arms : int or list of str
         How many arms there are, or their names.
-    context : table
-        Who is asking: what each field of a context holds: ``number``, ``boolean``, ``category``, or a list
-        of its values. Requests then say it by name, and the best is shown for each.
-    context_dim : int
-        In its place, how many numbers a context has, where requests give numbers.
     default_reward : float
         Reward of a decision for which none came in its window.
     aggregation : str
@@ -61,8 +53,6 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     """
 
     arms: Count | list[str]
-    context: dict[str, str | list[str]] | None = None
-    context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
     late: Literal["record", "correct"] = "record"
@@ -91,12 +81,6 @@ class ArmsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         policy, shadow, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
-        learns = [policy] if shadow is None else [policy, shadow]
-        remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
-        if self.context and not any(each.schema == declared("context", self.context) for each in learns):
-            raise InvalidValue("context", self.context, remedy)
-        if self.context_dim and not any(each.context_dim == self.context_dim for each in learns):
-            raise InvalidValue("context_dim", self.context_dim, remedy)
         return policy, shadow, options
 
     @property
