@@ -7,7 +7,7 @@ impressions at once, learning from many decisions, and taking in what a log hold
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic
 
@@ -20,7 +20,7 @@ from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
-from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces
 from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.learning.reading import DecisionReader, ImpressionReader
 from tacit.policies.base import Policy
@@ -386,14 +386,17 @@ class ColumnLearner(Generic[ArmT_co]):
         Their keys get lanes and their impressions are observed; learning what came back for
         them then gives the very state that the learner had.
         """
+        batches: Iterable[Batch]
         if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
-            batch = decisions.batch
+            batches = [decisions.batch]
         elif decisions:
             self.lanes.admit([d.key for d in decisions])
-            batch = self._decisions.batch(decisions)
+            parts = in_pieces(self.policy, [len(d.offered) for d in decisions])
+            batches = (self._decisions.batch(decisions[part]) for part in parts)
         else:
             return
-        self.loops.observe(self.loops.params, self.lanes.state, batch)
+        for batch in batches:
+            self.loops.observe(self.loops.params, self.lanes.state, batch)
         self.decisions += len(decisions)
 
     def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:

@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.learning.batch import Batch
-from tacit.policies.base import NO_FEATURES
+from tacit.policies.base import NO_FEATURES, Policy
 
 Arm = int | str
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ NOTHING: Floats = np.empty(0)
 LATEST = 8192
 """How many of the decisions learned last are remembered, by their numbers modulo this."""
 NEWEST = LATEST - 1
+LAID_OUT = 2**22
+"""Numbers of features that are laid out at once, 32 MiB."""
 NAMED = 10
 """How many of many decisions are named where they are shown."""
 
@@ -244,6 +246,23 @@ def described(
         return Described(places, places, relevance, examination)
     blocks = [_placed(block, slots[filled], len(offered)) for block in (relevance, examination)]
     return Described(offered, slots, *blocks)
+
+
+def in_pieces(policy: Policy, sizes: Sequence[int]) -> Iterator[slice]:
+    """Yield stretches of decisions, given how many arms each had on offer, to be read one after the other.
+
+    Of a list, features are laid out for all that were on offer: of many decisions at once that would take
+    gigabytes.
+    """
+    start, room = 0, LAID_OUT // max(sum(policy.feature_dims), 1)
+    if policy.arms is None and policy.showing.listed:
+        taken = 0
+        for i, size in enumerate(sizes):
+            if i > start and taken + size > room:
+                yield slice(start, i)
+                start, taken = i, 0
+            taken += size
+    yield slice(start, len(sizes))
 
 
 def _placed(rows: Floats, places: Ints, count: int) -> Floats:

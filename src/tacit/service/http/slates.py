@@ -10,37 +10,44 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tacit.errors import InvalidValue
 from tacit.policies import Policy
 from tacit.policies.actions import SlatePolicy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
-from tacit.service.config.tables import PlacementTable
+from tacit.service.config.tables import AskingTable
+from tacit.service.http import features
 from tacit.service.http.arms import example, read
 from tacit.service.http.form import Form
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
+from tacit.service.placements.item_lists import ItemListPlacement
 from tacit.service.placements.lists import SlatePlacement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 
 
-class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     """Shows several of its arms at once, best first.
 
     Attributes
     ----------
     arms : int or list of str
-        How many arms there are, or their names.
+        How many arms there are, or their names; not of items that are known by their features.
     positions : int
         How many of them are shown.
+    relevance_dim : int
+        Features of each item that the recommended policy reads: items then come with requests, or out of
+        the placement's catalogue.
     aggregation : str
         What several reports of clicks for one list make: their ``union``, the ``first`` or the
         ``last``.
     """
 
-    arms: Count | list[str]
+    arms: Count | list[str] | None = None
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
     aggregation: ClickAggregation = "union"
 
     @property
@@ -49,7 +56,9 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        return {"shows": "slate", "positions": self.positions}
+        known = {"relevance_dim": self.relevance_dim} if self.relevance_dim else {}
+        asking = {"context_dim": self.context_dim or self.signals_dim, "context": self.context}
+        return {"shows": "slate", "positions": self.positions, **known, **asking}
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -57,6 +66,9 @@ class SlatesTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     def fitted(self, policy: Policy) -> Policy:
         super().fitted(policy)
+        if policy.arms is None and self.arms is not None:
+            remedy = f"leave it out: {policy.label} knows items by their features, which come with requests"
+            raise InvalidValue("arms", self.arms, remedy)
         if not isinstance(policy, SlatePolicy):
             return policy
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
@@ -112,3 +124,9 @@ KIND = Kind(
     controls=("uniform", "baseline"),
     export=ExportTable("lists", _schema, list_rows),
 )  # fmt: skip
+KIND = replace(
+    KIND,
+    featured=replace(
+        KIND, placement=ItemListPlacement, example=features.example, by_features=True, living=False
+    ),
+)

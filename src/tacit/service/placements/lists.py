@@ -111,7 +111,7 @@ class SlatePlacement(Placement):
         listed = self.shown(row)
         positions = clicked_positions(clicks, listed)
         for position in json.loads(positions):
-            if listed[position] not in self.living.slots:
+            if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
@@ -130,7 +130,7 @@ class SlatePlacement(Placement):
         actions = self.open.actions(rewards.slots)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
-                self.series.rewarded(time, None, 1, 1.0, int(slots[position]))
+                self.series.rewarded(time, None, 1, 1.0, self._clicked_slot(slots[position]))
             self.tally[SHOWN] += slots >= 0
             self.tally[CLICKED, clicks] += 1
             self.tally[FIRST, clicks[:1]] += 1
@@ -138,9 +138,13 @@ class SlatePlacement(Placement):
     def _earned(self, rewards: Rewards) -> list[Earned]:
         listed = self.open.actions(rewards.slots).tolist()
         return [
-            [(slots[position], [1.0]) for position in clicks]
+            [(self._clicked_slot(slots[position]), [1.0]) for position in clicks]
             for slots, clicks in zip(listed, rewards.values, strict=True)
         ]
+
+    def _clicked_slot(self, slot: int) -> int | None:
+        """Return the slot of an arm of a list to which its clicks are counted; None for none."""
+        return int(slot)
 
     def counts(self) -> Any:
         """Return the tally of all positions, as JSON data."""
@@ -154,6 +158,8 @@ class SlatePlacement(Placement):
 # ---- Feature placements: arms come with the request, and are known by their features
 
 MOST_ARMS = 10_000
+PLACES = np.arange(MOST_ARMS)
+"""Of arms without names: one array, of which all open decisions have a part."""
 
 
 class FeaturePlacement(Placement):
@@ -296,20 +302,23 @@ class FeaturePlacement(Placement):
         shown = rows.column("shown")
         if any(shown):
             pairs = zip(decisions, shown, strict=True)
-            decisions = [decision.lean() if text else decision for decision, text in pairs]
-            second = second and second.lean()
+            decisions = [_lean(decision) if text else decision for decision, text in pairs]
+            second = second and _lean(second)
         super()._keep(slots, rows, decisions, second)
 
+    def _known_item(self, row: DecisionRow) -> Any:
+        """Return what a decision among items of the catalogue showed; None for one of other candidates."""
+        return shown_of(row.shown)
+
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
-        item = shown_of(row.shown)
+        item = self._known_item(row)
         if item is not None:
             at = super().decision_of(row._replace(arm=item.place, offered=None, shown=None), epoch)
-            offered = np.arange(item.of)
-            return at._replace(shown=(row.arm,), offered=offered, relevance=item.relevance)
+            return at._replace(shown=(row.arm,), offered=PLACES[: item.of], relevance=item.relevance)
         decision = super().decision_of(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
-            matrix(features[field], dim)
+            matrix(features.get(field), dim)
             for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
         )
         offered = decision.offered
@@ -339,13 +348,19 @@ class FeaturePlacement(Placement):
         return super()._earning(slots) if self.living.slots else [None] * len(slots)
 
     def _offered(self, row: DecisionRow) -> int:
-        item = shown_of(row.shown)
+        item = self._known_item(row)
         if item is not None:
-            return item.of
+            count: int = item.of
+            return count
         if row.offered is not None:
             return len(json.loads(row.offered))
         features = json.loads(row.asked or "")
         return len(features["relevance"] or features["examination"])
+
+
+def _lean(decision: Decision) -> Decision:
+    """Return a decision on arms without names of which no more is kept than what it shows."""
+    return decision.lean()._replace(offered=PLACES[: len(decision.offered)])
 
 
 def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into
 from tacit.learning.batch import Batch
-from tacit.learning.decisions import Decision, Decisions, described, none_for_nan
+from tacit.learning.decisions import Decision, Decisions, described, in_pieces, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.log.blocks import Block
@@ -406,13 +406,15 @@ class OpenDecisions:
         values : sequence
             Numbers within [0, 1], of a list one for each position.
         """
+        feedback = np.array(values, np.float64).reshape(len(slots), -1)
+        sizes = list(map(len, self.offers(slots))) if self._offers else [0] * len(slots)
+        parts = [self._learn(slots[part], feedback[part]) for part in in_pieces(self._learner.policy, sizes)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _learn(self, slots: Ints, feedback: Floats) -> Booleans:
         batch, actions = self._batch(slots)
         return self._learner.learn_rows(
-            batch,
-            actions,
-            np.array(values, np.float64).reshape(len(slots), -1),
-            self._propensities[slots],
-            self._epochs[slots],
+            batch, actions, feedback, self._propensities[slots], self._epochs[slots]
         )
 
     def _batch(self, slots: Ints) -> tuple[Batch, Ints]:

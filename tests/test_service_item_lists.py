@@ -1,0 +1,325 @@
+"""Placements of slates whose items are known by vectors: sent with requests, or kept in a catalogue."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+from harness import (
+    PATIENCE,
+    SECOND,
+    START,
+    Clock,
+    as_after_a_crash,
+    by_clock,
+    clicked,
+    is_the_fold,
+    learned,
+    recovered,
+    served,
+    started,
+    stopped,
+    with_home,
+)
+from stores import store_at
+
+from tacit.client import Clicks, Client, InvalidRequest, Unavailable
+from tacit.core.arrays import leaves
+from tacit.errors import ConfigError
+from tacit.learning import decisions
+from tacit.learning.learner import Learner
+from tacit.service.config.file import load_config
+from tacit.service.log.ids import Draws
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.rows import slate_of
+from tacit.service.maintenance.verify import verify
+from tacit.service.placements.attribution import LATE
+from tacit.wire.control import ModeOf, PinOf
+from tacit.wire.decisions import Impression
+from tacit.wire.items import ItemsGone, ItemsOf, NewItem
+
+DIM = 4
+CONTEXT = {"device": ["ios", "web"]}
+MODES = {
+    "plain": {},
+    "holdout": {"holdout": {"share": 0.3}},
+    "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}},
+    "shadow": {"shadow": "item-list-mix(per_key=True)"},
+    "frozen": {},
+    "apprentice": {},
+}
+configured = partial(
+    with_home, kind="slates", policy="item-list-mix(epsilon=0.1)", relevance_dim=DIM, context=CONTEXT
+)
+
+
+def vectors(count, seed=1):
+    return np.random.default_rng(seed).integers(-8, 9, (count, DIM)) / 4.0
+
+
+async def put(engine, count=12, seed=1, first=0):
+    items = [
+        NewItem(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
+        for i, vector in enumerate(vectors(count, seed))
+    ]
+    return await engine.ask("home", ItemsOf(items))
+
+
+async def traffic(engine, rounds, seed=0):
+    """List items by id, of a segment, of all, by their vectors; change the catalogue, click in between."""
+    for i in range(rounds):
+        rng = np.random.default_rng((seed, i))
+        engine.clock.now = START + (seed * 1000 + i) * 7 * SECOND
+        if i % 7 == 3:
+            await put(engine, 3, i, int(rng.integers(9)))
+        if i % 11 == 5:
+            await engine.ask("home", ItemsGone([f"doc-{11 - i % 3}"]))
+            await put(engine, 1, i, 11 - i % 3)
+        home = engine.placements["home"]
+        ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
+        said = {"device": ["ios", "web"][i % 2]}
+        more = {"user": f"u{i % 5}"} if home.holdout else {}
+        asked = [
+            DecisionRequest("k", ids, said, **more),
+            DecisionRequest("k", None, said, segment="news", id=f"d{seed}-{i}" if i % 2 else None, **more),
+            DecisionRequest("k", None, {}, **more),
+            DecisionRequest("k", ids[:2], said, **more),
+            DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
+            DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
+        ]
+        told = [home.checked(asked[(i + j) % 6]) for j in range(1 + i % 4)]
+        for row in await engine.decide_many("home", told):
+            if rng.random() < 0.7:
+                places = rng.permutation(len(slate_of(row.shown).arms))[: rng.integers(3)]
+                await clicked(engine, row, sorted(places.tolist()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
+    config = configured(snapshot_every=20, **MODES[mode])
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        if mode in ("shadow", "frozen", "apprentice"):
+            await engine.ask("home", ModeOf(mode))
+        await traffic(engine, 24)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
+        assert learned(again) == live
+        assert again.placements["home"].counts()[0][0] > 10 or mode == "frozen"
+    is_the_fold(config, crashed, live)
+
+
+async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path):
+    config = with_home(kind="slates", policy="cascade-ec(relevance_dim=2, examination_dim=1)", positions=2)
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        for i in range(12):
+            engine.clock.now = START + i * 40 * SECOND
+            given = {
+                "relevance": vectors(4, i)[:, :2].tolist(),
+                "examination": vectors(4, i)[:, 2:3].tolist(),
+            }
+            (row,) = await engine.decide_many(
+                "home", [home.checked(DecisionRequest("k", list("abcd"), **given))]
+            )
+            await clicked(engine, row, [i % 2])
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    is_the_fold(config, crashed, live)
+
+
+@pytest.mark.parametrize("laid_out", [decisions.LAID_OUT, 10 * DIM])
+async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path, laid_out, monkeypatch):
+    """Also where many windows close at once, and are learned from in pieces."""
+    monkeypatch.setattr(decisions, "LAID_OUT", laid_out)
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await put(engine)
+        home = engine.placements["home"]
+        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        rng, made = np.random.default_rng(3), []
+        for i in range(20):
+            offer, said = rng.permutation(12)[: 2 + i % 9], {"device": "ios"} if i % 2 else {}
+            request = DecisionRequest("k", [f"doc-{j}" for j in offer], said, id=f"d{i}")
+            (row,) = await engine.decide_many("home", [home.checked(request)])
+            assert (await engine.decide_many("home", [home.checked(request)])) == [row]
+            Draws(7).begin(expected.rng, f"d{i}")
+            decision = expected.choose("k", said, request.arms, relevance=known[offer])
+            shown = slate_of(row.shown)
+            assert (tuple(shown.arms), row.propensity) == (decision.slate, decision.propensity)
+            assert shown.places == decision.position_propensities[: len(decision.slate)].tolist()
+            clicks = [k for k in range(len(decision.slate)) if (i + k) % 3 == 0]
+            # What it saw is what it teaches, whatever becomes of the item.
+            await engine.ask("home", ItemsOf([NewItem(shown.arms[0], [9.0] * DIM)]))
+            await clicked(engine, row, clicks)
+            await put(engine)
+            made.append((decision, clicks))
+        engine.clock.now += 60 * SECOND
+        await engine.decide_many("home", [home.checked(DecisionRequest("k", None, {}))])
+        for decision, clicks in made:
+            expected.learn(decision, [float(k in clicks) for k in range(3)])
+        pairs = zip(leaves(home.learner.state), leaves(expected.state), strict=True)
+        assert all(np.array_equal(a, b) for (_, a), (_, b) in pairs)
+        assert len(home.learner.items) == 12
+
+
+def test_it_learns_over_http_what_users_like(tmp_path):
+    """What learned nothing would pass with probability 3e-7: the first of a random order is any item."""
+    clock, rng = Clock(), np.random.default_rng(5)
+    known, taste = rng.standard_normal((60, DIM)), np.array([1.0, -1.0, 0.5, 0.0])
+    likes = {"ios": 1 / (1 + np.exp(1 - 2 * known @ taste)), "web": 1 / (1 + np.exp(1 + 2 * known @ taste))}
+    config = configured(tmp_path / "s.db", policy="auto", holdout={"share": 0.3})
+    with by_clock(config, clock) as url, Client(url) as client:
+        client.put_items("home", [f"doc-{i}" for i in range(60)], known)
+        gained = []
+        for i in range(40):
+            offers = [rng.permutation(60)[:10] for _ in range(20)]
+            devices = [str(rng.choice(["ios", "web"])) for _ in offers]
+            asked = [
+                Impression("k", [f"doc-{j}" for j in offer], {"device": device}, decision_id=f"{i}-{n}")
+                if n % 2
+                else Impression(
+                    "k", context={"device": device}, decision_id=f"{i}-{n}", relevance=known[offer].tolist()
+                )
+                for n, (offer, device) in enumerate(zip(offers, devices, strict=True))
+            ]
+            answers, sent = client.slate_many("home", asked), []
+            for n, answer in enumerate(answers):
+                places = [int(str(arm).removeprefix("doc-")) for arm in answer.slate]
+                items = places if n % 2 else offers[n][places]
+                chances = likes[devices[n]][items] * [1.0, 0.6, 0.4]
+                clicks = np.flatnonzero(rng.random(3) < chances).tolist()
+                sent.append(Clicks(answer.decision_id, clicks))
+                if i >= 25:
+                    gained.append(likes[devices[n]][items[0]] - likes[devices[n]][offers[n]].mean())
+            client.clicks_many("home", sent)
+            clock.now += 40 * SECOND
+        client.slate("home", "k", context={})
+        assert np.mean(gained) > 5 * np.std(gained) / np.sqrt(len(gained))
+        found = client.lift("home")
+        assert found.claim == "better"
+        assert found.groups["control"]["decisions"] > 100
+
+
+def test_it_is_asked_over_http(tmp_path):
+    clock = Clock()
+    with by_clock(configured(tmp_path / "s.db"), clock) as url, Client(url) as client:
+        said = {"device": "ios"}
+        with pytest.raises(InvalidRequest, match="relevance"):
+            client.slate("home", "k", context=said)
+        assert set(client.slate("home", "k", context=said, relevance=vectors(5).tolist()).slate) < set(
+            range(5)
+        )
+        client.put_items("home", ["film", "song", "news"], vectors(3), ["fun", "fun", "serious"])
+        made = client.slate("home", "k", context=said, segment="fun")
+        assert set(made.slate) == {"film", "song"}
+        assert client.clicks("home", made.decision_id, items=[made.slate[1]]).outcome == "pending"
+        with pytest.raises(InvalidRequest, match="clicks"):
+            client.clicks("home", made.decision_id, [2])
+        assert len(client.slate("home", "k", context={}).slate) == 3
+        one = client.slate("home", "k", context={}, arms=["gone", "news"], unknown="skip")
+        assert one.slate == ["news"]
+        clock.now += 60 * SECOND
+        assert client.clicks("home", made.decision_id, [0]).outcome == LATE
+        for given, says in (
+            ({"arms": ["gone", "news"]}, "'gone'"),
+            ({"segment": "weather"}, "0 candidates of segment 'weather'"),
+            ({"relevance": [[1.0, 2.0]]}, r"relevance\[0\]"),
+            ({"relevance": vectors(2).tolist(), "arms": ["film"]}, "arms"),
+            ({"relevance": vectors(2).tolist(), "unknown": "skip"}, "unknown"),
+            ({"context": {"browser": "x"}}, "browser"),
+            ({"context": [1.0]}, "context"),
+        ):
+            with pytest.raises(InvalidRequest, match=says):
+                client.slate("home", "k", **{"context": said} | given)
+
+
+async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await put(engine)
+        await engine.ask("home", PinOf(["doc-3", "doc-1"], "2100-01-01"))
+        home = engine.placements["home"]
+        offers = [f"doc-{i}" for i in (1, 2, 3)], ["doc-3", "doc-5"], None
+        told = [home.checked(DecisionRequest("k", offer, {})) for offer in offers]
+        rows = await engine.decide_many("home", told)
+        assert [row.mode for row in rows] == ["pinned", "online", "pinned"]
+        assert slate_of(rows[2].shown).arms == ["doc-3", "doc-1"]
+        await clicked(engine, rows[2], [1])
+        engine.clock.now += 60 * SECOND
+        await engine.decide_many("home", told[:1])
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    is_the_fold(configured(), crashed, live)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"arms": ["a", "b"]}, "arms"),
+        ({"policy": "embedding-mixture"}, "policy"),
+        ({"policy": "list-mix", "arms": 3}, "context"),
+        ({"policy": "item-list-mix", "relevance_dim": None}, "relevance_dim"),
+        ({"policy": "auto", "relevance_dim": None, "context": None}, "arms"),
+        ({"holdout": {"share": 0.1, "control": {"policy": "item-list-mix"}}}, "policy"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_key(table, says):
+    with pytest.raises(ConfigError, match=says):
+        configured(**table)
+
+
+KILLED = f"""
+[server]
+port = 0
+[store]
+path = "s.db"
+[placements.home]
+kind = "slates"
+relevance_dim = {DIM}
+seed = 7
+snapshot_every = 40
+attribution_window = 0.1
+"""
+
+
+class Listing(threading.Thread):
+    """Puts items, lists some, clicks, and remembers what was acknowledged."""
+
+    def __init__(self, port, made, first):
+        super().__init__()
+        self._client, self._made, self._first = Client(f"http://127.0.0.1:{port}", retries=0), made, first
+        self.enough = threading.Event()
+
+    def run(self):
+        with contextlib.suppress(Unavailable), self._client as client:
+            for i in range(self._first, self._first + 10_000):
+                client.put_items("home", [f"doc-{(i + j) % 30}" for j in range(5)], vectors(5, i), "news")
+                id = f"d{i}"
+                self._made[id] = client.slate("home", "k", segment="news", decision_id=id).slate
+                client.clicks("home", id, [0])
+                if i - self._first > 30:
+                    self.enough.set()
+
+
+def test_lists_that_were_acknowledged_survive_kill_9(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(KILLED)
+    made, first = {}, 0
+    for _ in range(2):
+        process, port = started(path)
+        listing = Listing(port, made, first)
+        listing.start()
+        assert listing.enough.wait(PATIENCE)
+        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
+        listing.join(PATIENCE)
+        assert not listing.is_alive()
+        first += 1000
+        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+            assert verify(load_config(path), store) == []
+            rows = {row.id: row for row in store.events(0) if hasattr(row, "shown")}
+        assert {id: slate_of(rows[id].shown).arms for id in made} == made
