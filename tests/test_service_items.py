@@ -33,6 +33,7 @@ from tacit.learning.learner import Learner
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
+from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.maintenance.verify import verify
@@ -135,8 +136,8 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
 async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
-        with pytest.raises(InvalidValue, match="relevance"):
-            home.checked(DecisionRequest("k"))
+        with pytest.raises(InvalidValue, match=r"relevance: .* put items into the catalogue"):
+            await engine.decide_many("home", [home.checked(DecisionRequest("k"))])
         await put(engine)
         for request, says in (
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
@@ -147,7 +148,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
-                home.checked(request)
+                await engine.decide_many("home", [home.checked(request)])
         skipped = home.checked(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
         (row,) = await engine.decide_many("home", [skipped])
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
@@ -164,6 +165,32 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "t.db", with_home(arms=2)) as engine:
         with pytest.raises(InvalidValue, match="no catalogue"):
             await put(engine)
+
+
+@pytest.mark.parametrize("kind", ["features", "slates"])
+async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_candidates(tmp_path, kind):
+    policy = POLICY if kind == "features" else "item-list-mix"
+    async with served(tmp_path / "s.db", configured(kind=kind, policy=policy)) as engine:
+        await put(engine)
+        home = engine.placements["home"]
+        asked = [
+            DecisionRequest("k", ["doc-1", "doc-4", "doc-7"], id="named"),
+            DecisionRequest("k", ["doc-99", "doc-4", "doc-1"], id="skipping", unknown="skip"),
+            DecisionRequest("k", segment="news", id="segment"),
+            DecisionRequest("k", id="whole"),
+        ]
+        # The same question twice at once is one decision.
+        twice = [home.checked(request) for request in (*asked, *asked)]
+        made = await engine.decide_many("home", twice)
+        assert made[:4] == made[4:]
+        await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
+        for request, row in zip(asked, made, strict=False):
+            assert await engine.decide_many("home", [home.checked(request)]) == [row]
+        for other in (asked[0]._replace(arms=["doc-1", "doc-4"]), asked[2]._replace(segment="sport")):
+            with pytest.raises(InConflict):
+                await engine.decide_many("home", [home.checked(other)])
+        with pytest.raises(InvalidValue, match="0 candidates"):
+            await engine.decide_many("home", [home.checked(asked[3]._replace(id="new"))])
 
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):

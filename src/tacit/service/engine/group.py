@@ -253,8 +253,7 @@ class _Batch:
         # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
-            self._check(impressions)
-            return self._extended(impressions)
+            return self._extended(self._checked(impressions))
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
         named: dict[str, tuple[int, Impression]] = {}
@@ -266,15 +265,17 @@ class _Batch:
                 if impression.id is not None:
                     named[impression.id] = answer, impression
             answers.append(answer)
-        self._check(new)
+        checked = self._checked(new)
         self._named |= named
-        self._extended(new)
+        self._extended(checked)
         return answers
 
-    def _check(self, impressions: Sequence[Impression]) -> None:
-        """Check what may have changed since the request came."""
+    def _checked(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+        """Return impressions as they are decided: what may have changed since the request came is checked."""
         self._placement.check_offered(impressions)
+        found = self._placement.looked_up(impressions)
         self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
+        return found
 
     def _extended(self, impressions: Sequence[Impression]) -> range:
         start = self._size

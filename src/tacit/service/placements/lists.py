@@ -19,11 +19,11 @@ from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.log.blocks import Block
+from tacit.service.log.blocks import Block, values
 from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
 from tacit.service.placements.aspects.coin import Control, ListControl
-from tacit.service.placements.aspects.items import Whole, as_array, candidates_of, shown_of, shown_text
+from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
 from tacit.service.placements.attribution import ClickAttribution, Rewards
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
@@ -199,7 +199,7 @@ class FeaturePlacement(Placement):
             If something does not fit.
         """
         self._session(request.session)
-        if request.relevance is None and self.items is not None and self.learner.kept_items is not None:
+        if request.relevance is None and self.items is not None:
             return self._of_catalogue(request)
         if request.segment is not None or request.unknown is not None:
             field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
@@ -221,16 +221,31 @@ class FeaturePlacement(Placement):
         return self._of_unit(impression, request.session, request.user)
 
     def _of_catalogue(self, request: DecisionRequest) -> Impression:
-        found = candidates_of(self.learner.items, request)
-        asked = {} if request.segment is None else {"segment": request.segment}
-        text = msgspec.json.encode(asked).decode()
-        impression = self._impression(request, found.ids, text, (found, None))
+        sought = sought_by(request)
+        impression = self._impression(request, request.arms, sought.text, sought)
         return self._of_unit(impression, request.session, request.user)
 
     def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
-        if isinstance(impression.arms, Whole):
-            impression = impression._replace(arms=None)
+        if isinstance(impression.given, Sought) and impression.given.skips and row.offered is not None:
+            # What was on offer is what was there of it.
+            there = set(json.loads(row.offered))
+            impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in there])
         return super().asked_before(impression, row)
+
+    def looked_up(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+        if self.items is None or not any(isinstance(each, Sought) for each in values(impressions, "given")):
+            return impressions
+        return [self._looked_up(impression) for impression in impressions]
+
+    def _looked_up(self, impression: Impression) -> Impression:
+        if not isinstance(impression.given, Sought):
+            return impression
+        if self.learner.kept_items is None:
+            dim, _ = self.config.policy.feature_dims
+            remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
+            raise InvalidValue("relevance", None, remedy)
+        found = impression.given.candidates(self.learner.items, impression.arms)
+        return impression._replace(arms=found.ids, given=(found, None))
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self.living.slots:

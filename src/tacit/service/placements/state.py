@@ -254,6 +254,16 @@ class State:
         """
         self.living.check_offered(impressions)
 
+    def looked_up(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+        """Return impressions, with what is on offer now to those that named it or said where it is found.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If one has nothing on offer, or something is not there.
+        """
+        return impressions
+
     def shown_pinned(self, pin: Pin) -> tuple[Arm, ...]:
         """Return what a decision shows because it is pinned."""
         return pin.shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -162,21 +162,53 @@ def items_now(placement: Placement, time: int = 0) -> ItemsNow:
     return ItemsNow(len(items), items.version, items.segments())
 
 
-def candidates_of(items: Catalogue, request: DecisionRequest) -> Located:
-    """Return the candidates of a request without features.
+class Sought(NamedTuple):
+    """Where the candidates of a request without features are found, once it is decided.
+
+    A request that comes again is answered as before, whatever became of them, and of many shards each looks
+    them up itself.
+
+    Attributes
+    ----------
+    segment : str or None
+        All items of it are candidates; without one all that are named, or all that there are.
+    skips : bool
+        Whether what is named and not there is left out.
+    """
+
+    segment: str | None
+    skips: bool
+
+    @property
+    def text(self) -> str:
+        """What the log keeps of it."""
+        return msgspec.json.encode({} if self.segment is None else {"segment": self.segment}).decode()
+
+    def candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Located:
+        """Return the candidates as they are now.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If there are none or too many, or one is not there and is not to be skipped.
+        """
+        if arms is not None:
+            return items.located(items.known(arms) if self.skips else arms)
+        found = items.located(None, self.segment)
+        return replace(found, ids=Whole(found.ids))
+
+
+def sought_by(request: DecisionRequest) -> Sought:
+    """Return where the candidates of a request without features are found.
 
     Raises
     ------
-    InvalidValue, UnknownName
-        If there are none or too many, or one is not there and is not to be skipped.
+    InvalidValue
+        If they are named and of a segment, too.
     """
-    if request.arms is None:
-        found = items.located(None, request.segment)
-        return replace(found, ids=Whole(found.ids))
-    if request.segment is not None:
+    if request.arms is not None and request.segment is not None:
         raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
-    arms: Sequence[Arm] = request.arms
-    return items.located(items.known(arms) if request.unknown == SKIP else arms)
+    return Sought(request.segment, request.unknown == SKIP)
 
 
 def shown_text(candidates: Located, decision: Decision) -> str:
