@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import threading
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from harness import (
     PATIENCE,
@@ -19,6 +21,7 @@ from harness import (
     clicked,
     is_the_fold,
     learned,
+    quiet,
     recovered,
     served,
     started,
@@ -27,15 +30,19 @@ from harness import (
 )
 from stores import store_at
 
+import tacit
 from tacit.client import Clicks, Client, InvalidRequest, Unavailable
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError
+from tacit.errors import AssumptionWarning, ConfigError
+from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
+from tacit.service.doors.ubi_records import export_ubi
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import slate_of
+from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
 from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf
@@ -69,7 +76,7 @@ async def put(engine, count=12, seed=1, first=0):
     return await engine.ask("home", ItemsOf(items))
 
 
-async def traffic(engine, rounds, seed=0):
+async def traffic(engine, rounds, seed=0, kinds=6):
     """List items by id, of a segment, of all, by their vectors; change the catalogue, click in between."""
     for i in range(rounds):
         rng = np.random.default_rng((seed, i))
@@ -91,7 +98,7 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
             DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
         ]
-        told = [home.checked(asked[(i + j) % 6]) for j in range(1 + i % 4)]
+        told = [home.checked(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
         for row in await engine.decide_many("home", told):
             if rng.random() < 0.7:
                 places = rng.permutation(len(slate_of(row.shown).arms))[: rng.integers(3)]
@@ -323,3 +330,71 @@ def test_lists_that_were_acknowledged_survive_kill_9(tmp_path):
             assert verify(load_config(path), store) == []
             rows = {row.id: row for row in store.events(0) if hasattr(row, "shown")}
         assert {id: slate_of(rows[id].shown).arms for id in made} == made
+
+
+# Exported ------------------------------------------------------------------------------------
+
+
+async def served_lists(path, config, kinds):
+    """List items while the catalogue changes, and let all windows close; return what was learned."""
+    async with served(path, config) as engine:
+        await put(engine)
+        await traffic(engine, 24, kinds=kinds)
+        home = engine.placements["home"]
+        engine.clock.now += 60 * SECOND
+        await engine.decide_many("home", [home.checked(DecisionRequest("k", None, {}))])
+        return [array.copy() for _, array in leaves(home.learner.state)]
+
+
+async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(tmp_path):
+    config = configured()
+    state = await served_lists(tmp_path / "s.db", config, kinds=5)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        counts = export(config, store, tmp_path / "log")
+        made = [row for row in store.events(0) if hasattr(row, "shown")]
+    log, items = tmp_path / "log" / "lists-home.parquet", tmp_path / "log" / "items-home.parquet"
+    table = pq.read_table(log).to_pylist()
+    # All but the last one, whose window is open.
+    assert {row["decision_id"] for row in table} == {row.id for row in made[:-1]}
+    assert counts["lists-home"] == len(table) > 100
+    (whole, *_) = (row for row in made if row.offered is None and row.asked == "{}")
+    assert {len(row["arms"]) for row in table if row["decision_id"] == whole.id} == {12}
+    again = Learner(config.placements["home"].policy, seed=1).fit_log(log, items=items)
+    assert again.decisions == len(made) - 1
+    pairs = zip(leaves(again.state), state, strict=True)
+    assert all(np.array_equal(a, b) for (_, a), b in pairs)
+    target = tacit.auto(shows="slate", relevance_dim=DIM, context=CONTEXT)
+    with pytest.warns(AssumptionWarning, match="as much as"):
+        found = tacit.off_policy(Ranking(target), log, [IndependentIPS(3)], items=items)
+    assert found.estimates[0].intervals["normal"]
+
+
+async def test_lists_as_records_of_ubi_name_what_was_on_offer(tmp_path):
+    config = configured()
+    await served_lists(tmp_path / "s.db", config, kinds=6)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        export_ubi(store, tmp_path / "ubi")
+        made = sum(hasattr(row, "shown") for row in store.events(0))
+    lines = (tmp_path / "ubi" / "ubi_queries.ndjson").read_text().splitlines()
+    told = [json.loads(line)["query_attributes"]["tacit"] for line in lines]
+    assert len(told) == made
+    assert {len(one["arms"]) for one in told} >= {2, 4, 5, 12}
+    assert all(len(one["propensities"]) == len(one["position_propensities"]) for one in told)
+    rows = list(tacit.logs.read_ubi(tmp_path / "ubi"))
+    assert sum(len(batch["arm"]) for batch in rows) > 100
+
+
+async def test_the_log_that_begins_with_a_base_is_exported_with_its_items(tmp_path):
+    """The rows that filled the catalogue were dropped."""
+    config = configured(snapshot_every=10, retention=1.0)
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        await traffic(engine, 10)
+        engine.clock.now = START + 3 * 86_400 * SECOND
+        await traffic(engine, 10, seed=40_000)
+        await quiet(engine)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        assert store.base(1) is not None
+        counts = export(config, store, tmp_path / "log")
+        export_ubi(store, tmp_path / "ubi")
+    assert counts["lists-home"] > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import threading
 from functools import partial
@@ -30,13 +31,17 @@ from tacit.cli import cli
 from tacit.client import Client, InvalidRequest, Unavailable
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.learner import Learner
+from tacit.logs.items import ItemTable
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
+from tacit.service.doors.ubi_records import export_ubi
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
+from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.verify import verify
+from tacit.service.placements.aspects.items import shown_of
 from tacit.wire.control import ModeOf
 from tacit.wire.items import ItemsGone, ItemsOf, NewItem
 
@@ -211,6 +216,35 @@ async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it
         crashed = as_after_a_crash(tmp_path / "s.db")
     with recovered(crashed, config) as again:
         assert (learned(again), catalogue(again)) == live
+
+
+async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidates_had(tmp_path):
+    config = configured()
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        await traffic(engine, 30)
+        home = engine.placements["home"]
+        engine.clock.now += 60_000_000
+        await engine.decide_many("home", [home.checked(DecisionRequest("k"))])
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        counts = export(config, store, tmp_path / "log")
+        export_ubi(store, tmp_path / "ubi")
+        made = [row for row in store.events(0) if hasattr(row, "shown")]
+    log, items = tmp_path / "log" / "clicks-home.parquet", tmp_path / "log" / "items-home.parquet"
+    table = pq.read_table(log).to_pylist()
+    assert counts["clicks-home"] == len(table) == len(made)
+    sizes = {row["decision_id"]: len(row["arms"]) for row in table}
+    assert {sizes[row.id] for row in made if row.asked == '{"segment":"news"}'} <= {3, 4, 5, 6}
+    assert {sizes[row.id] for row in made if row.asked == "{}" and row.offered is None} == {12}
+    lines = (tmp_path / "ubi" / "ubi_queries.ndjson").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert {one["query_id"]: len(one["query_attributes"]["tacit"]["arms"]) for one in told} == sizes
+    held = ItemTable(str(items))
+    for row, kept in zip(table, made, strict=True):
+        at = held.rows(held.codes(pa.array([row["arm"]]), "log"), pa.array([row["timestamp"]]), "log")
+        if kept.shown is not None:
+            assert held.vectors(at).tolist() == shown_of(kept.shown).relevance.tolist()
+    assert Learner(config.placements["home"].policy, seed=0).fit_log(log, items=items, missing_reward=0.0)
 
 
 def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):

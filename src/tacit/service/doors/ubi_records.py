@@ -37,7 +37,8 @@ from tacit.service.log.rows import (
     FeedbackRow,
     slate_of,
 )
-from tacit.service.log.store import Store, StoredPlacement
+from tacit.service.log.store import Snapshot, Store, StoredPlacement
+from tacit.service.placements.aspects.items import items_then
 from tacit.service.placements.lists import matrix
 
 NO_CLICK = "no_click"
@@ -150,10 +151,18 @@ class Names:
     ----------
     name : str
     stored : StoredPlacement
+    base : Snapshot or None
+        Where its log begins, if old rows were dropped.
+
+    Attributes
+    ----------
+    items : ItemsThen or None
+        Its catalogue, as it was at the row that is told.
     """
 
-    def __init__(self, name: str, stored: StoredPlacement) -> None:
+    def __init__(self, name: str, stored: StoredPlacement, base: Snapshot | None) -> None:
         policy = policy_from_stored(json.loads(stored.spec))
+        self.items = items_then(policy, base)
         arms, self._dims = policy.arms, policy.feature_dims
         self.placement = name
         self.policy = policy.label
@@ -208,10 +217,13 @@ class Names:
             return [str(arm) for arm in json.loads(row.offered)]
         if self._arms or row.asked is None:
             return self._arms
+        found = None if self.items is None else self.items.candidates(row)
+        if found is not None:
+            return list(map(str, found.ids))
         # Without names, the arms are the rows of their features.
         features = json.loads(row.asked)
         counts = [
-            len(matrix(features[field], dim))
+            len(matrix(features.get(field), dim))
             for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
         ]
         return [str(arm) for arm in range(max(counts))]
@@ -314,7 +326,9 @@ def export_ubi(store: Store, folder: Path) -> dict[str, int]:
 
 def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
     encode = msgspec.json.Encoder().encode
-    names = {stored.id: Names(name, stored) for name, stored in store.placements().items()}
+    names = {
+        stored.id: Names(name, stored, store.base(stored.id)) for name, stored in store.placements().items()
+    }
     made: dict[int, DecisionRow] = {}
     for row in store.events(0):
         if isinstance(row, DecisionRow):
@@ -324,5 +338,7 @@ def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
             decision = made[row.decision]
             for record in names[row.placement].events(decision, row):
                 yield EVENTS, encode(record)
+        elif row.placement is not None and (items := names[row.placement].items) is not None:
+            items.marked(row)
     for kept in store.records():
         yield QUERIES if kept.kind == QUERY else EVENTS, kept.content.encode()

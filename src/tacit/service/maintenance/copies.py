@@ -53,9 +53,9 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     beside the log, and ``bases.parquet`` where the log of each placement begins if old rows were
     dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
     the rule attributes to each decision (null while its window is open), of the placements that are
-    configured; there is none if none of them is. A placement whose requests describe items by their
-    features has a click log of its own, ``clicks-NAME.parquet``, and beside it ``items-NAME.parquet``,
-    the vector of each item from when on it held. ``duels-NAME.parquet``
+    configured; there is none if none of them is. A placement that knows items by their
+    features has a click log of its own, ``clicks-NAME.parquet`` (or, of lists, ``lists-NAME.parquet``), and
+    beside it ``items-NAME.parquet``, the vector of each item from when on it held. ``duels-NAME.parquet``
     holds the duels of a placement whose windows have closed, for
     :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click log of such lists.
 
@@ -90,11 +90,12 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     if not placements or placements.keys() & config.placements.keys():
         # An empty file would pass for a log without a click.
         counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
-    for name in placements.keys() & by_items(config):
-        counts |= export_items(store, name, earned, folder)
+    items = placements.keys() & by_items(config)
+    for name in items:
+        counts |= export_items(config, store, name, earned, folder)
     for name, each in config.placements.items():
         export = each.served_as.export
-        if export is not None and name in placements:
+        if export is not None and name in placements.keys() - items:
             schema = export.schema(each.options)
             table = pa.Table.from_pylist(_of_kind(export, store, name, earned), schema=schema)
             pq.write_table(table, folder / f"{export.name}-{name}.parquet")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.core.arrays import Floats
+from tacit.learning.decisions import Arm
+from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.log.rows import DecisionRow
+from tacit.service.log.rows import DecisionRow, MarkRow, slate_of, slate_text
 from tacit.service.log.store import Store
+from tacit.service.placements.aspects.items import ItemsThen, items_then
+from tacit.service.placements.reading import parsed
 
 ROWS = 10_000
 ITEMS_SCHEMA = pa.schema(
@@ -26,30 +32,57 @@ ITEMS_SCHEMA = pa.schema(
 class _Described:
     """The vectors of the items that requests describe, each from when on it held."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, list[float]]] = {}
+    def __init__(self, items: ItemsThen | None) -> None:
+        self._items = items
+        self._known: dict[str, tuple[int, bytes]] = {}
         self.rows: list[dict[str, Any]] = []
 
-    def named(self, row: DecisionRow) -> DecisionRow | None:
-        """Return a decision with the names that its items have in the table; None if it describes none."""
-        asked = json.loads(row.asked or "{}")
-        vectors = asked.get("relevance")
-        if vectors is None or asked.get("examination") is not None or row.offered is None:
-            return None
-        offered = json.loads(row.offered)
-        names = [self._name(str(arm), vector, row) for arm, vector in zip(offered, vectors, strict=True)]
-        return row._replace(offered=json.dumps(names), arm=names[offered.index(row.arm)])
+    def named(self, event: DecisionRow | MarkRow) -> DecisionRow | None:
+        """Return a decision with the names that its items have in the table; None if it names none.
 
-    def _name(self, name: str, vector: list[float], row: DecisionRow) -> str:
-        time, known = self._known.get(name, (-1, None))
-        if known != vector:
+        Marks are taken in.
+        """
+        if isinstance(event, MarkRow):
+            if self._items is not None:
+                self._items.marked(event)
+            return None
+        offered, vectors = self._candidates(event)
+        if not len(offered):
+            return None
+        named = [self._name(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)]
+        names = dict(zip(offered, named, strict=True))
+        return event._replace(
+            offered=json.dumps(named), arm=names[event.arm], shown=_renamed(event.shown, names)
+        )
+
+    def _candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
+        """Return the names and vectors of what was on offer; none where it had no names."""
+        found = None if self._items is None else self._items.candidates(row)
+        if found is not None:
+            return found.ids, found.vectors
+        asked = parsed(row.asked) or {}
+        if row.offered is None or asked.get("relevance") is None or asked.get("examination") is not None:
+            return (), NO_FEATURES
+        return json.loads(row.offered), np.array(asked["relevance"], np.float64)
+
+    def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
+        (time, known), numbers = self._known.get(name, (-1, None)), vector.tobytes()
+        if known != numbers:
             # Of two vectors at the same moment, the second one is another item.
             name = f"{name}#{row.seq}" if time == row.time else name
-            self._known[name] = row.time, vector
-            self.rows.append(
-                {"id": name, "from": datetime.fromtimestamp(row.time / 1e6, UTC), "vector": vector}
-            )
+            self._known[name] = row.time, numbers
+            since = datetime.fromtimestamp(row.time / 1e6, UTC)
+            self.rows.append({"id": name, "from": since, "vector": vector.tolist()})
         return name
+
+
+def _renamed(shown: str | None, names: Mapping[Arm, str]) -> str | None:
+    """Return a list that was shown, if one was, with the names of its items."""
+    if shown is None or not (shown.startswith("[") or '"slate":' in shown):
+        return shown
+    slate = slate_of(shown)
+    arms = [None if arm is None else names[arm] for arm in slate.arms]
+    return slate_text(arms, np.array(slate.prefixes), np.array(slate.places))
 
 
 def by_items(config: Config) -> set[str]:
@@ -62,32 +95,46 @@ def by_items(config: Config) -> set[str]:
     }
 
 
-def export_items(store: Store, name: str, rewards: dict[int, Any], folder: Path) -> dict[str, int]:
+def export_items(
+    config: Config, store: Store, name: str, rewards: dict[int, Any], folder: Path
+) -> dict[str, int]:
     """Write the click log of a placement that knows items by vectors, and these; return the rows of each."""
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
 
     stored = store.placements()[name]
-    policy, described, count = policy_from_stored(json.loads(stored.spec)), _Described(), 0
-    own = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement == stored.id)
+    policy, count = policy_from_stored(json.loads(stored.spec)), 0
+    described = _Described(items_then(policy, store.base(stored.id)))
+    export = config.placements[name].served_as.export
+    log = "clicks" if export is None else export.name
+    own = (
+        event
+        for event in store.events(0)
+        if isinstance(event, DecisionRow | MarkRow) and event.placement == stored.id
+    )
     known = filter(None, map(described.named, own))
     first = next(known, None)
     if first is None:
         return {}
     known = itertools.chain([first], known)  # type: ignore[assignment]
 
+    def rows_of(row: DecisionRow) -> list[dict[str, Any]]:
+        if export is None:
+            return [click_row(row, name, policy, rewards)]
+        # What came back for a list is known once its window has closed.
+        return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
+
     def batches() -> Iterator[pa.RecordBatch]:
         nonlocal count
         while group := list(itertools.islice(known, ROWS)):
-            count += len(group)
-            yield pa.RecordBatch.from_pylist(
-                [click_row(row, name, policy, rewards) for row in group], schema=SCHEMA
-            )
+            rows = [made for row in group for made in rows_of(row)]
+            count += len(rows)
+            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
-    write_log(batches(), folder / f"clicks-{name}.parquet")
+    write_log(batches(), folder / f"{log}-{name}.parquet")
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
-    return {f"clicks-{name}": count, f"items-{name}": table.num_rows}
+    return {f"{log}-{name}": count, f"items-{name}": table.num_rows}
 
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:

@@ -17,16 +17,22 @@ from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.learning.catalogue import Catalogue, Located
 from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import restored
+from tacit.learning.snapshot import from_bytes
 from tacit.policies import Policy
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import ITEMS, MarkRow
+from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow
+from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect
+from tacit.service.placements.reading import parsed
 from tacit.wire.items import ItemsGone, ItemsNow, ItemsOf
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 SKIP = "skip"
+VECTORS = '"vector":', '"vectors":'
+"""What rows have of decisions among items of a catalogue; a text in JSON cannot be so."""
 
 
 class Items(Aspect):
@@ -209,6 +215,37 @@ def sought_by(request: DecisionRequest) -> Sought:
     if request.arms is not None and request.segment is not None:
         raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
     return Sought(request.segment, request.unknown == SKIP)
+
+
+class ItemsThen:
+    """The catalogue of a placement as it was at each row of its log, which is read from the beginning.
+
+    Parameters
+    ----------
+    policy : Policy
+    base : Snapshot or None
+        Where the log begins, if old rows were dropped.
+    """
+
+    def __init__(self, policy: Policy, base: Snapshot | None) -> None:
+        kept = None if base is None else from_bytes(base.learner, "base", restored).kept_items
+        self._items = Catalogue(policy.feature_dims[0]) if kept is None else kept
+
+    def marked(self, mark: MarkRow) -> None:
+        """Take in a mark of the placement."""
+        if mark.kind == ITEMS:
+            take_mark(self._items, mark.value)
+
+    def candidates(self, row: DecisionRow) -> Located | None:
+        """Return the candidates of a decision; None if they came with its request."""
+        if not any(key in (row.shown or "") for key in VECTORS):
+            return None
+        return Sought(parsed(row.asked).get("segment"), False).candidates(self._items, parsed(row.offered))
+
+
+def items_then(policy: Policy, base: Snapshot | None) -> ItemsThen | None:
+    """Return what follows the catalogue of a placement with such a policy; None where it has none."""
+    return None if items_for(policy) is None else ItemsThen(policy, base)
 
 
 def shown_text(candidates: Located, decision: Decision) -> str:
