@@ -15,7 +15,7 @@ from harness import SECOND, START, Clock, as_after_a_crash, learned, started, st
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
-from tacit.client.local import Spool
+from tacit.client.spool import Spool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.rule import Rule
