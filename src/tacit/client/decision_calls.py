@@ -7,7 +7,7 @@ from typing import Literal
 
 from tacit.client.call import Call, ask, ask_many, call
 from tacit.wire import verbs
-from tacit.wire.control import Nothing
+from tacit.wire.control import LearnerOf, LentParts, Nothing
 from tacit.wire.decisions import Arm, Context, Decided, Impression, LocalDecision, TakenOver
 from tacit.wire.lift import LiftOf
 from tacit.wire.lift import LiftReport as Earned
@@ -327,7 +327,26 @@ class DecisionCalls:
         return ask(verbs.LIFT, placement, asked)
 
     @call
-    def learner(self, placement: str) -> Call[bytes]:
+    def lent(self, placement: str) -> Call[LentParts]:
+        """Return in which parts what a placement has learned is lent: one, or one a shard.
+
+        Parameters
+        ----------
+        placement : str
+
+        Returns
+        -------
+        LentParts
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`learner`.
+        """
+        return ask(verbs.LENT, placement, Nothing())
+
+    @call
+    def learner(self, placement: str, shard: int | None = None) -> Call[bytes]:
         """Return what a placement of arms has learned, as a file.
 
         :meth:`tacit.Learner.load` reads it. Needs a key that may read.
@@ -335,6 +354,8 @@ class DecisionCalls:
         Parameters
         ----------
         placement : str
+        shard : int, optional
+            From 0; of a service in shards, each of which has learned a part.
 
         Returns
         -------
@@ -344,9 +365,9 @@ class DecisionCalls:
         ------
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`InvalidRequest` where each decision needs something that only
-            the service has: signals, a holdout, another mode, shards.
+            the service has: signals, a holdout, another mode.
         """
-        return ask(verbs.LEARNER, placement, Nothing())
+        return ask(verbs.LEARNER, placement, LearnerOf(shard))
 
     @call
     def take_over(self, placement: str, decisions: Iterable[LocalDecision]) -> Call[list[TakenOver]]:

@@ -2,50 +2,71 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import msgspec
-import numpy as np
 
 from tacit.client.bodies import body, fields_of
 from tacit.client.clients import Client
-from tacit.client.errors import Conflict, InvalidRequest, ServiceError
-from tacit.client.spool import Spool
+from tacit.client.errors import InvalidRequest, ServiceError
+from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import TacitError
-from tacit.learning.learner import Learner, restored
-from tacit.learning.snapshot import from_bytes
+from tacit.service.log.ids import SLOTS, shard_of, slot_id, slot_in, slot_of
 from tacit.service.log.ids import decision_ids as new_ids
 from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 
-# ---- Decisions next to the caller: what the service has learned comes here, what they were goes there
-#
 # A file of the service's learner is pulled again and again. In between, decisions are made with it
 # by the very kernels of the service; each is appended to a spool on the disk before it is returned,
 # and delivered in batches. The log of the service takes them over as they were made, so what it
 # learns is a fold of its log as ever.
 
-LEARNER = "learner.tacit"
 SPOOLED = "spooled"
-DECISION, FEEDBACK = "decision", "feedback"
-AT_ONCE = 1000
 IDS = 16
 """Ids that are made together: more cost less each, but the first is ready only with all."""
-REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
-"""What becomes of feedback that will never be recorded."""
+LAYOUT = "shards.json"
+ODD = 40503
+"""Its multiples meet every slot, evenly."""
 
 logger = logging.getLogger("tacit.client")
 
-_encode = msgspec.json.Encoder().encode
 _context = {field.name: field.check for field in fields_of(LocalDecision)}["context"]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """In how many parts what was learned is lent, and whether any of them may decide for any key."""
+
+    shards: int = 1
+    spread: bool = False
+
+
+class Known(NamedTuple):
+    """What is known next to the caller of a shard, or of the one server.
+
+    Attributes
+    ----------
+    row : int or None
+        The last row of its log that what was learned surely knows; None if that is not known.
+    age : float
+        Seconds since it was learned; infinite if nothing is lent.
+    waiting : int
+        Bytes that it has yet to be told.
+    """
+
+    row: int | None
+    age: float
+    waiting: int
 
 
 class Local:
@@ -55,9 +76,10 @@ class Local:
     neither a crash of this process nor one of the service loses what :meth:`decide` and
     :meth:`feedback` have returned from; a crash of the machine may lose what was decided in the
     last ``every`` seconds. Where each decision needs something that only the service has (signals,
-    a holdout, a mode other than ``online`` and ``frozen``, shards), and while what is known here is
-    older than ``stale`` seconds, the service is asked for each decision. It may be used by several
-    threads.
+    a holdout, a mode other than ``online`` and ``frozen``), and while what is known here is older
+    than ``stale`` seconds, the service is asked for each decision. A service in shards lends what
+    each of them learned: while one is gone, decisions go on with what it knew, and it is told when it
+    is back; the others notice nothing. It may be used by several threads.
 
     Parameters
     ----------
@@ -121,13 +143,15 @@ class Local:
         self._placement = placement
         self._rng = generator("local", seed)
         self._client = Client(url, key, timeout=timeout, retries=0)
-        self._spool = Spool(Path(folder))
-        self._lock, self._exchanging = threading.Lock(), threading.Lock()
-        self._learner: Learner | None = None
-        self._known = -np.inf
+        self._folder = Path(folder)
+        self._lock, self._exchanging = threading.RLock(), threading.Lock()
         self._ids: list[str] = []
+        self._places, self._turns = itertools.count(), itertools.count()
+        self._shards: list[LentShard] = []
         self._stopping = threading.Event()
-        self._recover()
+        self._begin(self._kept_layout())
+        for shard in self._shards:
+            shard.recover()
         self._exchange()
         self._thread = threading.Thread(target=self._exchange_often, name="tacit", daemon=True)
         self._thread.start()
@@ -168,11 +192,13 @@ class Local:
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
-            if time.monotonic() - self._known <= self._stale and self._learner is not None:
-                made = self._learner.choose(key, context, offered)
-                id = self._new_id()
+            shard, slot = self._shard_of(key)
+            state = shard.state
+            if state is not None and time.monotonic() - state.asked <= self._stale:
+                made = state.learner.choose(key, context, offered)
+                id = self._new_id(slot)
                 kept = DECISION, id, key, made.arm, made.propensity, offered, context
-                self._spool.append(_encode(kept))
+                shard.spool.append(encode(kept))
                 return Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
         return self._client.decide(self._placement, key, arms=offered, context=context)
 
@@ -205,7 +231,15 @@ class Local:
         """
         sent = body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
-            self._spool.append(_encode((FEEDBACK, sent)))
+            # Behind its decision, which has yet to be told.
+            shard = self._shards[shard_of(slot_in(decision_id) or 0, len(self._shards))]
+            shard.spool.append(encode((FEEDBACK, sent)))
+
+    def known(self) -> list[Known]:
+        """Return what is known of each shard, or of the one server."""
+        now = time.monotonic()
+        with self._lock:
+            return [_known(shard, now) for shard in self._shards]
 
     def flush(self) -> None:
         """Deliver what waits, and pull what is known.
@@ -213,20 +247,21 @@ class Local:
         Raises
         ------
         Unavailable
-            If the service gives no answer; what waits is kept.
+            If the service, or a shard, gives no answer; what waits for it is kept.
         """
-        self._deliver()
-        self._pull()
+        with self._exchanging:
+            failures = [*self._deliver(), *self._pull()]
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Deliver what waits, if the service answers, and end; what is left waits for the next."""
         self._stopping.set()
         self._thread.join()
-        try:
-            self._deliver()
-        except ServiceError as error:
-            logger.warning("%s: what waits in %s is kept", error, self._spool.folder)
-        self._spool.close()
+        with self._exchanging:
+            for error in self._deliver():
+                logger.warning("%s: what waits in %s is kept", error, self._folder)
+        self._leave()
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -237,7 +272,20 @@ class Local:
     ) -> None:
         self.close()
 
-    def _new_id(self) -> str:
+    def _shard_of(self, key: str) -> tuple[LentShard, int]:
+        """Return who decides for a key, and the slot of the decision."""
+        shards = self._shards
+        if len(shards) == 1:
+            return shards[0], 0
+        if self._layout.spread:
+            slot = next(self._turns) * ODD % SLOTS
+        else:
+            slot = slot_of(self._placement, checks.key(key))
+        return shards[shard_of(slot, len(shards))], slot
+
+    def _new_id(self, slot: int) -> str:
+        if len(self._shards) > 1:
+            return slot_id(time.time_ns() // 1000, slot, next(self._places))
         if not self._ids:
             self._ids = new_ids(time.time_ns() // 1000, IDS)
         return self._ids.pop()
@@ -246,7 +294,10 @@ class Local:
 
     def _exchange_often(self) -> None:
         while not self._stopping.wait(self._every):
-            self._exchange()
+            try:
+                self._exchange()
+            except TacitError:
+                logger.exception("what the service knows cannot be taken; it is tried again")
 
     def _exchange(self) -> None:
         try:
@@ -254,92 +305,77 @@ class Local:
         except (ServiceError, OSError) as error:
             logger.warning("%s: what waits is kept, and delivered later", error)
 
-    def _pull(self) -> None:
-        """Go on with what the service knows by now."""
-        asked = time.monotonic()
+    def _deliver(self) -> list[ServiceError]:
+        """Deliver what waits to each shard that takes it; return what kept it from others."""
+        calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
+        return _failures(calls)
+
+    def _pull(self) -> list[ServiceError]:
+        """Go on with what each shard knows by now; return what kept others from saying it."""
         try:
-            content = self._client.learner(self._placement)
+            lent = self._client.lent(self._placement)
         except InvalidRequest as error:
-            if self._learner is not None:
+            if any(shard.state for shard in self._shards):
                 logger.warning("%s: from now on the service is asked for each decision", error)
-            with self._lock:
-                self._learner = None
-            return
-        self._take(content, asked)
-        self._keep(content)
+            for shard in self._shards:
+                shard.state = None
+            return []
+        self._go_on(Layout(len(lent.rows), lent.spread))
+        pairs = zip(self._shards, lent.rows, strict=True)
+        return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
 
-    def _take(self, content: bytes, asked: float) -> None:
-        learner = from_bytes(content, f"what {self._placement} has learned", restored)
-        # Everybody is lent the same generator, and shall not draw the same.
-        (own,) = self._rng.spawn(1)
-        learner.rng.bit_generator.state = own.bit_generator.state
-        learner.compile()
+    # In how many shards ----------------------------------------------------------------------
+
+    def _kept_layout(self) -> Layout:
+        path = self._folder / LAYOUT
+        return msgspec.json.decode(path.read_bytes(), type=Layout) if path.exists() else Layout()
+
+    def _begin(self, layout: Layout) -> None:
+        """Have a spool for each shard: the first one's is in the folder, the others' are in there."""
+        numbers = range(layout.shards) if layout.shards > 1 else (None,)
+        folders = (self._folder / str(number) if number else self._folder for number in numbers)
+        self._layout = layout
+        for number, folder in zip(numbers, folders, strict=True):
+            self._shards.append(LentShard(number, self._placement, folder, self._rng))
+
+    def _leave(self) -> None:
+        for shard in self._shards:
+            shard.spool.close()
+        self._shards = []
+
+    def _go_on(self, layout: Layout) -> None:
+        """Go on with as many shards as there are by now.
+
+        Raises
+        ------
+        ServiceError
+            If what waits cannot be delivered before: a decision and its feedback must not wait apart.
+        """
+        if layout == self._layout:
+            return
         with self._lock:
-            self._learner, self._known = learner, asked
+            for error in self._deliver():
+                raise error
+            for shard in self._shards:
+                shard.forget()
+            self._leave()
+            fresh = (self._folder / LAYOUT).with_suffix(".new")
+            fresh.write_bytes(encode(layout))
+            os.replace(fresh, self._folder / LAYOUT)
+            self._begin(layout)
 
-    def _keep(self, content: bytes) -> None:
-        """Keep what is known for a start without the service."""
-        path = self._spool.folder / LEARNER
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(content)
-        os.replace(fresh, path)
 
-    def _recover(self) -> None:
-        """Begin with what was known when another process ended."""
-        path = self._spool.folder / LEARNER
-        if not path.exists():
-            return
-        age = max(0.0, time.time() - path.stat().st_mtime)
+def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
+    """Call all; return what they raised."""
+    failures = []
+    for call in calls:
         try:
-            self._take(path.read_bytes(), time.monotonic() - age)
-        except TacitError as error:
-            logger.warning("%s: it is left out", error)
-
-    def _deliver(self) -> None:
-        """Deliver what waits, oldest first."""
-        with self._exchanging:
-            with self._lock:
-                self._spool.close_file()
-            for file in self._spool.files():
-                lines = self._spool.lines(file)
-                for start in range(0, len(lines), AT_ONCE):
-                    self._deliver_lines(lines[start : start + AT_ONCE])
-                self._spool.drop(file)
-
-    def _deliver_lines(self, lines: Sequence[bytes]) -> None:
-        """Deliver decisions, then feedback; put aside what the service will never take."""
-        kept = [msgspec.json.decode(line) for line in lines]
-        made = [LocalDecision(*fields) for kind, *fields in kept if kind == DECISION]
-        given = [Feedback(**fields[0]) for kind, *fields in kept if kind == FEEDBACK]
-        refused: list[Any] = []
-        if made:
-            taken = self._asked(self._client.take_over, made)
-            refused += [(sent, answer) for sent, answer in zip(made, taken, strict=True) if answer.detail]
-        if given:
-            recorded = self._asked(self._client.feedback_many, given)
-            refused += [
-                (one, became)
-                for one, became in zip(given, recorded, strict=True)
-                if became.outcome in REFUSED
-            ]
-        if refused:
-            logger.warning(
-                "the service refused %d records, the first as %r; they are in %s",
-                len(refused), refused[0][1], self._spool.folder,
-            )  # fmt: skip
-            self._spool.refuse(map(_encode, refused))
-
-    def _asked(self, call: Any, messages: Sequence[Any]) -> list[Any]:
-        """Return what became of messages; those that are no good at all are listed apart."""
-        try:
-            answers: list[Any] = call(self._placement, messages)
-            return answers
-        except (InvalidRequest, Conflict) as error:
-            if len(messages) == 1 or error.field == "placement":
-                return [_Refused(str(error))] * len(messages)
-        return [answer for message in messages for answer in self._asked(call, [message])]
+            call()
+        except ServiceError as error:
+            failures.append(error)
+    return failures
 
 
-class _Refused(msgspec.Struct):
-    detail: str
-    outcome: str = "invalid-value"
+def _known(shard: LentShard, now: float) -> Known:
+    state = shard.state
+    return Known(state and state.row, now - state.asked if state else math.inf, shard.spool.waiting)

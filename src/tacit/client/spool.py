@@ -99,6 +99,11 @@ class Spool:
         """Return the files that wait, oldest first."""
         return sorted(path for path in self.folder.glob("*.jsonl") if path.stem.isdigit())
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait."""
+        return os.fstat(self._file).st_size + sum(file.stat().st_size for file in self.files())
+
     def lines(self, file: Path) -> list[bytes]:
         """Return the lines of a file that are whole."""
         *whole, rest = file.read_bytes().split(b"\n")

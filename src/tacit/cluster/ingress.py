@@ -17,7 +17,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.for_whom import of_shards
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
-from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, NOT_LENT, Verbs
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
@@ -81,8 +81,8 @@ class Ingress(Verbs):
         if slot is None:
             return next(self._turns)
         shard = shard_of(slot, len(self.links))
-        if impression.id is not None:
-            # A shard cannot know what another one has decided.
+        # A shard cannot know what another one has decided; an id that holds its slot leads nowhere else.
+        if impression.id is not None and slot_in(impression.id) != slot:
             home = self._homes.setdefault((placement, impression.id), shard)
             if home != shard or slot_in(impression.id) not in (None, slot):
                 raise InConflict(
@@ -315,10 +315,30 @@ class Ingress(Verbs):
                 raise result
             link.arms = link.arms | arms
 
-    async def lend(self, placement: str) -> Lent:
-        """Refuse to lend what was learned: no shard has all of it."""
+    async def lend(self, placement: str, shard: int | None = None) -> Lent:
+        """Return what a shard has learned; otherwise as ``Engine.lend``.
+
+        Raises
+        ------
+        InvalidValue
+            As there; or without a shard, for none has learned all.
+        """
         self.placement(placement)
-        raise InvalidValue("placement", placement, NOT_LENT)
+        if shard is None or shard >= len(self.links):
+            raise InvalidValue("shard", shard, f"give one of 0 to {len(self.links) - 1}: each learned a part")
+        seq, content = await self.links[shard].call("lend", placement)
+        return Lent(self, seq, [content])
+
+    async def lends(self, placement: str) -> list[int | None]:
+        """Return how far each shard is that answers; otherwise as ``Engine.lends``."""
+        self.placement(placement)
+        calls = (link.engine("lends", placement) for link in self.links)
+        rows: list[int | None] = []
+        for found in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(found, BaseException) and not isinstance(found, NotDurable):
+                raise found
+            rows += [None] if isinstance(found, BaseException) else found
+        return rows
 
     async def reload(self, config: Config) -> None:
         """Take over another configuration that every shard has.

@@ -135,7 +135,12 @@ class Doors:
         )
         options = {"num_cpus": 0, "max_concurrency": 8, "scheduling_strategy": here}
         self._actors[place] = actor = ray.remote(Door).options(**options).remote()
-        pid = await _awaited(actor.open.remote(self._config, *self._place, self._shards))
+        try:
+            pid = await _awaited(actor.open.remote(self._config, *self._place, self._shards))
+        except self._errors:
+            # It lives, and would be taken for one that answers.
+            ray.kill(actor)
+            raise
         logger.info("ingress %d answers, too: process %d", place + 1, pid)
 
     async def keep(self) -> None:

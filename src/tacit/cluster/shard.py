@@ -133,6 +133,11 @@ class ShardActor:
         await engine.reload(config, leading)
         return engine.arms()
 
+    async def lend(self, placement: str) -> tuple[int, bytes]:
+        """Return what a placement has learned here, and the last row of the log that it knows."""
+        lent = await self._ready().lend(placement)
+        return lent.seq, b"".join(lent)
+
     async def learned(self, everything: bool) -> dict[str, Learned]:
         """Return what each placement has learned here that others share."""
         engine = self._ready()

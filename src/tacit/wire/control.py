@@ -276,6 +276,37 @@ class Nothing(msgspec.Struct, frozen=True):
     """A question that needs no words."""
 
 
+class LearnerOf(msgspec.Struct, frozen=True):
+    """Whose part of what was learned is asked for."""
+
+    shard: (
+        Annotated[int, Meta(ge=0, description="Which shard's part; left out where the service is one.")]
+        | None
+    ) = None
+
+
+class LentParts(msgspec.Struct, frozen=True):
+    """In which parts what was learned is lent, and how far each of them is.
+
+    Attributes
+    ----------
+    rows : list of int or None
+        For each shard, or for the one server, the last row of its log that it knows; None of one that
+        does not answer.
+    spread : bool
+        Whether any shard may decide for any key.
+    """
+
+    rows: Annotated[
+        list[int | None],
+        Meta(
+            description="For each shard, or for the one server, the last row of its log; null of one that "
+            "does not answer."
+        ),
+    ]
+    spread: Annotated[bool, Meta(description="Whether any shard may decide for any key.")]
+
+
 class HistoryOf(msgspec.Struct, frozen=True):
     """How many changes are asked for."""
 

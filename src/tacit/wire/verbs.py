@@ -109,7 +109,11 @@ ACTIVATE = Verb(
 
 LEARNER = Verb(
     "learner", "Return what was learned, as a file that a learner is loaded from",
-    "GET", "learner", control.Nothing, bytes, "read", (422,),
+    "GET", "learner", control.LearnerOf, bytes, "read", (422,),
+)
+LENT = Verb(
+    "lent", "Say in which parts what was learned is lent, and how far each of them is",
+    "GET", "lent", control.Nothing, control.LentParts, "read", (422,),
 )
 LOCAL = Verb(
     "takeOver", "Log decisions that were made next to the caller",

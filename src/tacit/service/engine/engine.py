@@ -446,7 +446,7 @@ class Engine(Verbs):
             await asyncio.to_thread(getattr, learner.loops, "impose")
         return await self._submit(Ask(placement, request, who))
 
-    async def lend(self, placement: str) -> Lent:
+    async def lend(self, placement: str, shard: int | None = None) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it.
 
         Raises
@@ -454,10 +454,23 @@ class Engine(Verbs):
         UnknownName, NotDurable
             As :meth:`learner`.
         InvalidValue
-            If its decisions can be made nowhere else.
+            If its decisions can be made nowhere else, or there is no such shard: this one is 0.
         """
         check_lends(self.placement(placement), self._pending.time.now())
+        if shard:
+            raise InvalidValue("shard", shard, "leave it out: one server has learned all")
         return await self.learner(placement)
+
+    async def lends(self, placement: str) -> list[int | None]:
+        """Return the last row of the log that what is lent knows.
+
+        Raises
+        ------
+        UnknownName, InvalidValue
+            As :meth:`lend`.
+        """
+        check_lends(self.placement(placement), self._pending.time.now())
+        return [self.lending.row(placement, self._pending.seq)]
 
     async def learner(self, placement: str) -> Lent:
         """Return what a placement has learned, as far as it is durable, as a learner's file.

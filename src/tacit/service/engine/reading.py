@@ -312,8 +312,8 @@ class Lent(list[bytes | memoryview]):
         Bytes.
     """
 
-    def __init__(self, of: Any, seq: int, copy: LearnerSnapshot) -> None:
-        super().__init__(views(copy))
+    def __init__(self, of: Any, seq: int, parts: Iterable[bytes | memoryview]) -> None:
+        super().__init__(parts)
         self.of, self.seq, self.size = of, seq, sum(map(len, self))
 
 
@@ -380,6 +380,11 @@ class Lending:
         # Who asked first may leave first.
         return await asyncio.shield(making)
 
+    def row(self, name: str, seq: int) -> int:
+        """Return the last row that the file knows which is given now, where the log ends at ``seq``."""
+        fresh = self.fresh.get(name)
+        return seq if fresh is None else fresh.seq
+
     async def _make(self, name: str) -> Lent:
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
         room = self._engine.placement(name).room()
@@ -391,7 +396,8 @@ class Lending:
             copies.append(await self._engine.frozen(lambda seq, _: (of, seq, of.copied(room))))
 
         await self._engine.between_groups(copy)
-        made = await asyncio.to_thread(Lent, *copies.pop())
+        of, seq, learned = copies.pop()
+        made = await asyncio.to_thread(Lent, of, seq, views(learned))
         self._sent[name].append(ref(made))
         if made.size >= LARGE:
             self.fresh[name] = made

@@ -24,9 +24,6 @@ from tacit.wire.whom import LATEST, ForWhom
 
 # ---- What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one
 
-NOT_LENT = "ask the service for decisions: each shard has learned a part of it"
-
-
 NO_REBUILD_IN_SHARDS = (
     "in shards a log is not folded anew; begin a placement of another name with that policy"
 )
@@ -112,8 +109,11 @@ class Service(Overview, Protocol):
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return what is so then."""
 
-    async def lend(self, placement: str) -> Lent:
+    async def lend(self, placement: str, shard: int | None = None) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it."""
+
+    async def lends(self, placement: str) -> list[int | None]:
+        """Return how far what each shard lends is: the last row that it knows."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody: blank what rows tell of them."""

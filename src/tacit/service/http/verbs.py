@@ -155,7 +155,12 @@ LOGGED = "logged"
 
 
 async def _learner(engine: Service, call: RouteCall) -> Answer:
-    return file(await engine.lend(call.placement))
+    return file(await engine.lend(call.placement, call.request.shard))
+
+
+async def _lent(engine: Service, call: RouteCall) -> wire_control.LentParts:
+    spread = engine.placement(call.placement).config.spread
+    return wire_control.LentParts(await engine.lends(call.placement), spread)
 
 
 async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
@@ -346,5 +351,6 @@ ROUTES = (
     route_of(verbs.HISTORY, _history),
     route_of(verbs.ITEMS, _items),
     route_of(verbs.LEARNER, _learner),
+    route_of(verbs.LENT, _lent),
     route_of(verbs.LOCAL, _take_over),
 )
