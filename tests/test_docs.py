@@ -49,6 +49,10 @@ def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
     assert (tmp_path / "regret.png").stat().st_size > 10_000
 
 
+def test_the_first_page_runs(tmp_path):
+    printed("\n".join(blocks("docs/index.md", "python")), tmp_path)
+
+
 def test_the_page_on_writing_a_policy_runs(tmp_path):
     policy, use, sharing = blocks("docs/write-a-policy.md", "python")
     (tmp_path / "mypolicies.py").write_text(policy + sharing)
