@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -332,3 +333,74 @@ def test_a_folder_is_for_one_process(tmp_path):
         Spool(tmp_path)
     spool.close()
     Spool(tmp_path).close()
+
+
+# For other languages -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def decider(url, folder):
+    """Run ``tacit decide-server``; yield its client."""
+    command = [sys.executable, "-m", "tacit", "decide-server", "--from", url, "--placement", "home"]
+    process = subprocess.Popen(
+        [*command, "--folder", folder, "--port", "0", "--every", "1000"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield harness.Client(process.stdout.readline().split()[3])
+    finally:
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_decide_server_answers_as_the_service_and_delivers_at_its_end(tmp_path):
+    with served_once(tmp_path) as url, Client(url) as client:
+        with decider(url, tmp_path / "waiting") as here:
+            status, _, shown = here.post("home/decide", {"key": "k"})
+            assert (status, shown["durability"]) == (200, "spooled")
+            told = {"decision_id": shown["decision_id"], "reward": 1.0}
+            status, _, answer = here.post("home/feedback", told)
+            assert (status, answer["outcome"]) == (200, "spooled")
+            # The same request again gets the same answer, another one under its name none.
+            named = {"key": "k", "arms": ["a", "b"], "decision_id": "order 66"}
+            first = here.post("home/decide", named)[2]
+            assert here.post("home/decide", named)[2] == first
+            status, _, problem = here.post("home/decide", named | {"key": "other"})
+            assert (status, problem["field"]) == (409, "decision_id")
+            # What says more of itself is decided by the service.
+            status, _, other = here.post("home/decide", {"key": "k", "deferred": True})
+            assert (status, other["durability"]) == (200, "committed")
+            assert here.ask("GET", "/v1/placements/home/known")[2][0]["waiting"] > 0
+        for id in (shown["decision_id"], "order 66"):
+            assert client.feedback("home", id, 1).outcome in ("repeated", "learned")
+        assert client.feedback("home", shown["decision_id"], 1).outcome == "repeated"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("home/decide", {"key": "k", "arms": ["z"]}, 422, "arms"),
+        ("home/decide", {"key": "x" * 513}, 422, "key"),
+        ("home/decide", {"key": "k", "user": "u", "arms": ["z"]}, 422, "arms"),
+        ("home/feedback", {"decision_id": "x", "reward": 2}, 422, "reward"),
+        ("news/decide", {"key": "k"}, 404, "placement"),
+        ("home/slate", {"key": "k"}, 404, "path"),
+    ],
+)
+def test_a_decide_server_refuses_as_the_service(asked, path, body, status, field):
+    found, _, problem = asked.post(path, body)
+    assert (found, problem["field"]) == (status, field)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("asked")
+    with served_once(folder) as url, decider(url, folder / "waiting") as here:
+        yield here
+
+
+def test_a_decide_server_answers_this_machine_only(asked):
+    status, _, problem = asked.ask("GET", "/healthz", headers={"Host": "elsewhere.example"})
+    assert (status, problem["field"]) == (421, "host")
+    command = [sys.executable, "-m", "tacit", "decide-server", "--from", "http://x", "--host", "0.0.0.0"]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 1
+    assert "host" in finished.stderr

@@ -15,7 +15,7 @@ from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.fit import fit, propose, schema, ubi
 from tacit.cli.items import items
 from tacit.cli.placement import lift, placement
-from tacit.cli.service import key, log, serve
+from tacit.cli.service import decide_server, key, log, serve
 from tacit.cli.studies import demo, reproduce, simulate
 from tacit.errors import AssumptionWarning, TacitError
 
@@ -53,6 +53,7 @@ for command in (
     fit,
     schema,
     serve,
+    decide_server,
     key,
     lift,
     placement,

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
 from tacit.client.bodies import body, fields_of
 from tacit.client.clients import Client
-from tacit.client.errors import InvalidRequest, ServiceError
+from tacit.client.errors import Conflict, InvalidRequest, ServiceError
 from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import TacitError
 from tacit.service.log.ids import SLOTS, shard_of, slot_id, slot_in, slot_of
 from tacit.service.log.ids import decision_ids as new_ids
+from tacit.service.log.requests import checked_id
 from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 
 # A file of the service's learner is pulled again and again. In between, decisions are made with it
@@ -35,9 +36,14 @@ from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 SPOOLED = "spooled"
 IDS = 16
 """Ids that are made together: more cost less each, but the first is ready only with all."""
+MOST_REMEMBERED = 100_000
+"""Decisions whose names were given."""
 LAYOUT = "shards.json"
 ODD = 40503
 """Its multiples meet every slot, evenly."""
+
+Asked = tuple[str, list[Arm] | None, Context | None]
+"""A key, the arms on offer, and a context."""
 
 logger = logging.getLogger("tacit.client")
 
@@ -51,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True):
     spread: bool = False
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True):
     """What is known next to the caller of a shard, or of the one server.
 
     Attributes
@@ -147,6 +153,7 @@ class Local:
         self._lock, self._exchanging = threading.RLock(), threading.Lock()
         self._ids: list[str] = []
         self._places, self._turns = itertools.count(), itertools.count()
+        self._named: dict[str, tuple[Asked, Decided]] = {}
         self._shards: list[LentShard] = []
         self._stopping = threading.Event()
         self._begin(self._kept_layout())
@@ -162,7 +169,12 @@ class Local:
     # What callers ask ------------------------------------------------------------------------
 
     def decide(
-        self, key: str, *, arms: Sequence[Arm] | None = None, context: Context | None = None
+        self,
+        key: str,
+        *,
+        arms: Sequence[Arm] | None = None,
+        context: Context | None = None,
+        decision_id: str | None = None,
     ) -> Decided:
         """Return what to show.
 
@@ -174,6 +186,9 @@ class Local:
             The arms on offer; all if left out.
         context : sequence of float or mapping, optional
             Who is asking, for policies that use it.
+        decision_id : str, optional
+            Names the decision; by default a new one. Given again, it is the same decision, as long as
+            this process lives and has not decided under 100,000 other names since.
 
         Returns
         -------
@@ -184,28 +199,52 @@ class Local:
         ------
         InvalidValue, UnknownName
             If an argument is not allowed; then nothing was decided.
+        Conflict
+            If the id stands for another decision.
         OSError
             If the disk is full; likewise.
         ServiceError
             Where the service was asked, as :meth:`Client.decide`.
         """
+        made = self.decide_here(key, arms=arms, context=context, decision_id=decision_id)
+        if made is not None:
+            return made
+        return self._client.decide(self._placement, key, arms=arms, context=context, decision_id=decision_id)
+
+    def decide_here(
+        self,
+        key: str,
+        *,
+        arms: Sequence[Arm] | None = None,
+        context: Context | None = None,
+        decision_id: str | None = None,
+    ) -> Decided | None:
+        """Return what to show; None where the service must be asked. Otherwise as :meth:`decide`."""
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
             shard, slot = self._shard_of(key)
             state = shard.state
-            if state is not None and time.monotonic() - state.asked <= self._stale:
-                made = state.learner.choose(key, context, offered)
-                id = self._new_id(slot)
-                kept = DECISION, id, key, made.arm, made.propensity, offered, context
-                shard.spool.append(encode(kept))
-                return Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
-        return self._client.decide(self._placement, key, arms=offered, context=context)
+            if state is None or time.monotonic() - state.asked > self._stale:
+                return None
+            if decision_id is not None:
+                known = self._named.get(decision_id)
+                if known is not None:
+                    return _again(known, (key, offered, context))
+                checked_id("decision_id", decision_id)
+            made = state.learner.choose(key, context, offered)
+            id = self._new_id(slot) if decision_id is None else decision_id
+            kept = DECISION, id, key, made.arm, made.propensity, offered, context
+            self._told_of(id).spool.append(encode(kept))
+            decided = Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
+            if decision_id is not None:
+                self._remember((key, offered, context), decided)
+            return decided
 
     def feedback(
         self,
         decision_id: str,
-        reward: float,
+        reward: float | None = None,
         *,
         metrics: Mapping[str, float] | None = None,
         feedback_id: str | None = None,
@@ -215,8 +254,8 @@ class Local:
         Parameters
         ----------
         decision_id : str
-        reward : float
-            In [0, 1].
+        reward : float, optional
+            In [0, 1]; left out where the placement learns from a metric.
         metrics : mapping from str to float, optional
             What the placement watches beside it.
         feedback_id : str, optional
@@ -231,9 +270,7 @@ class Local:
         """
         sent = body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
-            # Behind its decision, which has yet to be told.
-            shard = self._shards[shard_of(slot_in(decision_id) or 0, len(self._shards))]
-            shard.spool.append(encode((FEEDBACK, sent)))
+            self._told_of(decision_id).spool.append(encode((FEEDBACK, sent)))
 
     def known(self) -> list[Known]:
         """Return what is known of each shard, or of the one server."""
@@ -282,6 +319,19 @@ class Local:
         else:
             slot = slot_of(self._placement, checks.key(key))
         return shards[shard_of(slot, len(shards))], slot
+
+    def _told_of(self, id: str) -> LentShard:
+        """Return who is told of a decision, and then of its feedback."""
+        shards = self._shards
+        if len(shards) == 1:
+            return shards[0]
+        slot = slot_in(id)
+        return shards[shard_of(slot_of(self._placement, id) if slot is None else slot, len(shards))]
+
+    def _remember(self, asked: Asked, decided: Decided) -> None:
+        self._named[decided.decision_id] = asked, decided
+        if len(self._named) > MOST_REMEMBERED:
+            del self._named[next(iter(self._named))]
 
     def _new_id(self, slot: int) -> str:
         if len(self._shards) > 1:
@@ -374,6 +424,15 @@ def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
         except ServiceError as error:
             failures.append(error)
     return failures
+
+
+def _again(known: tuple[Asked, Decided], asked: Asked) -> Decided:
+    """Return a decision that was made before, if the same is asked for."""
+    before, decided = known
+    if before != asked:
+        id, what = decided.decision_id, "it stands for another decision; send the same request, or another id"
+        raise Conflict("decision_id", id, what, "conflict", 409)
+    return decided
 
 
 def _known(shard: LentShard, now: float) -> Known:

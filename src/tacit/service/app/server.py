@@ -291,7 +291,7 @@ def serve(
         signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
     if shared:
         # Nobody who is no part of this may be there by accident.
-        _listener(host or config.server.host, config.server.port if port is None else port).close()
+        listener_at(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = bound(
         config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
     )
@@ -300,7 +300,7 @@ def serve(
     set_up(config.server.log)
     settle_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
-    with listener, _stopped_by_signals(server):
+    with listener, stopped_by_signals(server):
         server.run(sockets=[listener])
 
 
@@ -402,7 +402,7 @@ def bound(
     except BaseException:
         listener.close()
         raise
-    answering = partial(ready, _address(listener))
+    answering = partial(ready, address_of(listener))
     return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
 
 
@@ -441,10 +441,17 @@ def _allowed_listener(config: Config, host: str | None, port: int | None, *, joi
         raise ConfigError(
             f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
         )
-    return _listener(host, config.server.port if port is None else port, joins=joins)
+    return listener_at(host, config.server.port if port is None else port, joins=joins)
 
 
-def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
+def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
+    """Listen at an address.
+
+    Raises
+    ------
+    ConfigError, AddressUnavailable
+        If it cannot be taken.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
@@ -461,17 +468,19 @@ def _listener(host: str, port: int, *, joins: bool = False) -> socket.socket:
     return made
 
 
-def _address(listener: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
+    """Return where one listens."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def print_address(address: str) -> None:
+    """Say where it answers."""
     print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """Stop cleanly on SIGTERM and SIGINT.
 
     uvicorn hands a signal on to the handler from before when it is done; the usual ones would
