@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from tacit.service.app import app as site
 from tacit.service.app.app import UsualAnswers
+from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
 from tacit.service.log.sqlite import SqliteStore
@@ -65,10 +66,12 @@ class Side:
     """A service, asked on connections without a network."""
 
     def __init__(self, path, short, **values):
-        values = {"server.body_limit": 500, **values}
+        self.path, self.short = path, short
+        self.config = self.configured({"server.body_limit": 500, **values})
+
+    def configured(self, values):
         home = {"arms": ["a", "b", "c"], "policy": "ucb1", "seed": 3, "attribution_window": 1e6}
-        self.config = with_home(path, values=values, **home)
-        self.short = short
+        return with_home(self.path, values=values, **home)
 
     async def start(self):
         connections = Connections(self.config.server)
@@ -81,8 +84,14 @@ class Side:
         self.state.default_headers = DATE
         self.settings = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
         self.connection = type("Connection", (Protocol,), {"shared": connections})
-        self.metrics = app.metrics
+        self.metrics, self.app = app.metrics, app
         await self.engine.start()
+
+    async def take_over(self, **values):
+        """Go on with another configuration, as a server does."""
+        config = self.configured(values)
+        await self.engine.reload(config)
+        self.app.configure(config.server, Keys(config.keys))
 
     async def answered(self, pieces, ahead=False, leaves=False):
         """Return what is answered to pieces, and whether the connection was closed.
@@ -131,6 +140,10 @@ class Pair:
         self.sides = [Side(folder / f"{short}.db", short, **values) for short in (True, False)]
         for side in self.sides:
             self.loop.run_until_complete(side.start())
+
+    def configure(self, **values):
+        for side in self.sides:
+            self.loop.run_until_complete(side.take_over(**values))
 
     def check(self, pieces, ahead=False):
         """Check that both answer the same."""
@@ -273,8 +286,9 @@ DECIDE = (
 def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypatch):
     """Whatever was asked before."""
     taken = []
-    begin = UsualAnswers.begin
-    monkeypatch.setattr(UsualAnswers, "begin", lambda *told: taken.append(told) or begin(*told))
+    for name in ("begin", "begin_again"):
+        begin = getattr(UsualAnswers, name)
+        monkeypatch.setattr(UsualAnswers, name, lambda *told, begin=begin: taken.append(told) or begin(*told))
     for _ in range(3):
         answer, closed = open_.check([DECIDE, DECIDE])
         assert answer.count(b"HTTP/1.1 200 OK") == 2
@@ -285,6 +299,75 @@ def test_what_is_usual_takes_the_shorter_way_and_counts_the_same(open_, monkeypa
     texts = [open_.loop.run_until_complete(side.metrics.text()) for side in open_.sides]
     short, long = ([line for line in text.decode().splitlines() if "seconds_count" in line] for text in texts)
     assert short == long
+
+
+OTHER = DECIDE.replace(b"Host: localhost", b"Host: localhost\r\nUser-Agent: curl")
+
+
+def known(pair):
+    """Return the heads that the side with the shorter way knows."""
+    return pair.sides[0].app.heads
+
+
+def test_a_head_that_was_let_in_is_known_by_its_bytes_and_by_nothing_less(open_):
+    head, body = DECIDE.partition(b"{")[0], b'{"key": "film"}'
+    open_.check([DECIDE])
+    assert head in known(open_)
+    for piece in (
+        DECIDE, head + b'{"key": "fil"}}', head + body[:-1], head + body + b" ", head, b"\r\n" + DECIDE,
+        head.replace(b"15", b"16") + body, head.replace(b"localhost", b"evil.example") + body,
+        DECIDE[:50], DECIDE + DECIDE, body + DECIDE,
+    ):  # fmt: skip
+        open_.check([DECIDE, piece])
+        open_.check([piece[:20], piece[20:]])
+    for unique in (b"x-request-id: mine", b"traceparent: 00-1-1-00"):
+        open_.check([DECIDE.replace(b"Host: localhost", b"Host: localhost\r\n" + unique)])
+    assert all(b"mine" not in head and b"traceparent" not in head for head in known(open_))
+
+
+def test_heads_that_are_known_are_few_and_short(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.service.app.guard.MOST_HEADS", 3)
+    pair = Pair(tmp_path)
+    for name in range(9):
+        pair.check([OTHER.replace(b"curl", b"curl/%d" % name)])
+        assert len(known(pair)) == min(name + 1, 3)
+    pair.check([OTHER.replace(b"curl", b"x" * 1024)])
+    assert max(map(len, known(pair))) < 200
+    pair.close()
+
+
+def test_a_known_head_is_forgotten_with_each_configuration_and_key(tmp_path):
+    def sent(scope):
+        key = b"\r\nAuthorization: Bearer " + KEY[scope].encode()
+        return DECIDE.replace(b"Host: localhost", b"Host: localhost" + key)
+
+    pair = Pair(tmp_path, keys=KEYS)
+
+    def answered():
+        return [pair.check([sent(scope)])[0][9:12] for scope in ("decide", "read")]
+
+    assert [answered(), answered()] == [[b"200", b"403"]] * 2
+    assert len(known(pair)) == 1
+    swapped = {"decide": KEYS["read"] | {"scopes": ["decide"]}, "read": KEYS["decide"] | {"scopes": ["read"]}}
+    for values, expected in (
+        ({"keys": KEYS, "server.body_limit": 14}, [b"413", b"403"]),
+        ({"keys": KEYS}, [b"200", b"403"]),
+        ({"keys": swapped}, [b"403", b"200"]),
+        ({"keys": {"read": swapped["read"]}}, [b"403", b"401"]),
+    ):
+        pair.configure(**values)
+        assert not known(pair)
+        assert [answered(), answered()] == [expected] * 2
+    pair.close()
+
+
+def test_a_known_head_still_waits_for_its_turn(tmp_path, monkeypatch):
+    # Two at once, and the next one in a quarter of an hour.
+    monkeypatch.setattr("tacit.service.app.guard.BURST_SECONDS", 2000)
+    pair = Pair(tmp_path, **{"server.rate": 0.001})
+    answers = [pair.check([DECIDE])[0] for _ in range(4)]
+    assert [answer[9:12] for answer in answers] == [b"200", b"200", b"429", b"429"]
+    pair.close()
 
 
 def test_who_leaves_before_the_answer_harms_nobody(open_):
@@ -309,7 +392,7 @@ def test_who_leaves_with_requests_sent_ahead_is_written_no_more(open_, turn, cap
 
 def test_what_fails_ends_the_connection_and_nothing_else(open_, monkeypatch, caplog):
     for side in open_.sides:
-        monkeypatch.setattr(side.engine, "decide_many", None)
+        monkeypatch.setattr(side.engine, "placement", None)
     answer, closed = open_.check([DECIDE, DECIDE])
     assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert closed

@@ -22,7 +22,7 @@ from tacit.service.app.routes import APIS, SITE, document
 from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
-from tacit.service.http.endpoint import FOUND, Endpoint, Live
+from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
 from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.site import Site
@@ -31,14 +31,14 @@ from tacit.service.page.pages import Pages
 
 if TYPE_CHECKING:
     from tacit.service.http.protocol import Connections
-from asyncio import Future
-from collections.abc import Awaitable, Mapping
-from contextvars import copy_context
+from collections.abc import Mapping
 from typing import Any
 
-from tacit.service.app.guard import Visit
+from msgspec import MsgspecError
+
+from tacit.errors import TacitError
+from tacit.service.app.guard import KnownHead, Visit
 from tacit.service.app.routes import PLACEMENTS, find
-from tacit.service.config.schema import ServerConfig
 from tacit.service.http.messages import Headers, request_id
 from tacit.service.http.protocol import AnswerUnderWay
 from tacit.service.http.route import Addressed, Answer, Path
@@ -46,11 +46,12 @@ from tacit.service.http.route import Addressed, Answer, Path
 # ---- The usual requests, one decision and one piece of feedback, without a framework's detours
 #
 # They pass the same guard, are done by the same endpoints, and are counted and logged alike. What
-# they do without is a task, a scope and messages. All other requests go through uvicorn.
+# they do without is a coroutine, a scope and messages; and whoever sends the bytes of a head again
+# that was let in is known by them. All other requests go through uvicorn.
 
 
 USUAL = "decide", "feedback"
-"""Their paths; what answers them awaits nothing but futures."""
+"""Their paths; what answers them waits for nothing but their turn."""
 METHOD = "POST"
 PECULIAR = frozenset((b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site"))
 """Headers of requests that are not usual."""
@@ -64,21 +65,12 @@ class UsualAnswers:
     ----------
     guard : Guard
     endpoints : mapping of Path to Endpoint
-    placements : mapping
-        By their names.
-    server : function
-        Returns the configuration of now, for its limits.
+    engine : Engine
+        What serves them, and its configuration of now.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        endpoints: Mapping[Path, Endpoint],
-        placements: Mapping[str, Any],
-        server: Callable[[], ServerConfig],
-    ) -> None:
-        self._guard, self._endpoints = guard, endpoints
-        self._placements, self._server = placements, server
+    def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Engine) -> None:
+        self._guard, self._endpoints, self._engine = guard, endpoints, engine
         self._paths = [PLACEMENTS.paths[name] for name in USUAL]
         self._found: dict[bytes, Addressed] = {}
 
@@ -89,7 +81,7 @@ class UsualAnswers:
             return known
         found = find(address.decode("latin-1"))
         # What strangers ask for must not fill the memory, and how they spell it is uvicorn's.
-        if found.path in self._paths and found.name in self._placements and b"%" not in address:
+        if found.path in self._paths and found.name in self._engine.placements and b"%" not in address:
             self._found[address] = found
             return found
         return None
@@ -103,13 +95,19 @@ class UsualAnswers:
         if not length.isdigit() or len(length) > 9:
             return None
         size = int(length)
-        return size if size <= self._server().body_limit else None
+        return size if size <= self._engine.config.server.body_limit else None
+
+    @property
+    def heads(self) -> Mapping[bytes, KnownHead]:
+        """What is known of heads that were let in."""
+        return self._guard.heads
 
     def begin(
         self,
         found: Addressed,
         address: bytes,
         headers: Headers,
+        head: bytes,
         body: bytes,
         client: tuple[str, int] | None,
         reply: AnswerUnderWay,
@@ -117,44 +115,77 @@ class UsualAnswers:
         """Begin to answer a request."""
         visit = self._guard.enter(found, METHOD, address, headers)
         refusal = self._guard.refusal(visit, client)
+        self._guard.remember(head, visit, len(body))
+        self._go_on(visit, refusal, body, reply)
+
+    def begin_again(
+        self, known: KnownHead, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
+    ) -> None:
+        """Begin to answer a request whose head is known."""
+        visit = self._guard.enter_again(known, METHOD)
+        self._go_on(visit, self._guard.refusal_again(visit, client), body, reply)
+
+    def _go_on(self, visit: Visit, refusal: Answer | None, body: bytes, reply: AnswerUnderWay) -> None:
+        work = _Work(self._guard, visit, self._endpoints[visit.found.path], reply)
+        token = request_id.set(visit.id)
         if refusal is not None:
-            _finish(self._guard, visit, reply, refusal)
-            return
-        work = self._endpoints[found.path].answer(METHOD, found, b"", body, visit.caller)
-        _Work(self._guard, visit, work, reply).begin()
+            work.end(refusal)
+        else:
+            work.begin(self._engine.begin, body)
+        request_id.reset(token)
 
 
 class _Work:
-    """An endpoint's work for one request, taken further whenever what it awaits has come."""
+    """A usual request: the :class:`~tacit.service.engine.writer.Reply` to what it asks."""
 
-    __slots__ = ("_guard", "_reply", "_steps", "_visit")
+    __slots__ = ("_answer", "_done", "_endpoint", "_guard", "_reply", "_route", "_visit")
 
-    def __init__(self, guard: Guard, visit: Visit, work: Awaitable[Answer], reply: AnswerUnderWay) -> None:
-        self._guard, self._visit, self._reply = guard, visit, reply
-        self._steps = work.__await__()
+    def __init__(self, guard: Guard, visit: Visit, endpoint: Endpoint, reply: AnswerUnderWay) -> None:
+        self._guard, self._visit, self._endpoint, self._reply = guard, visit, endpoint, reply
+        self._route = visit.found.path.routes[METHOD]
+        self._done = False
 
-    def begin(self) -> None:
-        """Work, in a context that knows whose work it is."""
-        context = copy_context()
-        context.run(request_id.set, self._visit.id)
-        context.run(self._go_on)
-
-    def _go_on(self, came: Future[Any] | None = None) -> None:
+    def begin(self, begin: Callable[[Any, Any], None], body: bytes) -> None:
+        """Ask, and be given the result now or later."""
+        visit = self._visit
         try:
-            awaited = self._steps.send(None)
-        except StopIteration as end:
-            _finish(self._guard, self._visit, self._reply, end.value)
+            asked, self._answer = self._endpoint.asking(self._route, visit.found, body, visit.caller)
+            begin(asked, self)
         except BaseException as error:
-            self._reply.fail(error)
-            self._guard.leave(self._visit, BROKEN)
-        else:
-            awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._go_on)
+            self._fail(error)
 
+    def done(self) -> bool:
+        """Whether it is answered."""
+        return self._done
 
-def _finish(guard: Guard, visit: Visit, reply: AnswerUnderWay, answer: Answer) -> None:
-    reply.send(answer, visit.id)
-    guard.leave(visit, answer.status)
+    def set_result(self, result: Any) -> None:
+        """Answer with a result."""
+        token = request_id.set(self._visit.id)
+        try:
+            self.end(written(self._route, self._answer(result)))
+        except BaseException as error:
+            self._fail(error)
+        request_id.reset(token)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Answer with an error."""
+        token = request_id.set(self._visit.id)
+        self._fail(error)
+        request_id.reset(token)
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, TacitError | MsgspecError):
+            self.end(self._endpoint.refusal(self._route, error))
+            return
+        self._done = True
+        self._reply.fail(error)
+        self._guard.leave(self._visit, BROKEN)
+
+    def end(self, answer: Answer) -> None:
+        """Answer."""
+        self._done = True
+        self._reply.send(answer, self._visit.id)
+        self._guard.leave(self._visit, answer.status)
 
 
 # ---- The application: every route of the table as an endpoint, behind the guard
@@ -203,7 +234,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     guard = Guard(app, engine.config.server, Keys(engine.config.keys), metrics, answers, live.close)
     if connections is not None and isinstance(engine, Engine):
         # Without this line, uvicorn does all.
-        connections.usual = UsualAnswers(guard, endpoints, engine.placements, lambda: engine.config.server)
+        connections.usual = UsualAnswers(guard, endpoints, engine)
     return guard
 
 

@@ -8,11 +8,12 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.service.app.routes import find
-from tacit.service.config.keys import ANYBODY, Keys, is_loopback
+from tacit.service.config.keys import ANYBODY, Caller, Keys, is_loopback
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.endpoint import CALLER, FOUND
 from tacit.service.http.messages import (
@@ -36,6 +37,13 @@ IDS_AT_ONCE = 128
 MOST_CLIENTS = 10_000
 BURST_SECONDS = 2.0
 RETRY = (b"retry-after", b"1")
+MOST_HEADS, LONGEST_HEAD = 1024, 1024
+"""How many heads that were let in are remembered, and of how many bytes."""
+UNIQUE = frozenset((b"x-request-id", b"traceparent"))
+"""Headers that no two requests share."""
+NO_HEADERS: Headers = {}
+Refusal = tuple[Problem, *tuple[Header, ...]]
+"""What is wrong, and headers that say so."""
 
 logger = logging.getLogger("tacit.requests")
 
@@ -82,6 +90,24 @@ class Visit:
         self.started = time.perf_counter()
 
 
+class KnownHead(NamedTuple):
+    """What is known of a head whose bytes were let in before.
+
+    Attributes
+    ----------
+    found : Addressed
+    address : bytes
+    size : int
+        Of the body that comes with it.
+    caller : Caller
+    """
+
+    found: Addressed
+    address: bytes
+    size: int
+    caller: Caller
+
+
 class Guard:
     """The application behind its guard.
 
@@ -96,6 +122,11 @@ class Guard:
         What the page tells of them.
     close : function
         Ends answers that go on for as long as somebody listens; called before the end.
+
+    Attributes
+    ----------
+    heads : dict of bytes to KnownHead
+        Heads of requests that were let in; none is known any more when limits or keys change.
     """
 
     def __init__(
@@ -116,6 +147,7 @@ class Guard:
     def configure(self, server: ServerConfig, keys: Keys) -> None:
         """Take over limits and keys, from the next request on."""
         self._server, self._keys = server, keys
+        self.heads: dict[bytes, KnownHead] = {}
         self._rates = Rates(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
         # Without keys, a page of somebody else could reach us under a name of its own.
@@ -161,9 +193,30 @@ class Guard:
         shared = shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
+    def enter_again(self, known: KnownHead, method: str) -> Visit:
+        """Let a request in whose head is known."""
+        self.running += 1
+        visit = Visit(known.found, method, known.address, NO_HEADERS, (), next(_new_ids))
+        visit.caller = known.caller
+        return visit
+
+    def refusal_again(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
+        """Return what :meth:`refusal` does, for a head that is known."""
+        return self._judged(visit, self._crowded() or self._hurried(visit, client))
+
+    def remember(self, head: bytes, visit: Visit, size: int) -> None:
+        """Remember the head of a request that was let in, if others may have the same."""
+        if not visit.admitted or len(head) > LONGEST_HEAD or not UNIQUE.isdisjoint(visit.headers):
+            return
+        if len(self.heads) == MOST_HEADS:
+            del self.heads[next(iter(self.heads))]
+        self.heads[head] = KnownHead(visit.found, visit.address, size, visit.caller)
+
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
         """Return the answer to a request that may not go on; None to all others, once for each."""
-        refusal = self._refusal(visit, client)
+        return self._judged(visit, self._refusal(visit, client))
+
+    def _judged(self, visit: Visit, refusal: Refusal | None) -> Answer | None:
         if refusal is None:
             visit.admitted = True
             return None
@@ -182,13 +235,23 @@ class Guard:
             asked = visit.address.decode("latin-1")
             logger.info("%s %s %d %.1f ms", visit.method, asked, status, 1000 * seconds)
 
-    def _refusal(
-        self, visit: Visit, client: tuple[str, int] | None
-    ) -> tuple[Problem, *tuple[Header, ...]] | None:
-        """Return what is wrong with a request, and headers that say so; None if nothing is."""
-        path, method, headers = visit.found.path, visit.method, visit.headers
+    def _crowded(self) -> Refusal | None:
         if self.running > self._server.concurrency:
             return problem("overloaded", "service", "service: it has too much to do; try again later"), RETRY
+        return None
+
+    def _hurried(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
+        who = visit.caller.name
+        if not self._rates.allow((client or ("",))[0] if who is None else who):
+            return problem("too-many-requests", "service", "service: slow down"), RETRY
+        return None
+
+    def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
+        """Return what is wrong with a request, and headers that say so; None if nothing is."""
+        path, method, headers = visit.found.path, visit.method, visit.headers
+        crowded = self._crowded()
+        if crowded is not None:
+            return crowded
         if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
             return (problem(
                 "misdirected", "host",
@@ -204,7 +267,6 @@ class Guard:
                 f"origin: a page of {origin!r} may not ask; if it shall, name its origin in "
                 "server.allow_origins",
             ),)  # fmt: skip
-        who = (client or ("",))[0]
         if self._keys:
             key = headers.get(b"authorization", b"")
             if path.api.key_header is not None and path.api.key_header in headers:
@@ -220,9 +282,10 @@ class Guard:
                 return (problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
                 ),)  # fmt: skip
-            who, visit.caller = name, self._keys.caller(name)
-        if not self._rates.allow(who):
-            return problem("too-many-requests", "service", "service: slow down"), RETRY
+            visit.caller = self._keys.caller(name)
+        hurried = self._hurried(visit, client)
+        if hurried is not None:
+            return hurried
         if not says_json(method, headers):
             return (problem(
                 "unsupported-media-type", "content-type", "content-type: send application/json"

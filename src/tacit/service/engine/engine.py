@@ -48,7 +48,7 @@ from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
-from tacit.service.engine.writer import STOPPING, Commits, Writer
+from tacit.service.engine.writer import STOPPING, Commits, Reply, Writer, give
 from tacit.service.errors import NotDurable, Refused, StoreError
 from tacit.service.kind import check_path
 from tacit.service.log.ids import DecisionNames, LogClock, LogTime, Shard, as_text, wall_time
@@ -299,8 +299,7 @@ class Engine(Verbs):
         UnknownName, Conflict, NotDurable
             As :meth:`decide`.
         """
-        self.placement(placement)
-        rows: Sequence[DecisionRow] = await self._submit(Decide(placement, impressions))
+        rows: Sequence[DecisionRow] = await self._submit(self._checked(Decide(placement, impressions)))
         return rows
 
     async def record_many(
@@ -315,10 +314,25 @@ class Engine(Verbs):
         NotDurable
             If it could not be made durable.
         """
-        config = self.placement(placement).config
-        checked = checked_feedback(feedback, config.rule.lowest, config.metrics, config.learned)
-        outcomes: list[str | TacitError] = await self._submit(Record(placement, checked))
+        outcomes: list[str | TacitError] = await self._submit(self._checked(Record(placement, feedback)))
         return outcomes
+
+    def begin(self, request: Decide | Record, reply: Reply) -> None:
+        """Serve a request as :meth:`decide_many` or :meth:`record_many` does, but give the reply the result.
+
+        Raises
+        ------
+        UnknownName, InvalidValue, NotDurable
+            If it cannot even wait for its turn.
+        """
+        self._begin(self._checked(request), reply)
+
+    def _checked(self, request: Decide | Record) -> Decide | Record:
+        config = self.placement(request.placement).config
+        if isinstance(request, Decide):
+            return request
+        rule = config.rule.lowest, config.metrics, config.learned
+        return Record(request.placement, checked_feedback(request.feedback, *rule))
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
         """Return those decisions that a placement made, by their ids.
@@ -649,17 +663,21 @@ class Engine(Verbs):
         return await self.of_store(lambda: list(islice(self.store.events(after), count)))
 
     async def _submit(self, request: Request) -> Any:
+        reply = asyncio.get_running_loop().create_future()
+        self._begin(request, reply)
+        return await reply
+
+    def _begin(self, request: Request, reply: Reply) -> None:
         if self._writer.stopping:
             raise NotDurable(STOPPING)
         if self._pending.frozen or not self._pending.runs_ahead(request):
-            return await self._writer.submit(request)
+            self._writer.submit(request, reply)
+            return
         if self._pending.buffered >= self.config.store.buffer:
             raise NotDurable("store: the buffer is full; try again later")
         (result,) = apply(self._pending, [request], {})
         self._writer.wake()
-        if isinstance(result, Exception):
-            raise result
-        return result
+        give(reply, result)
 
     # How it is -------------------------------------------------------------------------------
 

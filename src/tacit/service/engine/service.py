@@ -15,7 +15,7 @@ from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
 from tacit.service.log.marks import LoggedChange
-from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Impression
+from tacit.service.log.requests import Decide, DecisionRequest, FeedbackRequest, Impression, Record
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
@@ -99,6 +99,9 @@ class Service(Overview, Protocol):
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
         """Record much feedback."""
+
+    async def serve(self, request: Decide | Record) -> Any:
+        """Return what :meth:`decide_many` or :meth:`record_many` does."""
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
         """Return those decisions that a placement made, by their ids."""
@@ -184,6 +187,12 @@ class Verbs:
             raise UnknownName(
                 f"placement: none is called {name!r}; GET /v1/placements lists those that there are"
             ) from None
+
+    async def serve(self: Service, request: Decide | Record) -> Any:
+        """Return what :meth:`decide_many` or :meth:`record_many` does."""
+        if isinstance(request, Decide):
+            return await self.decide_many(*request)
+        return await self.record_many(*request)
 
     def durability(self: Service, placement: str) -> str:
         """Return what answers of a placement promise."""

@@ -24,7 +24,7 @@ import time as clocks
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from tacit.errors import UnknownName
 from tacit.service.engine.group import apply
@@ -110,8 +110,21 @@ STOPPING = "service: it is stopping; try again when it is back"
 
 logger = logging.getLogger(__name__)
 
-_Reply = asyncio.Future[Any]
-_Waiting = tuple[Request, _Reply]
+
+class Reply(Protocol):
+    """What is given the result of a request, or the error that it met: a future, or what acts at once."""
+
+    def done(self) -> bool:
+        """Whether something was given, or nobody waits for it any more."""
+
+    def set_result(self, result: Any) -> None:
+        """Take the result."""
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take the error."""
+
+
+_Waiting = tuple[Request, Reply]
 _Step = Callable[[], Awaitable[None]]
 
 
@@ -152,7 +165,7 @@ class Writer:
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
-        self._steps: deque[tuple[_Step, _Reply]] = deque()
+        self._steps: deque[tuple[_Step, Reply]] = deque()
         self._heal_after = self._append_seconds = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.between_groups)
@@ -171,7 +184,7 @@ class Writer:
         if self._alarm is not None:
             self._alarm.cancel()
         for _, reply in self._steps:
-            _answer(reply, NotDurable(STOPPING))
+            give(reply, NotDurable(STOPPING))
         if self.failure is None:
             await self.upkeep.save_all()
         elif self._pending.tail.size:
@@ -189,12 +202,10 @@ class Writer:
         """How many requests wait for a group."""
         return len(self._waiting)
 
-    async def submit(self, request: Request) -> Any:
-        """Return the result of a request, once it is durable."""
-        reply: _Reply = asyncio.get_running_loop().create_future()
+    def submit(self, request: Request, reply: Reply) -> None:
+        """Give the reply the result of a request, once it is durable."""
         self._waiting.append((request, reply))
         self.wake()
-        return await reply
 
     async def between_groups(self, step: _Step) -> None:
         """Run a step when all rows are in the log, and raise what it raises.
@@ -206,7 +217,7 @@ class Writer:
         """
         if self.stopping:
             raise NotDurable(STOPPING)
-        reply: _Reply = asyncio.get_running_loop().create_future()
+        reply = asyncio.get_running_loop().create_future()
         self._steps.append((step, reply))
         self.wake()
         await reply
@@ -280,7 +291,7 @@ class Writer:
             if request.placement in self._pending.placements:
                 known.append((request, reply))
             else:
-                _answer(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
+                give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
         return known
 
     def _left(self, group: Sequence[_Waiting]) -> list[_Waiting]:
@@ -295,7 +306,7 @@ class Writer:
             except BaseException:
                 self._pending.forget()
                 raise
-            _answer(reply, result)
+            give(reply, result)
         return left
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
@@ -313,7 +324,7 @@ class Writer:
             if alone:
                 logger.warning("a request was refused: %s", error)
                 lost = NotDurable("store: what it has of the decision is damaged")
-                _answer(group[0][1], error if isinstance(error, Refused) else lost)
+                give(group[0][1], error if isinstance(error, Refused) else lost)
                 return
             half = (len(left) + 1) // 2
             for part in filter(None, (left[:half], left[half:])):
@@ -332,14 +343,14 @@ class Writer:
         answers = list(zip(group, results, strict=True))
         for (request, reply), result in answers:
             if pending.buffers(request.placement):
-                _answer(reply, result)
+                give(reply, result)
         if pending.tail.size:
             await self._commit()
         elif group:
             # Of what was committed before, too, nothing may be confirmed that is lost by now.
             await self.worker.do(self._store.check)
         for (_, reply), result in answers:
-            _answer(reply, result)
+            give(reply, result)
 
     async def _commit(self) -> None:
         pending = self._pending
@@ -376,13 +387,13 @@ class Writer:
             try:
                 await step()
             except Exception as error:
-                _answer(reply, error)
+                give(reply, error)
             else:
-                _answer(reply, None)
+                give(reply, None)
 
     # When the store fails --------------------------------------------------------------------
 
-    def _refuse(self, replies: Sequence[_Reply], error: Exception) -> None:
+    def _refuse(self, replies: Sequence[Reply], error: Exception) -> None:
         if not isinstance(error, NotDurable):
             if str(error) != str(self.failure):
                 logger.error("a group was not committed: %s", error, exc_info=error)
@@ -466,8 +477,8 @@ def _timed(step: Callable[..., None], *arguments: Any) -> float:
     return clocks.perf_counter() - began
 
 
-def _answer(reply: _Reply, result: Any) -> None:
-    """Give an answer; where that fails, the others of the group get theirs all the same."""
+def give(reply: Reply, result: Any) -> None:
+    """Give a reply its result; where that fails, the others of the group get theirs all the same."""
     if reply.done():
         return
     try:

@@ -28,7 +28,8 @@ from tacit.service.http.messages import (
     received,
     sent,
 )
-from tacit.service.http.route import Addressed, Answer, Path, Route, RouteCall
+from tacit.service.http.route import Addressed, Answer, Error, Path, Route, RouteCall
+from tacit.service.log.requests import Decide, Record
 
 # ---- A path of the service as an ASGI application: bytes in, a handler's work, bytes out
 
@@ -106,23 +107,37 @@ class Endpoint:
         self, method: str, found: Addressed, query: bytes, body: bytes, caller: Caller
     ) -> Answer:
         """Return the answer to a request with a method that the path takes."""
-        route, api = self._path.routes[method], self._path.api
+        route = self._path.routes[method]
         assert route.handler is not None
-        decode = self._decode.get(method)
         try:
-            if caller.placements is not None and route.of not in ("each", "none"):
-                caller.check(self._concerned(route, found, query))
-            placement = api.placed(self._opened, found.name, found.id)
-            request = None if decode is None else decoded(decode, body)
-            if route.asked is not None:
-                request = msgspec.convert(dict(QueryParams(query)), route.asked, strict=False)
-            call = RouteCall(placement, found.id, query, request, caller)
-            result = await route.handler(self._opened, call)
-        except Busy as error:
-            return api.refusals.refused(problem_of(error), LATER)
+            result = await route.handler(self._opened, self._called(route, found, query, body, caller))
         except (TacitError, msgspec.MsgspecError) as error:
-            return api.refusals.failed(error, route)
-        return _written(route, result)
+            return self.refusal(route, error)
+        return written(route, result)
+
+    def asking(
+        self, route: Route, found: Addressed, body: bytes, caller: Caller
+    ) -> tuple[Decide | Record, Callable[[Any], Any]]:
+        """Return what a request asks, and what makes an answer of the result, or raise what is wrong."""
+        assert route.asking is not None
+        return route.asking(self._opened, self._called(route, found, b"", body, caller))
+
+    def refusal(self, route: Route, error: Error) -> Answer:
+        """Return the answer to a request that met an error."""
+        refusals = self._path.api.refusals
+        if isinstance(error, Busy):
+            return refusals.refused(problem_of(error), LATER)
+        return refusals.failed(error, route)
+
+    def _called(self, route: Route, found: Addressed, query: bytes, body: bytes, caller: Caller) -> RouteCall:
+        decode = self._decode.get(route.method)
+        if caller.placements is not None and route.of not in ("each", "none"):
+            caller.check(self._concerned(route, found, query))
+        placement = self._path.api.placed(self._opened, found.name, found.id)
+        request = None if decode is None else decoded(decode, body)
+        if route.asked is not None:
+            request = msgspec.convert(dict(QueryParams(query)), route.asked, strict=False)
+        return RouteCall(placement, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
         """Return the placement that a request is about; None if it is about all."""
@@ -134,7 +149,8 @@ class Endpoint:
         return self._path.api.usual(self._opened) if found.name is None else found.name
 
 
-def _written(route: Route, result: Any) -> Answer:
+def written(route: Route, result: Any) -> Answer:
+    """Return the result of a handler as an answer."""
     if isinstance(result, Answer):
         return result
     if isinstance(result, bytes):

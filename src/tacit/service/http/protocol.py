@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -66,6 +66,8 @@ REASONS = (*REFUSED, *CLOSED)
 FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"))
 """What uvicorn says with a failure."""
 
+END = b"\r\n\r\n"
+"""Of a head."""
 _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
 
 logger = logging.getLogger(__name__)
@@ -91,8 +93,25 @@ def _answer(reason: str) -> tuple[bytes, bytes]:
 _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 
 
+class KnownHead(typing.Protocol):
+    """What is known of a head that was let in: the size of the body that comes with it."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes follow it."""
+
+
 class UsualRequests(typing.Protocol):
     """What answers usual requests without uvicorn; see :mod:`tacit.service.app.app`."""
+
+    @property
+    def heads(self) -> Mapping[bytes, KnownHead]:
+        """Return what is known of heads that were let in."""
+
+    def begin_again(
+        self, known: typing.Any, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
+    ) -> None:
+        """Begin to answer a request whose head is known."""
 
     def find(self, address: bytes) -> Addressed | None:
         """Return what an address names; None if that is not usual."""
@@ -105,6 +124,7 @@ class UsualRequests(typing.Protocol):
         found: Addressed,
         address: bytes,
         headers: Headers,
+        head: bytes,
         body: bytes,
         client: tuple[str, int] | None,
         reply: AnswerUnderWay,
@@ -248,6 +268,8 @@ class Protocol(HttpToolsProtocol):
     _blocked: float | None = None
     _piece = b""
     """What the parser is being fed."""
+    _fresh = False
+    """Whether that began between two requests."""
     _found: Addressed | None = None
     """What a usual request names whose body is on its way."""
     _said: Headers
@@ -292,6 +314,9 @@ class Protocol(HttpToolsProtocol):
             if self._unfinished > LINGER_BYTES:
                 self.transport.close()
             return
+        self._fresh = self._phase == _BETWEEN
+        if self._fresh and self._again(data):
+            return
         self._piece = data
         try:
             self.parser.feed_data(data)
@@ -305,6 +330,29 @@ class Protocol(HttpToolsProtocol):
             exceeded = self._over()
             if exceeded is not None:
                 self._refuse(exceeded)
+
+    def _again(self, data: bytes) -> bool:
+        """Whether this is a whole request with a head that is known; then it is begun."""
+        usual = self.shared.usual
+        if usual is None or self._waits:
+            return False
+        start = data.find(END) + len(END)
+        known = usual.heads.get(data[:start])
+        if known is None or start + known.size != len(data):
+            return False
+        # As the parser would leave it.
+        self._asked, self._since, self._unfinished = True, self.shared.clock, len(data)
+        usual.begin_again(known, data[start:], self.client, self._answered_by(AnswerUnderWay(self)))
+        return True
+
+    def _answered_by(self, reply: AnswerUnderWay) -> AnswerUnderWay:
+        self.cycle = self._turn = reply  # type: ignore[assignment]
+        return reply
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a request would have to wait, or find nobody any more."""
+        return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _over(self) -> str | None:
         """Return the limit that a head, or the trailers after a body, exceeds so far."""
@@ -344,7 +392,7 @@ class Protocol(HttpToolsProtocol):
     def _usual(self) -> Addressed | None:
         """Return what a usual request names that came in one piece, and alone."""
         usual, parser = self.shared.usual, self.parser
-        if usual is None or self.answering or self.pipeline or self.flow.write_paused:
+        if usual is None or not self._fresh or self._waits:
             return None
         found = usual.find(self.url)
         if found is None or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
@@ -352,10 +400,10 @@ class Protocol(HttpToolsProtocol):
         if parser.should_upgrade() or not parser.should_keep_alive():
             return None
         self._said = dict(self.headers)
-        size, head = usual.size(self._said), self._piece.find(b"\r\n\r\n")
-        if size is None or head < 0 or head + 4 + size != len(self._piece):
+        size, head = usual.size(self._said), self._piece.find(END)
+        if size is None or head < 0 or head + len(END) + size != len(self._piece):
             return None
-        return None if self.transport.is_closing() else found
+        return found
 
     def _tell_uvicorn(self) -> None:
         """Tell uvicorn all that a head has said."""
@@ -388,8 +436,9 @@ class Protocol(HttpToolsProtocol):
         self._unfinished = 0
         if found is not None and usual is not None:
             body, self._body, self._found = self._body, b"", None
-            reply = self.cycle = self._turn = AnswerUnderWay(self)  # type: ignore[assignment]
-            usual.begin(found, self.url, self._said, body, self.client, reply)
+            head = self._piece[: len(self._piece) - len(body)]
+            reply = self._answered_by(AnswerUnderWay(self))
+            usual.begin(found, self.url, self._said, head, body, self.client, reply)
 
     def on_response_complete(self) -> None:
         """Go on with what was sent meanwhile, or wait for what will be."""

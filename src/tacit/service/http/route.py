@@ -10,6 +10,7 @@ import msgspec
 
 from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
+from tacit.service.log.requests import Decide, Record
 from tacit.wire.verbs import Verb
 
 Header = tuple[bytes, bytes]
@@ -56,6 +57,10 @@ class RouteCall(NamedTuple):
 
 Handler = Callable[[Any, RouteCall], Awaitable[Any]]
 """Called with what the API opened for a service, and a :class:`RouteCall`."""
+
+
+Asking = Callable[[Any, RouteCall], tuple[Decide | Record, Callable[[Any], Any]]]
+"""Returns, likewise, what the one who serves groups is asked, and what makes an answer of the result."""
 
 
 class Answer(NamedTuple):
@@ -115,6 +120,8 @@ class Route(NamedTuple):
         Its parameters, as the OpenAPI document says them.
     asked : type or None
         What they are decoded into.
+    asking : function or None
+        The handler in two halves, where all that it awaits is its turn.
     of : str
         Which placement it is about, for keys that reach some: that of the address by its ``name``
         or its ``id``, or that of the ``query``; ``each`` that the key reaches, as its handler sees
@@ -135,6 +142,22 @@ class Route(NamedTuple):
     query: tuple[dict[str, Any], ...] = ()
     asked: Any = None
     of: Literal["name", "id", "query", "each", "none"] = "name"
+    asking: Asking | None = None
+
+
+def awaited(asking: Asking) -> Handler:
+    """Return the handler that awaits what is asked for."""
+
+    async def handler(service: Any, call: RouteCall) -> Any:
+        request, answer = asking(service, call)
+        return answer(await service.serve(request))
+
+    return handler
+
+
+def asking_route(verb: Verb[Any], asking: Asking) -> Route:
+    """Return the route of what can be asked of a placement in groups."""
+    return route_of(verb, awaited(asking))._replace(asking=asking)
 
 
 def route_of(verb: Verb[Any], handler: Handler) -> Route:

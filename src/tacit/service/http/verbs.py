@@ -22,15 +22,17 @@ from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict
 from tacit.service.http.form import Form
 from tacit.service.http.messages import file, problem_of
-from tacit.service.http.route import Answer, Handler, Route, RouteCall, route_of
+from tacit.service.http.route import Answer, Asking, Handler, Route, RouteCall, asking_route, route_of
 from tacit.service.kind import KINDS, check_path, kind_of
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import (
     Clicks,
+    Decide,
     DecisionRequest,
     FeedbackRequest,
     Impression,
     Made,
+    Record,
     as_content,
     rewards,
 )
@@ -53,18 +55,20 @@ from tacit.wire.verbs import Verb
 # ---- Decisions
 
 
-def deciding(path: str) -> tuple[Handler, Handler]:
-    """Return the handlers of one request at a path and of many, of which all are decided or none.
+def deciding(path: str) -> tuple[Asking, Handler]:
+    """Return what serves one request at a path and many, of which all are decided or none.
 
     Placements are asked and answer as the form of their kind says.
     """
 
-    async def decide(engine: Service, call: RouteCall) -> msgspec.Struct:
-        placement = engine.placement(call.placement)
+    def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
+        name, placement = call.placement, engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
-        (row,) = await engine.decide_many(call.placement, [form.read(placement, call.request)])
-        return form.write(placement, row, engine.durability(call.placement))
+        return (
+            Decide(name, [form.read(placement, call.request)]),
+            lambda rows: form.write(placement, next(iter(rows)), engine.durability(name)),
+        )
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:
         placement = engine.placement(call.placement)
@@ -83,7 +87,7 @@ def decision_routes() -> Iterator[Route]:
     forms = (kind_of(name).form for name in KINDS)
     for path, form in {form.verb.path: form for form in forms if form is not None}.items():
         one, many = deciding(path)
-        yield route_of(form.verb, one)
+        yield asking_route(form.verb, one)
         yield route_of(form.verb_many, many)
 
 
@@ -93,15 +97,18 @@ def decision_routes() -> Iterator[Route]:
 def recording(
     read: Callable[[Any], FeedbackRequest],
     read_many: Callable[[Sequence[Any]], Sequence[FeedbackRequest]] | None = None,
-) -> tuple[Handler, Handler]:
-    """Return the handlers of one piece of feedback and of many, each recorded or refused."""
+) -> tuple[Asking, Handler]:
+    """Return what serves one piece of feedback and many, each recorded or refused."""
 
-    async def record(engine: Service, call: RouteCall) -> wire.Recorded:
-        feedback = read(call.request)
-        (outcome,) = await engine.record_many(call.placement, [feedback])
-        if isinstance(outcome, TacitError):
-            raise outcome
-        return _recorded(feedback.decision, outcome, engine.durability(call.placement))
+    def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
+        name, feedback = call.placement, read(call.request)
+
+        def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
+            if isinstance(outcomes[0], TacitError):
+                raise outcomes[0]
+            return _recorded(feedback.decision, outcomes[0], engine.durability(name))
+
+        return Record(name, [feedback]), answer
 
     async def record_many(engine: Service, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
         requests = call.request.feedback
@@ -334,11 +341,11 @@ def _rebuilt(made: Replacement) -> wire_control.Rebuilt:
 
 ROUTES = (
     *decision_routes(),
-    route_of(verbs.FEEDBACK, _feedback),
+    asking_route(verbs.FEEDBACK, _feedback),
     route_of(verbs.FEEDBACK_MANY, _feedback_many),
-    route_of(verbs.EXAMINED, recording(_examined)[0]),
-    route_of(verbs.ACTIVATE, recording(_activated)[0]),
-    route_of(verbs.CLICKS, _click),
+    asking_route(verbs.EXAMINED, recording(_examined)[0]),
+    asking_route(verbs.ACTIVATE, recording(_activated)[0]),
+    asking_route(verbs.CLICKS, _click),
     route_of(verbs.CLICKS_MANY, _click_many),
     route_of(verbs.VERDICT, _verdict),
     route_of(verbs.STANDINGS, _standings),
