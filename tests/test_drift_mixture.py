@@ -183,3 +183,20 @@ def test_what_decides_most_is_what_is_told_of_arms():
     memory = learner.state.memory
     memory.counts[0], memory.scale[0], memory.weight[0] = [[0, 0], [3, 0]], 1.0, 0.6
     assert [each.mean for each in learner.estimates("query")] == pytest.approx([0.5, 0.8])
+
+
+@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.ShiftMixture])
+def test_an_arm_that_is_alone_on_offer_has_a_propensity_of_1_and_no_more(policy):
+    found = set()
+    for seed in range(10):
+        learner, rng = tacit.Learner(policy(arms=3), seed=seed), np.random.default_rng(seed)
+        for block in range(30):
+            if block == 15:
+                learner.retire_arms([1, 2])
+            made = learner.choose_many([f"k{i % 3}" for i in range(256)])
+            for decision in made:
+                learner.learn(decision, float(rng.random() < 0.2))
+            if block > 15:
+                found |= {decision.propensity for decision in made}
+    assert max(found) == 1.0
+    assert min(found) > 1.0 - 1e-12

@@ -1,6 +1,7 @@
 """Proof that learning helps: what a policy earned more than a control, at any time."""
 
 from tacit.proof.boundary import HoldoutSums, Interval, Lift, boundary
+from tacit.proof.harms import HarmSums
 from tacit.proof.holdout import dispersion, holdout_lift
 from tacit.proof.paired import PairSums, chance_of_score, discoveries, preference
 from tacit.proof.planner import decisions_needed, duels_needed, searches_needed
@@ -11,6 +12,7 @@ from tacit.proof.traffic import ALARM, FrequencySums, PropensitySums, share_evid
 __all__ = [
     "ALARM",
     "FrequencySums",
+    "HarmSums",
     "HoldoutSums",
     "Interval",
     "Lift",

@@ -304,6 +304,35 @@ def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
     return f"It is not known yet whether learning harms {metric}."
 
 
+def harm_sentence(
+    metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
+) -> str:
+    """Return which harm is proved.
+
+    Parameters
+    ----------
+    metric : str
+    arm, against : int, str or None
+        The arm that does harm, and the one that it is held against; None for the policy, and the control.
+    harm : (float, float, float)
+        By how much the metric exceeds the other's per decision: the estimate and what it lies between.
+
+    Examples
+    --------
+    >>> harm_sentence("returns", "b", "a", (0.061, 0.032, 0.09))
+    'Proved: with b there is 0.061 more of returns per decision than with a (0.032 to 0.09).'
+    >>> harm_sentence("margin", None, None, (-1.25, -2.0, -0.5))
+    'Proved: with the policy there is 1.2 less of margin per decision than with the control (0.5 to 2).'
+    """
+    sizes = [f"{_rounded(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
+    more = "more" if harm[0] >= 0 else "less"
+    who, whom = ("the policy", "the control") if arm is None else (arm, against)
+    return (
+        f"Proved: with {who} there is {sizes[0]} {more} of {metric} per decision than with {whom} "
+        f"({sizes[1]} to {sizes[2]})."
+    )
+
+
 def percent(share: float) -> str:
     """Return a share in words.
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
-Mode = Literal["online", "apprentice", "frozen", "shadow"]
+Mode = Literal["online", "apprentice", "frozen", "shadow", "control"]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -20,8 +20,8 @@ class Change(msgspec.Struct, frozen=True):
     at : str
         When, in ISO 8601.
     by : str or None
-        The name of the key with which it was made, or ``configuration``; None where no key was
-        needed.
+        The name of the key with which it was made, ``configuration`` or ``guardrail``; None where no
+        key was needed.
     what : str
         ``mode``, ``arms``, ``configuration`` …
     detail : dict
@@ -39,7 +39,7 @@ class Change(msgspec.Struct, frozen=True):
         str,
         Meta(
             description="``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, "
-            "``rollback``, ``settings``, ``start`` or ``configuration``."
+            "``rollback``, ``settings``, ``start``, ``guardrail`` or ``configuration``."
         ),
     ]
     detail: Annotated[
@@ -50,7 +50,9 @@ class Change(msgspec.Struct, frozen=True):
             "when. Of ``holdout``: the new one, null for none. Of ``rebuild`` and ``rollback``: "
             "the new ``policy``, the state that was ``left``, the one gone back ``to``, and what "
             "is ``approximate``. Of ``start``: the ``file`` of the learner, its ``sha256``, how "
-            "many ``decisions`` and ``keys``. Of ``configuration``: by the name of each setting "
+            "many ``decisions`` and ``keys``. Of ``guardrail``: the ``arm`` that does harm (null for the "
+            "policy), the ``metric``, by how much it exceeds the other's (``estimate``, ``low``, "
+            "``high``) and what was done ``then``. Of ``configuration``: by the name of each setting "
             "that is another one, what it was "
             "(``before``) and is (``after``)."
         ),

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tacit.wire.guardrail import GuardrailNow
+
 
 class Blanked(msgspec.Struct):
     """Rows of a placement, in its log and its archive, that named somebody."""
@@ -47,6 +49,9 @@ class PlacementSummary(msgspec.Struct):
     retired: Annotated[list[int | str], Meta(description="Arms that are shown no more.")] = []
     pinned: Annotated[
         list[int | str] | None, Meta(description="What every decision shows that offers it.")
+    ] = None
+    guardrail: Annotated[
+        GuardrailNow | None, Meta(description="What must not be harmed, and which harm was proved.")
     ] = None
 
 

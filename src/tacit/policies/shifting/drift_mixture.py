@@ -309,7 +309,8 @@ class DriftMixture(ShiftMixture):
         weight = state.memory.weight[lane]
         found = chance_over(params, state, lane, impression, arm, 1.0 - weight)
         found += weight * chance_under(params, state, lane, MEMORY, impression, arm)
-        return float((1.0 - params.exploration) * found + params.exploration / len(impression.arms))
+        # Weights sum up to 1 but for rounding.
+        return min(1.0, float((1.0 - params.exploration) * found + params.exploration / len(impression.arms)))
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:

@@ -408,7 +408,8 @@ class ShiftMixture(TellsArms):
     @staticmethod
     def propensity(params: ShiftMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
         found = chance_over(params, state, lane, impression, arm, 1.0 - params.exploration)
-        return float(found + params.exploration / len(impression.arms))
+        # Weights sum up to 1 but for rounding.
+        return min(1.0, float(found + params.exploration / len(impression.arms)))
 
     @staticmethod
     def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ except ModuleNotFoundError as error:
 
 from tacit.learning.lanes import MUCH
 from tacit.learning.merging import delta
+from tacit.service.config.guardrail import GuardrailConfig
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.rule import Rule, SignalConfig, check_config
@@ -218,6 +219,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         File of the learner from which the placement starts, before its first decision.
     most_keys : int or None
         How many keys are let in, where that is said.
+    guardrail : GuardrailConfig or None
+        Which metric must not be harmed, and what is done where it is.
     """
 
     policy: Policy
@@ -241,6 +244,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     rebuild: bool = False
     start: str | None = None
     most_keys: int | None = None
+    guardrail: GuardrailConfig | None = None
 
     def __post_init__(self) -> None:
         for policy in (self.policy, self.shadow or self.policy):
@@ -264,11 +268,13 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             if self.learned not in self.metrics:
                 raise ConfigError(f"reward: {self.learned!r} is none of the metrics; add it there")
             self.metrics[self.learned].check_learned(self.learned)
+        kind = self.served_as
+        if self.guardrail is not None:
+            self.guardrail.check(self, kind)
         if self.holdout is None:
-            if self.metrics.keys() - {self.learned}:
+            if self.metrics.keys() - {self.learned, self.guardrail and self.guardrail.metric}:
                 raise ConfigError("metrics: they are compared over a holdout; add one")
             return
-        kind = self.served_as
         self.holdout.check(self.kind, kind.controls, kind.units)
         arms, arm = self.configured_arms, self.holdout.arm
         known = range(arms) if isinstance(arms, int) else arms or ()

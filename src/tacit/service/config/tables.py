@@ -10,6 +10,7 @@ from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.context import declared
 from tacit.policies.spec import AUTO, is_auto
+from tacit.service.config.guardrail import GuardrailConfig
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.config.rule import Rule, SignalConfig
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
@@ -73,7 +74,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     holdout : table
         A part of the traffic for a control, so that the lift is known.
     metrics : table of tables
-        What feedback carries beside the reward, by name: watched over the holdout.
+        What feedback carries beside the reward, by name: watched over the holdout, or by the guardrail.
+    guardrail : table
+        Which metric must not be harmed, by which margin, and what is done where it is.
     rebuild : bool
         Whether another policy than before takes over what was logged: the log is folded into it
         while the one before decides, once for each policy that is configured so.
@@ -103,6 +106,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     spread: bool = False
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
+    guardrail: GuardrailConfig | None = None
     rebuild: bool = False
     start: str | None = None
 
@@ -211,6 +215,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             rebuild=self.rebuild,
             start=self.start,
             most_keys=self.most_keys,
+            guardrail=self.guardrail,
         )
 
     @property

@@ -32,7 +32,7 @@ from tacit.service.doors.personalizer_wire import (
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression, checked_id
-from tacit.service.log.rows import APPRENTICE, SETTINGS, DecisionRow, MarkRow
+from tacit.service.log.rows import APPRENTICE, CONTROL, MODES, SETTINGS, DecisionRow, MarkRow
 from tacit.service.page.kinds import FeatureView
 from tacit.service.placements.aspects.coin import Tossed
 from tacit.service.placements.attribution import Rewards
@@ -283,6 +283,8 @@ class PersonalizerPlacement(FeaturePlacement):
     """
 
     named_features = False
+    # What it answers names a probability of each action, which a control that decides everything has not.
+    possible_modes = tuple(mode for mode in MODES if mode != CONTROL)
 
     @property
     def dim(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tacit.errors import TacitError
+from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.file import differences, settings_of
 from tacit.service.config.schema import PlacementConfig
@@ -20,7 +20,7 @@ from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.marks import regimes_of
 from tacit.service.log.requests import Ask, Mark, Request
-from tacit.service.log.rows import ARMS, CONFIGURATION, HOLDOUT, START
+from tacit.service.log.rows import ARMS, CONFIGURATION, GUARDRAIL, HOLDOUT, START
 from tacit.service.placements.placement import Placement
 
 logger = logging.getLogger(__name__)
@@ -81,8 +81,15 @@ class Following:
         ConfigError
             If one cannot.
         """
-        for placement in placements.values() if self._leads else ():
-            placement.living.check_configured(placement)
+        for placement in placements.values():
+            if self._engine.shard is not None and placement.guardrail is not None:
+                raise ConfigError(
+                    f"placements.{placement.name}.guardrail: of several shards none sees all decisions, so "
+                    "that none can prove harm; leave it out, or serve without shards"
+                )
+            placement.modes.check_configured(placement)
+            if self._leads:
+                placement.living.check_configured(placement)
 
     def log(self) -> list[str]:
         """Log what the configuration says of starts, arms and holdouts, and the log not yet.
@@ -103,7 +110,16 @@ class Following:
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
-        return list({change.placement: None for change in changes})
+        # Among the arms that there are by now.
+        begun = [
+            Mark(name, began, GUARDRAIL, CONFIGURATION)
+            for name, placement in self._engine.placements.items()
+            if placement.guardrail is not None
+            and (began := placement.guardrail.beginning(placement)) is not None
+        ]
+        if begun:
+            apply(self._pending, begun, {})
+        return list({change.placement: None for change in [*changes, *begun]})
 
     async def follow(self, concerned: Sequence[str]) -> None:
         """Wait until :meth:`log` of some placements is durable; then do what takes longer."""

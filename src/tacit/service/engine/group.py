@@ -30,7 +30,7 @@ from tacit.service.engine.pending import Key, Outcome, PendingLog
 from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
 from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
-from tacit.service.log.rows import REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
+from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
 from tacit.service.placements.aspects.verbs import CHANGES
 from tacit.service.placements.attribution import DUPLICATE
 from tacit.service.placements.placement import Placement
@@ -374,6 +374,9 @@ def apply(
     # 5. Exports, of what this group taught, too.
     for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
+    # 6. What is proved by now to do harm is shown no more, from the next group on.
+    for name in touched:
+        _guard(pending, name, now)
     if closing and pending.seq == before:
         # Nothing else in the log says that these windows have closed.
         pending.log_mark(None, now, TICK, "")
@@ -405,6 +408,13 @@ def _mark(pending: PendingLog, request: Mark, now: int) -> None:
     _, value, kind, who = request
     if placement.is_news(kind, value):
         placement.marked(pending.log_mark(placement.id, now, kind, value, who))
+
+
+def _guard(pending: PendingLog, name: str, now: int) -> None:
+    """Let the guardrail of a placement act, if it has one and there is harm."""
+    guardrail = pending.placements[name].guardrail
+    for kind, value in () if guardrail is None else guardrail.marks(pending.placements[name]):
+        _mark(pending, Mark(name, value, kind, GUARDRAIL), now)
 
 
 def _ask(pending: PendingLog, asked: Ask, now: int) -> Any:

@@ -278,6 +278,8 @@ OF_PLACEMENT: tuple[tuple[Any, str, str, Callable[[Placement], float | None]], .
     (COUNTER, "tacit_rewards", "Sum of all rewards.", attrgetter("series.rewards")),
     (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", attrgetter("pending")),
     (GAUGE, "tacit_keys", "Keys.", attrgetter("key_count")),
+    (GAUGE, "tacit_guardrail_harms", "Harms that the guardrail has proved, of arms or of the policy.",
+     lambda placement: None if placement.guardrail is None else len(placement.guardrail.harms)),
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", _uniform),

@@ -87,6 +87,7 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> Pl
         shared_seconds=shared_seconds,
         retired=placement.offer.retired,
         pinned=None if pin is None else pin.arms,
+        guardrail=None if placement.guardrail is None else placement.guardrail.now,
     )
 
 

@@ -17,6 +17,7 @@ from tacit.service.log.rows import (
     ARMS,
     CONFIGURATION,
     FORGET,
+    GUARDRAIL,
     HOLDOUT,
     MODE,
     PIN,
@@ -259,6 +260,8 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
             continue
         elif mark.kind == HOLDOUT and mark.who != CONFIGURATION:
             detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
+        elif mark.kind == GUARDRAIL and (harm := json.loads(mark.value).get("harm")) is not None:
+            detail = harm
         elif mark.kind in _DETAILS:
             detail = _DETAILS[mark.kind](mark.value)
         else:

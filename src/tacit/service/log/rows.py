@@ -77,8 +77,8 @@ def slate_of(shown: str | None) -> Slate:
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
-START, FORGET, ITEMS = "start", "forget", "items"
-HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET)
+START, FORGET, ITEMS, GUARDRAIL = "start", "forget", "items", "guardrail"
+HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
 """Marks that say who changed what; they are kept for good."""
 
 QUERY, EVENT = "query", "event"
@@ -91,10 +91,12 @@ _canonical = msgspec.msgpack.Encoder(enc_hook=methodcaller("item")).encode
 
 logger = logging.getLogger(__name__)
 
-ONLINE, APPRENTICE, FROZEN, SHADOW = MODES = ("online", "apprentice", "frozen", "shadow")
+ONLINE, APPRENTICE, FROZEN, SHADOW, CONTROL = MODES = (
+    "online", "apprentice", "frozen", "shadow", "control"
+)  # fmt: skip
 PINNED, PINNED_FROZEN = "pinned", "pinned-frozen"
 """Modes of decisions that showed what was pinned, while the placement learned or was frozen."""
-FIXED = (APPRENTICE, PINNED, PINNED_FROZEN)
+FIXED = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
 """Modes whose decisions show what is fixed: they say nothing about what else could be shown."""
 UNLEARNED = (FROZEN, PINNED_FROZEN)
 """Modes whose decisions teach nothing."""
@@ -243,7 +245,8 @@ class MarkRow(NamedTuple):
     value : str
         The new mode, or JSON of what is new.
     who : str or None
-        The name of the key with which it was changed, or ``configuration``; None without keys.
+        The name of the key with which it was changed, ``configuration`` or ``guardrail``; None without
+        keys.
     """
 
     seq: int

@@ -114,7 +114,7 @@ def _within(counts: list[int], share: float) -> float:
 # ---- Who changed what of a placement, in words
 
 MOST_LINES = 20
-CONFIGURATION = "configuration"
+CONFIGURATION, GUARDRAIL = "configuration", "guardrail"
 ARMS = {"add": "added", "retire": "retired", "restore": "restored"}
 
 
@@ -155,6 +155,9 @@ def words(change: LoggedChange) -> str:
     if change.what in ("rebuild", "rollback"):
         to = f" of {detail['to']}" if "to" in detail else ""
         return f"{change.what}: {detail['policy']}{to} decides"
+    if change.what == "guardrail":
+        who = "the policy" if detail["arm"] is None else detail["arm"]
+        return f"{detail['metric']} harmed by {who}: {detail['then']}"
     if change.what == "start":
         return f"started from {detail['file']}"
     if change.what == "mode":
@@ -185,4 +188,4 @@ def latest(changes: Sequence[LoggedChange]) -> list[Line]:
 def _who(who: str | None) -> str:
     if who is None:
         return "\N{EN DASH}"
-    return "the configuration" if who == CONFIGURATION else f"key {who}"
+    return f"the {who}" if who in (CONFIGURATION, GUARDRAIL) else f"key {who}"

@@ -9,15 +9,19 @@ from typing import NamedTuple
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
+from tacit.proof.sentences import harm_sentence
+from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
 from tacit.service.page.amounts import age
 from tacit.service.page.charts import percent, sparkline
 from tacit.service.page.history import Answered, Answers
 from tacit.service.page.timeline import Range, asked_range, decisions_since, rate_points, stretches, together
+from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, R
+from tacit.wire.guardrail import Harm
 
 # ---- Whether a placement is well, and if not, why: sentences for the person on call
 
@@ -41,7 +45,7 @@ def complaints(placement: Placement, now: int, answered: Answered | None = None)
         How its requests were answered.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
-    looks = _silent, _unanswered, _unrewarded, _late, _old_snapshot
+    looks = _silent, _unanswered, _unrewarded, _late, _harmed, _old_snapshot
     return failing + [sentence for look in looks if (sentence := look(placement, now))]
 
 
@@ -98,6 +102,49 @@ def _late(placement: Placement, now: int) -> str:
     )
 
 
+def _harmed(placement: Placement, now: int) -> str:
+    """Return the words where harm is proved, and has not been undone by anybody."""
+    guardrail = placement.guardrail
+    if guardrail is None:
+        return ""
+    offered = placement.offer.arms
+    lasting = [
+        harm
+        for harm in guardrail.harms
+        if (harm.arm in offered if harm.arm is not None else harm.then == "tell" or placement.mode == CONTROL)
+    ]
+    return " ".join(harm_told(guardrail, harm) for harm in lasting)
+
+
+def harm_told(guardrail: Guardrail, harm: Harm) -> str:
+    """Return which harm was proved, and what was done about it."""
+    done = {
+        ("retire", False): f"{harm.arm} was retired.",
+        ("retire", True): "Since then the control decides everything.",
+    }
+    sentence = harm_sentence(harm.metric, harm.arm, guardrail.against, harm.interval)
+    return (
+        f"{sentence} {done.get((harm.then, harm.arm is None), 'Nothing was done about it: this tells only.')}"
+    )
+
+
+def guarded_words(placement: Placement) -> list[str]:
+    """Return what the guardrail watches, and which harm it has proved; nothing without one."""
+    guardrail = placement.guardrail
+    if guardrail is None:
+        return []
+    now = guardrail.now
+    whom = "the control" if now.against is None else str(now.against)
+    deed = {"tell": "it is told here", "retire": "the control is to decide everything"}[now.then]
+    if now.then == "retire" and now.against is not None:
+        deed = "that arm is to be retired"
+    watched = (
+        f"{now.metric} may be worse than with {whom} by {now.margin:g} per decision; "
+        f"where more is proved, {deed}."
+    )
+    return [watched, *(harm_told(guardrail, harm) for harm in now.harms)]
+
+
 def _old_snapshot(placement: Placement, now: int) -> str:
     """Return the words where a restart would take long."""
     since, every = placement.since_snapshot, placement.snapshot_after
@@ -116,12 +163,14 @@ LEARNS = {
     "frozen": "frozen",
     "apprentice": "apprentice",
     "shadow": "learning, with a shadow",
+    "control": "the control decides",
 }
 MODES = {
     "online": "The policy decides and learns.",
     "frozen": "The policy decides and learns nothing.",
     "apprentice": "The baseline is shown; the policy learns from it.",
     "shadow": "The policy decides and learns; a second one does so unseen.",
+    "control": "The holdout's control decides everything; the policy learns from it.",
 }
 SPARK_POINTS = 48
 KEPT_SECONDS = 30

@@ -21,7 +21,7 @@ from tacit.service.page.charts import percent
 from tacit.service.page.history import Answered, Answers
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
-from tacit.service.page.overview import MODES, OverviewRows, complaints, mode_of, seconds_kept
+from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded_words, mode_of, seconds_kept
 from tacit.service.page.reader import Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look, controls_of
@@ -245,6 +245,7 @@ def rendered(
         answered=answered,
         wrong=complaints(placement, now, answered),
         no_lift=view.verdict_of(placement),
+        guarded=guarded_words(placement),
         lift=view.lift,
         lifted=None if view.lift is None else lifts.shown(view.lift),
         chapters=None if view.lift is None else lifts.chapters(view.lift),

@@ -17,7 +17,7 @@ from tacit.service.config.holdout import SESSION, USER
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
-from tacit.service.log.rows import ONLINE, DecisionRow
+from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
 from tacit.service.placements.aspects import lent
 from tacit.service.placements.aspects.coin import Tossed
 from tacit.service.placements.aspects.living import listed_as_json
@@ -164,7 +164,7 @@ class Deciding(State):
 
     def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
         """Yield decisions by stretches that are made alike: elsewhere, at once, or one by one."""
-        at_once = self.modes.now == ONLINE and not self.two and self.pins.at(time) is None
+        at_once = self.modes.now in (ONLINE, CONTROL) and not self.two and self.pins.at(time) is None
         ids, given = asked.column("id"), asked.column("given")
         if at_once and ids.count(None) == len(ids):
             # Decisions that were made elsewhere have ids.
@@ -211,9 +211,10 @@ class Deciding(State):
         if coin is None:
             return self.choose_many(self.learner, asked), None
         offers = list(map(self.offer_of, asked))
-        tossed = coin.toss(ids, asked.column("unit"), offers)
+        every = self.modes.control_decides
+        tossed = coin.toss(ids, asked.column("unit"), offers, every=every)
         made = self.choose_many(self.learner, asked, tossed.imposed)
-        return self.control.mixed(made, offers), tossed
+        return (self.control.alone if every else self.control.mixed)(made, offers), tossed
 
     def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = self.new_ids(time, [impression.key], seq)[0] if impression.id is None else impression.id

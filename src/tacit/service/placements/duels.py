@@ -29,7 +29,17 @@ from tacit.service.log.requests import (
     clicked_positions,
     clicks_in,
 )
-from tacit.service.log.rows import CLICKS, FORGET, FROZEN, ONLINE, REWARD, SHADOW, DecisionRow, MarkRow
+from tacit.service.log.rows import (
+    CLICKS,
+    CONTROL,
+    FORGET,
+    FROZEN,
+    ONLINE,
+    REWARD,
+    SHADOW,
+    DecisionRow,
+    MarkRow,
+)
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.coin import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Rewards
@@ -140,7 +150,7 @@ class DuelPlacement(Placement):
     duels: int
     leading: str
     _most: int
-    possible_modes = (ONLINE, FROZEN, SHADOW)
+    possible_modes = (ONLINE, FROZEN, SHADOW, CONTROL)
     attribution = ClickAttribution
 
     def _begin(self) -> None:

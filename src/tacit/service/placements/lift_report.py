@@ -134,6 +134,19 @@ def lift_report(
     return reporter.report_of(*stretch)
 
 
+def lift_of_metric(placement: Any, name: str) -> Lift:
+    """Return by how much a metric of the policy exceeds that of the holdout's control.
+
+    Parameters
+    ----------
+    placement : Placement
+        With a holdout.
+    name : str
+        Of the metric.
+    """
+    return _Reporter(placement, 0, 0.95, None, Wish()).of_metric(name)
+
+
 def _check_wish(wish: Wish | None) -> None:
     if wish is None:
         return
@@ -559,22 +572,26 @@ class _Reporter:
             sentence = said.NO_WINNER
         return BestArm(best, declared, behind, sentence), sentence
 
+    def of_metric(self, name: str, comparisons: int = 1) -> Lift:
+        """Return the lift of a metric over the holdout, one of so many that are to hold together."""
+        own = metrics_in(self._sums.terms).get(name)
+        found_in = [
+            one
+            for one in self._strata
+            if name in one.chapter.metrics and metrics_in(one.chapter.terms).get(name) == own
+        ]
+        return holdout_lift(
+            [one.chapter.metrics[name] for one in found_in],
+            [one.share for one in found_in],
+            confidence=self._confidence,
+            comparisons=comparisons,
+            largest=self._config.metrics[name].largest,
+        )
+
     def _metrics(self) -> list[MetricLift]:
         found = []
         for name, config in self._config.metrics.items():
-            own = metrics_in(self._sums.terms).get(name)
-            found_in = [
-                one
-                for one in self._strata
-                if name in one.chapter.metrics and metrics_in(one.chapter.terms).get(name) == own
-            ]
-            lift = holdout_lift(
-                [one.chapter.metrics[name] for one in found_in],
-                [one.share for one in found_in],
-                confidence=self._confidence,
-                comparisons=len(self._config.metrics),
-                largest=config.largest,
-            )
+            lift = self.of_metric(name, len(self._config.metrics))
             if config.low:
                 # A ratio of amounts that do not begin at 0 has no meaning.
                 lift = lift._replace(ratio=None)

@@ -29,6 +29,7 @@ from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
 from tacit.service.placements.aspects.control import ControlGroup
 from tacit.service.placements.aspects.earnings import Earnings
+from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.aspects.items import items_for
 from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.aspects.living import Living
@@ -45,7 +46,9 @@ from tacit.service.placements.series import Series
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-ASPECTS = "living", "modes", "pins", "second", "earnings", "control", "shared", "signals", "items"
+ASPECTS = (
+    "living", "modes", "pins", "second", "earnings", "control", "guardrail", "shared", "signals", "items"
+)  # fmt: skip
 """The aspects of a placement by their names, in the order in which they take over a snapshot."""
 
 
@@ -107,6 +110,7 @@ class State:
         self.second = None if config.shadow is None else Second(config, self.seed, self.living.first)
         self.earnings = Earnings(len(self.living.slots), config.metrics)
         self.control = ControlGroup(config.holdout)
+        self.guardrail = None if config.guardrail is None else Guardrail(config)
         part = shared_of(config.policy, config.spread)
         self.shared = None if part is None else Sharing(part)
         self.signals: PlacementSignals | None = None

@@ -74,6 +74,7 @@ class Saved(msgspec.Struct):
     lift: dict[str, Any] | None = None
     results: dict[str, Any] | None = None
     pin: Pin | None = None
+    guardrail: dict[str, Any] | None = None
     # Since the arms changed first, the offers of all that there were.
     offers: list[str] = []
     # Since they changed: a structure of its own, which the aspect reads.

@@ -205,7 +205,9 @@ class Coin:
         whole = int.from_bytes(hashed.digest(), "little")
         return whole % WHOLE, (whole >> 64) % WHOLE, whole >> 128
 
-    def toss(self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints]) -> Tossed:
+    def toss(
+        self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints], *, every: bool = False
+    ) -> Tossed:
         """Return which decisions are the control's, and what it shows.
 
         Parameters
@@ -216,8 +218,10 @@ class Coin:
             Of their users or sessions, where those stay in their group.
         offers : sequence of array of int64
             Slots of the arms on offer; the first one is the baseline.
+        every : bool, default False
+            Whether every one is the control's, whatever the coin says.
         """
-        sticky, limit = self.config.unit != DECISION, int(self.config.share * WHOLE)
+        sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
         control: list[int] = []
         bucket: list[int | None] = []
         imposed = np.full((len(ids), self.control.width), -1, np.int64)

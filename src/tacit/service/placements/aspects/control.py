@@ -100,6 +100,9 @@ class ControlGroup(Aspect):
             raise InvalidValue("holdout", placement.name, remedy)
         if holdout is not None:
             _check(placement, holdout, time)
+        elif placement.modes.control_decides:
+            remedy = "set another mode first: its control decides everything"
+            raise InvalidValue("holdout", placement.name, remedy)
         return _terms_with(placement.config, holdout)
 
     # Deciding --------------------------------------------------------------------------------
@@ -117,6 +120,17 @@ class ControlGroup(Aspect):
             mixed,
             prefixes=coin.mixed(made.prefixes, control.prefixes(made.actions, offers)),
             places=coin.mixed(made.places, control.places(made.actions, offers)),
+        )
+
+    def alone(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
+        """Return decisions with the propensities of the control, which decides everything."""
+        assert self.coin is not None
+        control = self.coin.control
+        sure = replace(made, propensities=control.chances(made.actions, offers))
+        if not len(made.prefixes) or not isinstance(control, ListControl):
+            return sure
+        return replace(
+            sure, prefixes=control.prefixes(made.actions, offers), places=control.places(made.actions, offers)
         )
 
     def shows(self, offer: Ints) -> list[int] | None:

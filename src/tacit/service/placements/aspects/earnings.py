@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import FIXED, DecisionRow, FeedbackRow
+from tacit.service.log.rows import CONTROL, FIXED, DecisionRow, FeedbackRow
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Saved
 from tacit.service.placements.aspects.lift_sums import Closed, LiftSums
@@ -60,7 +60,11 @@ class Earnings(Aspect):
 
     def made(self, rows: Block[DecisionRow]) -> None:
         """Count decisions as they are made."""
-        self.sums.made(rows.column("control"), rows.column("time")[0])
+        modes, control = rows.column("mode"), rows.column("control")
+        if CONTROL in modes:
+            # The coin was not asked.
+            control = [None if mode == CONTROL else one for mode, one in zip(modes, control, strict=True)]
+        self.sums.made(control, rows.column("time")[0])
 
     def noted(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
         """Note the metrics that came with feedback."""
@@ -87,21 +91,22 @@ class Earnings(Aspect):
         shown = placement.open.actions(slots)[:, 0] if placement.living.slots else np.zeros_like(slots)
         control, bucket = (windows.values(slots, name) for name in ("control", "bucket"))
         logged, policy = _chances(placement, slots, control)
-        sums.add(
-            Closed(
-                seqs[counts].tolist(),
-                windows.values(slots, "time"),
-                np.array(_rewards(placement, slots, ended.rewards[counts])),
-                ended.answered[counts],
-                control,
-                bucket,
-                shown,
-                np.array(placement.sizes(slots)),
-                logged,
-                policy,
-                {name: amounts[counts] for name, amounts in metrics.items()},
-            )
+        closed = Closed(
+            seqs[counts].tolist(),
+            windows.values(slots, "time"),
+            np.array(_rewards(placement, slots, ended.rewards[counts])),
+            ended.answered[counts],
+            control,
+            bucket,
+            shown,
+            np.array(placement.sizes(slots)),
+            logged,
+            policy,
+            {name: amounts[counts] for name, amounts in metrics.items()},
         )
+        sums.add(closed)
+        if placement.guardrail is not None:
+            placement.guardrail.closed(placement, slots, closed)
 
     @staticmethod
     def _no_chance(placement: Placement, slots: Ints) -> bool:
@@ -131,10 +136,13 @@ def _rewards(placement: Placement, slots: Ints, earned: Floats) -> list[float]:
 
 def _logged(placement: Placement, slots: Ints) -> Floats:
     """Return the propensities of decisions as the log has them; NaN where not known."""
-    if not placement.two:
-        return placement.open.propensities(slots)
-    # NumPy takes None for NaN.
-    return np.array(placement.windows.values(slots, "propensity"), np.float64)
+    if placement.two:
+        # NumPy takes None for NaN.
+        logged = np.array(placement.windows.values(slots, "propensity"), np.float64)
+    else:
+        logged = placement.open.propensities(slots)
+    # What rounding leaves above 1 is no more than that, and earlier versions logged it.
+    return np.minimum(logged, 1.0)
 
 
 def _chances(placement: Placement, slots: Ints, control: list[int | None]) -> tuple[Floats, Floats]:

@@ -184,6 +184,9 @@ class Living(Aspect):
         holdout = placement.holdout if configured is None else holdout_in(placement.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
+        if placement.guardrail is not None and placement.guardrail.against in change.retire:
+            remedy = "the guardrail holds the others against it; configure another one first (against)"
+            raise InvalidValue("retire", placement.guardrail.against, remedy)
         for learner in placement.learners:
             checked_as("add", learner.policy.with_arms, offer.all)
         if configured is None:

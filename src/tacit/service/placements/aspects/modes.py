@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.arrays import Ints, leaves
-from tacit.errors import InvalidValue
+from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.service.log.rows import (
     APPRENTICE,
+    CONTROL,
     FROZEN,
     MODE,
     ONLINE,
@@ -22,6 +23,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.chapters import holdout_in
 from tacit.service.placements.attribution import Rewards
 from tacit.wire import control as wire
 
@@ -36,7 +38,8 @@ class Modes(Aspect):
     ----------
     now : str
         ``online``, ``apprentice`` (the caller decides, and the policy learns from that), ``frozen`` (nothing
-        is learned) or ``shadow`` (a second policy decides beside, unseen).
+        is learned), ``shadow`` (a second policy decides beside, unseen) or ``control`` (that of the holdout
+        decides everything).
     """
 
     mark = MODE
@@ -76,6 +79,22 @@ class Modes(Aspect):
             raise InvalidValue("mode", mode, f"of this placement it is {', '.join(possible)}")
         if mode == SHADOW and not placement.config.can_shadow:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
+        if mode == CONTROL and placement.holdout is None:
+            raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
+
+    def check_configured(self, placement: Placement) -> None:
+        """Check that there is a control, where it decides everything.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration has it no more.
+        """
+        if self.control_decides and holdout_in(placement.lift_terms) is None:
+            raise ConfigError(
+                f"placements.{placement.name}.holdout: its control decides everything (mode 'control'); "
+                "set another mode before the holdout goes"
+            )
 
     @property
     def frozen(self) -> bool:
@@ -86,6 +105,11 @@ class Modes(Aspect):
     def policy_decides(self) -> bool:
         """Whether what the policy chooses is shown."""
         return self.now != APPRENTICE
+
+    @property
+    def control_decides(self) -> bool:
+        """Whether the control of the holdout decides everything."""
+        return self.now == CONTROL
 
     @property
     def compares(self) -> bool:

@@ -74,7 +74,8 @@ class Second(Aspect):
         coin = placement.control.coin
         assert coin is not None
         asked: Block[Impression] = Block.of(Impression, [impression])
-        tossed = coin.toss([id], [impression.unit], [placement.offer_of(impression)])
+        every = placement.modes.control_decides
+        tossed = coin.toss([id], [impression.unit], [placement.offer_of(impression)], every=every)
         policy, control = (placement.learner, placement.draws), (self.learner, self._draws)
         held = bool(tossed.control[0])
         (maker, draws), (beside, draws_beside) = (control, policy) if held else (policy, control)
@@ -86,7 +87,7 @@ class Second(Aspect):
             would = placement.choose_many(beside, asked, made.actions)
         beside.decisions -= 1
         alone = [made.propensities, would.propensities]
-        mixed = coin.mixed(*(reversed(alone) if held else alone))
+        mixed = alone[0] if every else coin.mixed(*(reversed(alone) if held else alone))
         own = float(np.nan_to_num(made.propensities[0]))
         epoch = placement.learner.epoch(impression.key)
         chosen = made[0]._replace(propensity=own or None)

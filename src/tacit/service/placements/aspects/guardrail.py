@@ -1,0 +1,220 @@
+"""The guardrail: an arm, or the policy, that is proved to harm a metric is shown no more, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Ints
+from tacit.learning.decisions import Arm
+from tacit.proof.boundary import Interval
+from tacit.proof.harms import HarmSums, comparisons_of
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.log.ids import as_text
+from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspects.aspect import Aspect, Saved
+from tacit.service.placements.aspects.lift_sums import AT_ONCE, Closed
+from tacit.service.placements.aspects.living import encoded
+from tacit.service.placements.lift_report import lift_of_metric
+from tacit.wire.control import ArmsOf
+from tacit.wire.guardrail import GuardrailNow, Harm
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+GROWTH = 1.01
+"""It looks again once there are more decisions by this, and by ``AT_ONCE``: each look costs time."""
+
+
+class LoggedGuardrail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a mark of the log says: either on what terms the guardrail begins, or which harm is proved.
+
+    Attributes
+    ----------
+    terms : str or None
+        JSON of what it rests on.
+    arms : int
+        How many there were then.
+    harm : Harm or None
+    """
+
+    terms: str | None = None
+    arms: int = 0
+    harm: Harm | None = None
+
+
+class Guardrail(Aspect):
+    """Watches a metric, and acts where harm beyond the margin is proved.
+
+    What it knows follows from the log; what it does is a mark there, once for each arm, or for the policy.
+
+    Attributes
+    ----------
+    terms : str or None
+        On which it began; None before it has.
+    begun : int
+        How many arms there were then.
+    harms : list of Harm
+        Those that were proved, in order.
+    sums : HarmSums
+        Of the arms, where there is no holdout.
+    """
+
+    mark = GUARDRAIL
+
+    def __init__(self, placement: PlacementConfig) -> None:
+        assert placement.guardrail is not None
+        self.config = placement.guardrail
+        self._metric = placement.metrics[self.config.metric]
+        held = placement.holdout is not None
+        self.against = None if held else self.config.arm_of(placement)
+        self.terms: str | None = None
+        self._begin(0)
+        self._looked = 0.0
+
+    def _begin(self, arms: int) -> None:
+        self.begun, self.harms, self.sums = arms, list[Harm](), HarmSums.empty(arms)
+        # Decisions that are in no sum yet, and how many have closed since the last look.
+        self._waiting: list[tuple[Closed, Sequence[Ints]]] = []
+        self._unsettled = self._closed = 0
+
+    # The log ---------------------------------------------------------------------------------
+
+    def beginning(self, placement: Placement) -> str | None:
+        """Return the mark with which it begins, where it has not on these terms."""
+        terms = msgspec.json.encode([self.config, self.against, self._metric], order="sorted").decode()
+        if terms == self.terms:
+            return None
+        return msgspec.json.encode(LoggedGuardrail(terms, len(placement.living.names))).decode()
+
+    def current(self, placement: Placement) -> str | None:
+        """Return the terms on which it began."""
+        return self.terms
+
+    def is_news(self, placement: Placement, value: str) -> bool:
+        """Whether a mark says what was not so before: each one does."""
+        return True
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Begin on other terms, or take in that harm was proved."""
+        logged = msgspec.json.decode(mark.value, type=LoggedGuardrail)
+        if logged.harm is not None:
+            self.harms.append(msgspec.structs.replace(logged.harm, at=as_text(mark.time)))
+        else:
+            self.terms = logged.terms
+            self._begin(logged.arms)
+            self.arms_named(placement)
+
+    def arms_named(self, placement: Placement) -> None:
+        """Have room for the arms that there are now."""
+        arms, known = len(placement.living.names), self.sums.sums.shape[1]
+        if self.terms is not None and arms > known:
+            self.settle(placement)
+            self.sums = self.sums.reaching(arms)
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot."""
+        self.settle(placement)
+        sums, harms = self.sums.sums.tolist(), msgspec.to_builtins(self.harms)
+        return {"guardrail": {"terms": self.terms, "begun": self.begun, "harms": harms, "sums": sums}}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot."""
+        if saved.guardrail is not None:
+            self.terms, self.begun = saved.guardrail["terms"], saved.guardrail["begun"]
+            self.harms = msgspec.convert(saved.guardrail["harms"], list[Harm])
+            self.sums = HarmSums(np.array(saved.guardrail["sums"], np.float64).reshape(6, -1))
+
+    def still(self) -> Self:
+        """Return what there is to see of it by now, for another thread while this one goes on."""
+        seen = copy(self)
+        seen.harms = list(self.harms)
+        return seen
+
+    # Watching --------------------------------------------------------------------------------
+
+    def closed(self, placement: Placement, slots: Ints, closed: Closed) -> None:
+        """Take in decisions whose windows have closed."""
+        if self.terms is None:
+            return
+        self._closed += len(closed.rewards)
+        if placement.holdout is None:
+            self._waiting.append((closed, placement.open.offers(slots)))
+            self._unsettled += len(closed.rewards)
+            if self._unsettled >= AT_ONCE:
+                self.settle(placement)
+
+    def settle(self, placement: Placement) -> None:
+        """Put into the sums what waits."""
+        if not self._waiting:
+            return
+        parts, offers = zip(*self._waiting, strict=True)
+        self._waiting, self._unsettled = [], 0
+        closed = Closed.joined(parts)
+        offered = np.zeros((len(closed.rewards), self.sums.sums.shape[1]), np.bool_)
+        for row, offer in zip(offered, chain.from_iterable(offers), strict=True):
+            row[offer] = True
+        known = np.flatnonzero(closed.propensities > 0)
+        self.sums.add(
+            closed.shown[known],
+            closed.metrics[self.config.metric][known],
+            closed.propensities[known],
+            offered[known],
+            self._baseline(placement),
+        )
+
+    def _baseline(self, placement: Placement) -> int:
+        assert self.against is not None
+        return placement.living.slots[self.against]
+
+    # Acting ----------------------------------------------------------------------------------
+
+    def marks(self, placement: Placement) -> list[tuple[str, str]]:
+        """Return the marks that it makes by now, kinds and values: which harm is proved, what is done."""
+        if self._closed < max(AT_ONCE, (GROWTH - 1) * self._looked):
+            return []
+        self._looked, self._closed = self._looked + self._closed, 0
+        self.settle(placement)
+        harms = self._proved(placement)
+        told = [(GUARDRAIL, msgspec.json.encode(LoggedGuardrail(harm=harm)).decode()) for harm in harms]
+        if not harms or self.config.then == "tell":
+            return told
+        arms = [harm.arm for harm in harms if harm.arm is not None]
+        if not arms:
+            return [*told, (MODE, CONTROL)]
+        return [*told, (ARMS, encoded(placement.living.after(placement, ArmsOf(retire=arms))))]
+
+    def _proved(self, placement: Placement) -> list[Harm]:
+        """Return the harms that are proved, and were not before."""
+        found = self._of_arms(placement) if placement.holdout is None else self._of_policy(placement)
+        known = {harm.arm for harm in self.harms}
+        return [
+            Harm(arm, self.config.metric, *interval, then=self.config.then)
+            for arm, interval in found.items()
+            if arm not in known
+        ]
+
+    def _of_arms(self, placement: Placement) -> dict[Arm | None, Interval]:
+        names, offered = placement.living.names, set(placement.offer.arms)
+        comparisons = comparisons_of(len(names), self.begun)
+        found = self.sums.harms(self.config.margin, self._metric.better, comparisons)
+        return {names[slot]: harm for slot, harm in found.items() if names[slot] in offered}
+
+    def _of_policy(self, placement: Placement) -> dict[Arm | None, Interval]:
+        harm = lift_of_metric(placement, self.config.metric).difference
+        if harm is None:
+            return {}
+        margin, less = self.config.margin, self._metric.better == "less"
+        return {None: harm} if (harm.low > margin if less else harm.high < -margin) else {}
+
+    @property
+    def now(self) -> GuardrailNow:
+        """What there is to see of it."""
+        config = self.config
+        return GuardrailNow(config.metric, config.margin, config.then, self.against, list(self.harms))

@@ -1,0 +1,267 @@
+"""A guardrail that acts: an arm, or the policy, that is proved to harm a metric is shown no more, once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
+
+from tacit.errors import ConfigError, InvalidValue
+from tacit.proof import ALARM
+from tacit.proof.harms import HarmSums, comparisons_of
+from tacit.service.log.marks import changes_of
+from tacit.service.log.requests import DecisionRequest, as_content
+from tacit.service.log.requests import FeedbackRequest as Told
+from tacit.service.page.history import words
+from tacit.service.page.overview import complaints, guarded_words
+from tacit.service.placements.lift_report import lift_report
+from tacit.wire.control import ArmsOf, EndHoldout, ModeOf
+
+ARMS = ["a", "b", "c"]
+RETURNS = {"metrics": {"returns": {"range": [0, 1], "better": "less"}}}
+RETIRE = {"metric": "returns", "margin": 0.02}
+HELD = {"share": 0.5, "control": {"arm": "a"}}
+
+
+def guarded(guardrail=RETIRE, **table):
+    """Return a configuration of a placement with a guardrail."""
+    return with_home(**{"arms": ARMS, "guardrail": guardrail} | RETURNS | table)
+
+
+async def traffic(engine, returns, rounds=20, size=256, **more):
+    """Decide, click and return, window after window; return the decisions."""
+    rows = []
+    for i in range(rounds):
+        rng = np.random.default_rng((i, size))
+        engine.clock.now += 40 * SECOND
+        home = engine.placements["home"]
+        # Names that are the same in each run, so that the draws are.
+        asked = [
+            home.checked(DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more))
+            for j in range(size)
+        ]
+        made = list(await engine.decide_many("home", asked))
+        chances = rng.random((size, 2))
+        told = [
+            Told(
+                row.id,
+                reward=float(click < 0.2),
+                metrics=as_content({"returns": float(back < returns[row.arm])}),
+            )
+            for row, (click, back) in zip(made, chances, strict=True)
+        ]
+        await engine.record_many("home", told)
+        rows += made
+    engine.clock.now += 40 * SECOND
+    await engine.logged_by_now(["home"])
+    return rows
+
+
+def seen(placement):
+    """Return everything that a placement is, and what its guardrail knows."""
+    return everything(placement), placement.guardrail.saved(placement), placement.offer.arms
+
+
+async def history(engine):
+    """Return the changes that a placement's log tells, after those of the configuration."""
+    marks = await engine.of_store(engine.store.changes, engine.placements["home"].id)
+    return [
+        (change.who, words(change)) for change in changes_of(marks, ARMS) if change.what != "configuration"
+    ]
+
+
+async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_path):
+    path, config = tmp_path / "s.db", guarded(snapshot_every=900)
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
+        assert home.offer.arms == ["a", "c"]
+        assert {row.arm for row in rows[:256]} == set(ARMS)
+        assert {row.arm for row in rows[-256:]} == {"a", "c"}
+        (harm,) = home.guardrail.harms
+        assert (harm.arm, harm.then, harm.metric) == ("b", "retire", "returns")
+        assert 0.02 < harm.low < 0.28 < harm.high
+        assert await history(engine) == [
+            ("guardrail", "returns harmed by b: retire"),
+            ("guardrail", "arm retired: b"),
+        ]
+        assert "b was retired." in guarded_words(home)[1]
+        # Nobody has to look: it is shown no more.
+        assert complaints(home, engine.clock()) == []
+        live = seen(home)
+        crashed = as_after_a_crash(path)
+        # Who brings it back knows better: it is not retired twice.
+        await engine.ask("home", ArmsOf((), (), ["b"]))
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=10)
+        assert home.offer.arms == ARMS
+        assert len(home.guardrail.harms) == 1
+        assert "b was retired." in complaints(home, engine.clock())[0]
+        after = seen(home)
+    is_the_fold(config, crashed, live, seen)
+    is_the_fold(config, path, after, seen)
+
+
+async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
+    async with served(tmp_path / "s.db", guarded(RETIRE | {"then": "tell"})) as engine:
+        home = engine.placements["home"]
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
+        assert home.offer.arms == ARMS
+        assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
+        assert "Nothing was done" in complaints(home, engine.clock())[0]
+
+
+async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
+    path, config = tmp_path / "s.db", guarded()
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.35, "d": 0.4})
+        assert home.offer.arms == ["a"]
+        with pytest.raises(InvalidValue, match="the guardrail holds the others against it"):
+            await engine.ask("home", ArmsOf(["d"], ["a"]))
+        # One that comes later is watched, too.
+        await engine.ask("home", ArmsOf(["d"]))
+        await traffic(engine, {"a": 0.02, "d": 0.4}, rounds=30)
+        assert (home.offer.arms, home.offer.retired) == (["a"], ["b", "c", "d"])
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_showed(tmp_path):
+    async with served(tmp_path / "s.db", guarded()) as engine:
+        await traffic(engine, {"a": 0.02, "c": 0.02}, arms=["a", "c"], rounds=10)
+        # Seldom on offer, where everything is returned more often: that is no harm of its own.
+        await traffic(engine, {"a": 0.3, "b": 0.3}, arms=["b", "a"], rounds=10)
+        assert engine.placements["home"].guardrail.harms == []
+
+
+@pytest.mark.parametrize("control", [{"arm": "a"}, "uniform", {"policy": "uniform-random"}])
+async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, control):
+    # Clicks draw the policy to what is returned.
+    held = {"share": 0.5, "control": control}
+    path, config = tmp_path / "s.db", guarded(holdout=held, policy="auto")
+    returns = {"a": 0.02, "b": 0.02, "c": 0.02}
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        for i in range(30):
+            rng = np.random.default_rng(i)
+            engine.clock.now += 40 * SECOND
+            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(128)]
+            rows = await engine.decide_many("home", asked)
+            told = [
+                Told(
+                    row.id,
+                    reward=float(row.arm == "b"),
+                    metrics=as_content({"returns": float(rng.random() < (0.5 if row.arm == "b" else 0.02))}),
+                )
+                for row in rows
+            ]
+            await engine.record_many("home", told)
+        assert home.mode == "control"
+        assert await history(engine) == [
+            ("guardrail", "returns harmed by the policy: retire"),
+            ("guardrail", "mode: control"),
+        ]
+        assert "the control decides everything" in complaints(home, engine.clock())[0]
+        chance = 1.0 if control == {"arm": "a"} else 1 / 3
+        rows = await traffic(engine, returns, rounds=4)
+        assert {row.mode for row in rows} == {"control"}
+        assert {row.arm for row in rows} == ({"a"} if chance == 1.0 else set(ARMS))
+        assert [row.propensity for row in rows] == pytest.approx([chance] * len(rows))
+        # Shares of the coin are those of before.
+        found = lift_report(home, engine.clock())
+        assert not any(one.evidence > ALARM for one in found.srm)
+        with pytest.raises(InvalidValue, match=r"its control decides everything|a control's own policy"):
+            await engine.ask("home", EndHoldout())
+        with pytest.raises(ConfigError, match="its control decides everything"):
+            await engine.reload(with_home(arms=ARMS))
+        live = seen(home)
+        crashed = as_after_a_crash(path)
+        # Who lets the policy decide again knows better.
+        await engine.ask("home", ModeOf("online"))
+        await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.02}, rounds=6)
+        assert home.mode == "online"
+        assert len(home.guardrail.harms) == 1
+        after = seen(home)
+    is_the_fold(config, crashed, live, seen)
+    is_the_fold(config, path, after, seen)
+
+
+async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
+    path = tmp_path / "s.db"
+    async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=15)
+        told = engine.placements["home"].guardrail.harms
+        assert [harm.arm for harm in told] == ["b"]
+    async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
+        assert engine.placements["home"].guardrail.harms == told
+        await engine.reload(guarded())
+        assert engine.placements["home"].guardrail.harms == []
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=40)
+        assert engine.placements["home"].offer.arms == ["a", "c"]
+        live = seen(engine.placements["home"])
+    is_the_fold(guarded(), path, live, seen)
+
+
+async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_path):
+    path, config = tmp_path / "s.db", guarded(snapshot_every=700)
+    async with served(path, config) as engine:
+        for _ in range(9):
+            await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02}, rounds=1, size=200)
+            live = seen(engine.placements["home"])
+            copy = as_after_a_crash(path)
+            assert seen(folded(copy, config)) == live
+            assert seen(folded(copy, config, snapshot=True)) == live
+            copy.unlink()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"guardrail": {"metric": "refunds"}}, "guardrail.metric: 'refunds' is none of the metrics"),
+        ({"guardrail": RETIRE | {"margin": -0.1}}, "guardrail.margin"),
+        ({"guardrail": RETIRE | {"then": "stop"}}, "guardrail.then"),
+        ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the policy's arms"),
+        ({"guardrail": RETIRE | {"against": "b"}, "holdout": HELD}, "guardrail.against: leave it out"),
+        ({"policy": "ucb1"}, "guardrail: decisions of UCB1 carry no propensity"),
+        ({"propensities": False}, "carry no propensity"),
+        ({"kind": "slates", "positions": 2}, "guardrail: which arm of the kind 'slates' does harm"),
+    ],
+)
+def test_a_guardrail_that_cannot_work_is_refused_with_the_reason(table, said):
+    with pytest.raises((ConfigError, InvalidValue), match=said):
+        guarded(**table)
+
+
+async def test_the_mode_control_is_for_placements_with_a_holdout(tmp_path):
+    async with served(tmp_path / "s.db", with_home(arms=ARMS)) as engine:
+        with pytest.raises(InvalidValue, match="give the placement a holdout first"):
+            await engine.ask("home", ModeOf("control"))
+
+
+def test_sums_of_harm_are_the_same_however_decisions_are_parted():
+    rng = np.random.default_rng(5)
+    n, arms = 500, 4
+    shown, amounts, q = rng.integers(arms, size=n), rng.random(n), rng.uniform(0.1, 1.0, n)
+    offered = rng.random((n, arms)) < 0.8
+    offered[np.arange(n), shown] = True
+    whole, parts = HarmSums.empty(arms), HarmSums.empty(arms)
+    whole.add(shown, amounts, q, offered, baseline=1)
+    for cut in np.split(np.arange(n), [1, 7, 200, 201]):
+        parts.add(shown[cut], amounts[cut], q[cut], offered[cut], baseline=1)
+    assert (whole.sums == parts.sums).all()
+    # By hand: the last arm, over the decisions that could show both.
+    n = total = d = 0.0
+    for arm, amount, chance, could in zip(shown, amounts, q, offered, strict=True):
+        if could[3] and could[1]:
+            mean = total / max(n, 1.0)
+            d += (int(arm == 3) - int(arm == 1)) / chance * (amount - mean)
+            n, total = n + 1, total + amount
+    assert whole.sums[[0, 1, 3], 3] == pytest.approx([n, total, d])
+    assert not whole.sums[:, 1].any()
+
+
+@pytest.mark.parametrize("begun", [1, 2, 3, 7])
+def test_all_arms_that_may_ever_come_share_one_error(begun):
+    shares = [1 / m for m in comparisons_of(5000, begun)[1:]]
+    assert sum(shares) <= 1.0
+    assert sum(shares) == pytest.approx(1.0, abs=1e-3)
