@@ -45,6 +45,7 @@ def told(tmp_path_factory):
             "policy": "uniform-random",
             "holdout": {"share": 0.5},
             "metrics": {"revenue": {}},
+            "guardrail": {"metric": "revenue"},
         },
     }
     config = configured(store, placements=placements)

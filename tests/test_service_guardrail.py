@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
+from holdouts import FEATURED
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.proof import ALARM
@@ -77,7 +78,7 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert home.offer.arms == ["a", "c"]
         assert {row.arm for row in rows[:256]} == set(ARMS)
-        assert {row.arm for row in rows[-256:]} == {"a", "c"}
+        assert "b" not in {row.arm for row in rows[-256:]}
         (harm,) = home.guardrail.harms
         assert (harm.arm, harm.then, harm.metric) == ("b", "retire", "returns")
         assert 0.02 < harm.low < 0.28 < harm.high
@@ -189,7 +190,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
 async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
     path = tmp_path / "s.db"
     async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
-        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=15)
+        await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02}, rounds=40)
         told = engine.placements["home"].guardrail.harms
         assert [harm.arm for harm in told] == ["b"]
     async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
@@ -232,6 +233,44 @@ def test_a_guardrail_that_cannot_work_is_refused_with_the_reason(table, said):
         guarded(**table)
 
 
+@pytest.mark.parametrize(
+    ("table", "request_of", "shown"),
+    [
+        ({"kind": "slates", "positions": 2, "arms": ARMS}, {}, ("a", "b")),
+        (
+            {"kind": "duels", "rankers": ARMS, "holdout": HELD},
+            {"rankings": {arm: [f"{arm}1", "s"] for arm in ARMS}},
+            ("a", "a"),
+        ),
+        (
+            {"kind": "features", "policy": FEATURED},
+            {"arms": ["x", "y"], "relevance": [[0.1, 0.2], [0.3, 0.4]], "examination": [[1.0], [1.0]]},
+            ("x",),
+        ),
+    ],
+    ids=["slates", "duels", "features"],
+)
+async def test_a_control_that_decides_everything_shows_what_it_always_showed(
+    tmp_path, table, request_of, shown
+):
+    path, config = tmp_path / "s.db", with_home(**{"holdout": {"share": 0.3, "control": "baseline"}} | table)
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        await engine.ask("home", ModeOf("control"))
+        for i in range(3):
+            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}", **request_of)) for j in range(10)]
+            rows = await engine.decide_many("home", asked)
+            assert {home.shown(row) for row in rows} == {shown}
+            assert {(row.mode, row.propensity, row.control) for row in rows} == {("control", 1.0, 1)}
+            engine.clock.now += 40 * SECOND
+        await engine.logged_by_now(["home"])
+        # Nobody was held out: the coin was not asked.
+        assert not home.lift.reward.counts.any()
+        assert not home.lift.decided.any()
+        live = everything(home)
+    is_the_fold(config, path, live)
+
+
 async def test_the_mode_control_is_for_placements_with_a_holdout(tmp_path):
     async with served(tmp_path / "s.db", with_home(arms=ARMS)) as engine:
         with pytest.raises(InvalidValue, match="give the placement a holdout first"):
@@ -244,20 +283,41 @@ def test_sums_of_harm_are_the_same_however_decisions_are_parted():
     shown, amounts, q = rng.integers(arms, size=n), rng.random(n), rng.uniform(0.1, 1.0, n)
     offered = rng.random((n, arms)) < 0.8
     offered[np.arange(n), shown] = True
-    whole, parts = HarmSums.empty(arms), HarmSums.empty(arms)
-    whole.add(shown, amounts, q, offered, baseline=1)
-    for cut in np.split(np.arange(n), [1, 7, 200, 201]):
-        parts.add(shown[cut], amounts[cut], q[cut], offered[cut], baseline=1)
-    assert (whole.sums == parts.sums).all()
-    # By hand: the last arm, over the decisions that could show both.
-    n = total = d = 0.0
-    for arm, amount, chance, could in zip(shown, amounts, q, offered, strict=True):
-        if could[3] and could[1]:
-            mean = total / max(n, 1.0)
-            d += (int(arm == 3) - int(arm == 1)) / chance * (amount - mean)
-            n, total = n + 1, total + amount
-    assert whole.sums[[0, 1, 3], 3] == pytest.approx([n, total, d])
+    buckets = rng.integers(3, size=n)
+    whole, parts = HarmSums(arms), HarmSums(arms)
+    whole.add(shown, amounts, q, offered, 1, buckets)
+    for cut in np.split(np.arange(n), [1, 7, 200, 201, 300]):
+        parts.add(shown[cut], amounts[cut], q[cut], offered[cut], 1, buckets[cut])
+        parts = HarmSums.restored(parts.saved())
+    assert parts.saved() == whole.saved()
     assert not whole.sums[:, 1].any()
+
+
+def test_the_first_decision_of_a_key_weighs_arms_alike_and_the_next_one_by_what_was_shown():
+    sums, both = HarmSums(2), np.ones((2, 2), bool)
+    sums.add([1, 0], [1.0, 0.0], [0.5, 0.2], both, baseline=0)
+    # 1/2 · 1/2 over 1, and so it is after arm 1 was shown with one half.
+    n, total, _, weight, d, _, gg = sums.sums[:, 1]
+    assert (n, total, weight) == (2, 1.0, 0.5)
+    assert d == pytest.approx(0.5 * (1.0 - 0.0) - 1.25 * (0.0 - 1.0))
+    assert gg == pytest.approx(0.5**2 + 1.25**2)
+    # Then arm 0 was shown with one fifth: the other one is likely.
+    sums.add([1], [0.0], [0.8], both[:1], baseline=0)
+    assert sums.sums[3, 1] == pytest.approx(0.5 + 0.2 * 0.8)
+
+
+def test_a_difference_between_keys_is_no_harm_of_an_arm():
+    """Arm 1 is shown where more is returned, whatever is shown there."""
+    rng = np.random.default_rng(11)
+    sums, n = HarmSums(2), 40_000
+    buckets = rng.integers(2, size=n)
+    q = np.where(buckets == 1, 0.9, 0.1)
+    shown = (rng.random(n) < q).astype(int)
+    returned = rng.random(n) < np.where(buckets == 1, 0.5, 0.1)
+    sums.add(shown, returned, np.where(shown == 1, q, 1 - q), np.ones((n, 2), bool), 0, buckets)
+    assert returned[shown == 1].mean() > returned[shown == 0].mean() + 0.2
+    assert sums.harms(0.0, "less", [2, 2]) == {}
+    assert abs(sums.sums[4, 1] / sums.sums[3, 1]) < 0.03
 
 
 @pytest.mark.parametrize("begun", [1, 2, 3, 7])

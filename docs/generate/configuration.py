@@ -10,6 +10,7 @@ import msgspec
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
+from tacit.service.config.guardrail import GuardrailConfig
 from tacit.service.config.holdout import ControlTable, HoldoutConfig, MetricConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.tables import PlacementTable
@@ -28,6 +29,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "placements.NAME.holdout": ("", HoldoutConfig),
     "placements.NAME.holdout.control": ("", ControlTable),
     "placements.NAME.metrics.METRIC": ("", MetricConfig),
+    "placements.NAME.guardrail": ("", GuardrailConfig),
 }
 
 
@@ -55,7 +57,7 @@ def section(title: str, kind: str, structure: type) -> str:
 
 def anchor(structure: type) -> str:
     """Return the anchor of a table that others hold, by which their keys link to it."""
-    nested = structure in (HoldoutConfig, ControlTable, MetricConfig)
+    nested = structure in (HoldoutConfig, ControlTable, MetricConfig, GuardrailConfig)
     return f" {{ #{structure.__name__.lower()} }}" if nested else ""
 
 

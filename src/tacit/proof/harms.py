@@ -1,59 +1,102 @@
 """Which arms do harm: a metric of each arm against that of one arm, weighed by propensities.
 
 Each arm is held against the baseline over the decisions that could show both, so that arms may come
-and go, and requests may offer some of them. The scores are those of :mod:`tacit.proof.scores`.
+and go, and requests may offer some of them. A decision that showed the arm A with the propensity q scores
+±(w/q)·(x − m): x is its amount, m the mean amount of the decisions before, + for the arm, − for the
+baseline. Its mean is w times the difference of both arms' amounts, whatever w and m are that were known
+before the draw. So w is pr/(p + r), where p and r are how likely both were to be shown as far as that was
+known: by the propensity of what was shown last for the key, and by how often the others were lately. A
+weight of 1/q alone, which a policy that has learned makes huge, would hide all harm.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import zlib
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.proof.boundary import Interval, boundary
-from tacit.proof.scores import Scores
+from tacit.proof.scores import ENOUGH
+
+BLOCK = 64
+"""How often arms were shown is taken into the weights each time after so many decisions."""
+KEPT = 1 - 1 / 200
+"""What counts of what was shown of a key, after one more decision."""
+PRIOR = 0.5
+"""As if each arm had been shown so often."""
+BUCKETS = 512
+"""Keys are hashed into so many; those of one bucket share a weight."""
+LEAST = 1e-4
+"""What arms are taken for likely to be shown, at least, that were not shown last."""
+N, TOTAL, SQUARE, WEIGHT, D, DD, GG = range(7)
+ARRAYS = "sums", "known", "fresh", "last"
 
 
-class HarmSums(NamedTuple):
+def buckets_of(keys: Sequence[str]) -> Ints:
+    """Return the buckets of keys: how often arms are shown differs by key."""
+    return np.array([zlib.crc32(key.encode()) % BUCKETS for key in keys], np.int64)
+
+
+class HarmSums:
     """Sums of a metric for each arm against the baseline, kept in constant time.
+
+    Parameters
+    ----------
+    arms : int
 
     Attributes
     ----------
-    sums : array of float64, shape (6, arms)
-        The fields of :class:`~tacit.proof.Scores` of each arm; of the baseline nothing.
+    sums : array of float64, shape (7, arms)
+        Of the decisions that could show both: how many, their amounts, and squares of these; then weights,
+        scores, squares of these, and squares of w/q. Of the baseline nothing.
+    known, fresh : array of float64, shape (512, arms)
+        How often each arm was shown lately in each bucket of keys, before this block of decisions and in it.
+    last : array of float64, shape (2, 512)
+        The arm that was shown last in each, and its propensity.
+    seen : int
+        Decisions.
 
     Notes
     -----
-    Error: the intervals of :func:`~tacit.proof.boundary` hold at any time, and
-    :func:`comparisons_of` says how wide they are so that all of them hold together.
+    The intervals of :func:`~tacit.proof.boundary` hold at any time, and :func:`comparisons_of` says how
+    wide they are so that those of all arms hold together. See docs/proof.md for how often it errs.
 
     Examples
     --------
-    >>> sums, arms = HarmSums.empty(2), np.arange(8000) % 2
-    >>> returned = arms * (np.arange(8000) % 10 == 1)
-    >>> sums.add(arms, returned, np.full(8000, 0.5), np.ones((8000, 2), bool), baseline=0)
+    >>> sums, shown = HarmSums(arms=2), np.arange(8000) % 2
+    >>> returned = shown * (np.arange(8000) % 10 == 1)
+    >>> sums.add(shown, returned, np.full(8000, 0.5), np.ones((8000, 2), bool), baseline=0)
     >>> harms = sums.harms(margin=0.02, better="less", comparisons=comparisons_of(2, begun=2))
     >>> {arm: round(harm.estimate, 2) for arm, harm in harms.items()}
     {1: 0.2}
     """
 
-    sums: Floats
+    def __init__(self, arms: int) -> None:
+        self.sums = np.zeros((7, arms))
+        self.known, self.fresh = np.zeros((BUCKETS, arms)), np.zeros((BUCKETS, arms))
+        self.last = np.zeros((2, BUCKETS))
+        self.seen = 0
 
-    @classmethod
-    def empty(cls, arms: int) -> HarmSums:
-        """Return sums of nothing, for a number of arms."""
-        return cls(np.zeros((6, arms)))
-
-    def reaching(self, arms: int) -> HarmSums:
-        """Return the same sums with room for so many arms; more than there were."""
-        return HarmSums(np.hstack([self.sums, np.zeros((6, arms - self.sums.shape[1]))]))
+    def reach(self, arms: int) -> None:
+        """Have room for so many arms, at least as many as there were."""
+        new = ((0, 0), (0, arms - self.sums.shape[1]))
+        self.sums, self.known, self.fresh = (
+            np.pad(each, new) for each in (self.sums, self.known, self.fresh)
+        )
 
     def add(
-        self, shown: npt.ArrayLike, amounts: npt.ArrayLike, propensities: npt.ArrayLike,
-        offered: Booleans, baseline: int,
-    ) -> None:  # fmt: skip
+        self,
+        shown: npt.ArrayLike,
+        amounts: npt.ArrayLike,
+        propensities: npt.ArrayLike,
+        offered: Booleans,
+        baseline: int,
+        buckets: Ints | None = None,
+    ) -> None:
         """Add closed decisions, one after the other, in the order in which they were made.
 
         Parameters
@@ -68,23 +111,69 @@ class HarmSums(NamedTuple):
             Which arms each could show.
         baseline : int
             The arm that the others are held against.
+        buckets : array of int, shape (n,), optional
+            Of their keys (:func:`buckets_of`); by default there is one key.
         """
         arms: Ints = np.asarray(shown, np.int64)
-        amount = np.asarray(amounts, np.float64)[:, None]
+        places: Ints = np.zeros_like(arms) if buckets is None else buckets
+        x, q = np.asarray(amounts, np.float64), np.asarray(propensities, np.float64)
+        last = self._last(arms, q, places)
+        start = 0
+        while start < len(arms):
+            some = slice(start, start + BLOCK - self.seen % BLOCK)
+            likely = self._likely(places[some], last[:, some])
+            self._add(arms[some], x[some, None], q[some, None], offered[some], baseline, likely)
+            np.add.at(self.fresh, (places[some], arms[some]), 1.0)
+            self.seen += len(arms[some])
+            start = some.stop
+            if self.seen % BLOCK == 0:
+                self.known = self.known * KEPT ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
+                self.fresh = np.zeros_like(self.fresh)
+
+    def _last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
+        """Return what was shown before each decision in its bucket, and its propensity; note them."""
+        order = np.argsort(places, kind="stable")
+        sorted_places, own = places[order], np.array([arms, q])[:, order]
+        before = np.hstack([np.zeros((2, 1)), own[:, :-1]])
+        first = np.diff(sorted_places, prepend=-1) != 0
+        before[:, first] = self.last[:, sorted_places[first]]
+        ends = np.diff(sorted_places, append=-1) != 0
+        self.last[:, sorted_places[ends]] = own[:, ends]
+        found = np.empty_like(before)
+        found[:, order] = before
+        return found
+
+    def _likely(self, places: Ints, last: Floats) -> Floats:
+        """Return how likely each arm was to be shown, as far as that was known before the draw."""
+        lately = self.known[places] + PRIOR
+        rows, shown = np.arange(len(places)), last[0].astype(np.int64)
+        known = last[1] > 0
+        others = lately.sum(axis=1) - lately[rows, shown]
+        likely = lately / lately.sum(axis=1, keepdims=True)
+        rest = np.maximum(1.0 - last[1], LEAST) / np.where(others > 0, others, 1.0)
+        likely[known] = (lately * rest[:, None])[known]
+        likely[rows[known], shown[known]] = last[1, known]
+        return np.asarray(likely, np.float64)
+
+    def _add(self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats) -> None:
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
-        before = _running(self.sums[:3], both, both * amount, both * amount * amount)
-        mean = before[1, :-1] / np.maximum(before[0, :-1], 1)
-        signs = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
-        coef = both * signs / np.asarray(propensities, np.float64)[:, None]
-        score = coef * (amount - mean)
-        after = _running(self.sums[3:], score, score * score, coef * coef)
-        self.sums[:3], self.sums[3:] = before[:, -1], after[:, -1]
+        weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
+        before = _running(self.sums[:D], both, both * x, both * x * x, weight)
+        mean = before[TOTAL, :-1] / np.maximum(before[N, :-1], 1)
+        sign = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
+        coef = sign * weight / q
+        score = coef * (x - mean)
+        after = _running(self.sums[D:], score, score * score, coef * coef)
+        self.sums[:D], self.sums[D:] = before[:, -1], after[:, -1]
 
     def harms(
-        self, margin: float, better: Literal["more", "less"], comparisons: npt.ArrayLike,
+        self,
+        margin: float,
+        better: Literal["more", "less"],
+        comparisons: Sequence[int],
         confidence: float = 0.95,
-    ) -> dict[int, Interval]:  # fmt: skip
+    ) -> dict[int, Interval]:
         """Return the arms whose metric is worse than the baseline's by more than a margin, without doubt.
 
         Parameters
@@ -93,8 +182,8 @@ class HarmSums(NamedTuple):
             Amount for a decision, at least 0.
         better : str
             Whether ``more`` of the metric is better, or ``less``.
-        comparisons : array of int, shape (arms,)
-            As :func:`comparisons_of` says.
+        comparisons : sequence of int
+            Of each arm, as :func:`comparisons_of` says.
         confidence : float, default 0.95
             Probability that no arm is ever named wrongly: 0.9, 0.95 or 0.99.
 
@@ -103,15 +192,34 @@ class HarmSums(NamedTuple):
         dict of int to Interval
             Of each such arm, by how much its metric exceeds the baseline's.
         """
-        scores = Scores(*self.sums)
-        c = np.array([boundary(confidence, m) for m in np.asarray(comparisons).tolist()])
-        low, high = scores.ends(c)
-        worse = scores.enough & (low > margin if better == "less" else high < -margin)
-        mean = self.sums[3] / np.maximum(self.sums[0], 1)
+        n, total, square, weight, d, dd, gg = self.sums
+        some = (weight > 0) & (gg > 0) & (square > 0)
+        n, weight = np.maximum(n, 1), np.where(some, weight, 1.0)
+        # So many rewards of one arm against the other say as much.
+        enough = some & (total**2 * weight**2 >= ENOUGH * n * square * gg)
+        variance = np.maximum(square / n - (total / n) ** 2, 0.0)
+        spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
+        radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight
+        mean = d / weight
+        low, high = mean - radius, mean + radius
+        worse = enough & (low > margin if better == "less" else high < -margin)
         return {
             arm: Interval(float(mean[arm]), float(low[arm]), float(high[arm]))
             for arm in np.flatnonzero(worse).tolist()
         }
+
+    def saved(self) -> dict[str, Any]:
+        """Return the sums as JSON data."""
+        return {name: getattr(self, name).tolist() for name in ARRAYS} | {"seen": self.seen}
+
+    @classmethod
+    def restored(cls, saved: dict[str, Any]) -> HarmSums:
+        """Return the sums that :meth:`saved` gave."""
+        made = cls(len(saved["sums"][0]))
+        for name in ARRAYS:
+            setattr(made, name, np.array(saved[name], np.float64))
+        made.seen = saved["seen"]
+        return made
 
 
 def _running(before: Floats, *rows: npt.ArrayLike) -> Floats:

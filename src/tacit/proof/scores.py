@@ -54,7 +54,7 @@ class Scores(NamedTuple):
         information = self.total * self.total / square * self.n / gg
         return np.asarray((self.square > 0) & (self.gg > 0) & (information >= ENOUGH))
 
-    def ends(self, c: float | Floats) -> tuple[Floats, Floats]:
+    def ends(self, c: float) -> tuple[Floats, Floats]:
         """Return the ends of the interval of the difference.
 
         The variance is at least that of scores whose rewards do not depend on what was shown:

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
 from tacit.proof.boundary import Interval
-from tacit.proof.harms import HarmSums, comparisons_of
+from tacit.proof.harms import HarmSums, buckets_of, comparisons_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow
@@ -79,9 +79,9 @@ class Guardrail(Aspect):
         self._looked = 0.0
 
     def _begin(self, arms: int) -> None:
-        self.begun, self.harms, self.sums = arms, list[Harm](), HarmSums.empty(arms)
+        self.begun, self.harms, self.sums = arms, list[Harm](), HarmSums(arms)
         # Decisions that are in no sum yet, and how many have closed since the last look.
-        self._waiting: list[tuple[Closed, Sequence[Ints]]] = []
+        self._waiting: list[tuple[Closed, Sequence[Ints], Ints]] = []
         self._unsettled = self._closed = 0
 
     # The log ---------------------------------------------------------------------------------
@@ -113,15 +113,14 @@ class Guardrail(Aspect):
 
     def arms_named(self, placement: Placement) -> None:
         """Have room for the arms that there are now."""
-        arms, known = len(placement.living.names), self.sums.sums.shape[1]
-        if self.terms is not None and arms > known:
+        if self.terms is not None:
             self.settle(placement)
-            self.sums = self.sums.reaching(arms)
+            self.sums.reach(len(placement.living.names))
 
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its field of a snapshot."""
         self.settle(placement)
-        sums, harms = self.sums.sums.tolist(), msgspec.to_builtins(self.harms)
+        harms, sums = msgspec.to_builtins(self.harms), self.sums.saved()
         return {"guardrail": {"terms": self.terms, "begun": self.begun, "harms": harms, "sums": sums}}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
@@ -129,7 +128,7 @@ class Guardrail(Aspect):
         if saved.guardrail is not None:
             self.terms, self.begun = saved.guardrail["terms"], saved.guardrail["begun"]
             self.harms = msgspec.convert(saved.guardrail["harms"], list[Harm])
-            self.sums = HarmSums(np.array(saved.guardrail["sums"], np.float64).reshape(6, -1))
+            self.sums = HarmSums.restored(saved.guardrail["sums"])
 
     def still(self) -> Self:
         """Return what there is to see of it by now, for another thread while this one goes on."""
@@ -145,7 +144,8 @@ class Guardrail(Aspect):
             return
         self._closed += len(closed.rewards)
         if placement.holdout is None:
-            self._waiting.append((closed, placement.open.offers(slots)))
+            keys = placement.windows.values(slots, "key")
+            self._waiting.append((closed, placement.open.offers(slots), buckets_of(keys)))
             self._unsettled += len(closed.rewards)
             if self._unsettled >= AT_ONCE:
                 self.settle(placement)
@@ -154,7 +154,7 @@ class Guardrail(Aspect):
         """Put into the sums what waits."""
         if not self._waiting:
             return
-        parts, offers = zip(*self._waiting, strict=True)
+        parts, offers, buckets = zip(*self._waiting, strict=True)
         self._waiting, self._unsettled = [], 0
         closed = Closed.joined(parts)
         offered = np.zeros((len(closed.rewards), self.sums.sums.shape[1]), np.bool_)
@@ -167,6 +167,7 @@ class Guardrail(Aspect):
             closed.propensities[known],
             offered[known],
             self._baseline(placement),
+            np.concatenate(buckets)[known],
         )
 
     def _baseline(self, placement: Placement) -> int:
