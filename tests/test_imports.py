@@ -81,6 +81,7 @@ service/http
 service/doors
 service/app
 service/maintenance client
+feed
 cluster
 warmup demo checking
 demo_lists

@@ -12,6 +12,7 @@ import click
 from tacit import __version__
 from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.evaluate import duel, evaluate, examine
+from tacit.cli.feed import feed
 from tacit.cli.fit import fit, propose, schema, ubi
 from tacit.cli.items import items
 from tacit.cli.placement import lift, placement
@@ -22,7 +23,7 @@ from tacit.errors import AssumptionWarning, TacitError
 EPILOG = """\b
 Every option can also come from the environment (TACIT_SIMULATE_HORIZON=1000) or from a TOML
 file (--config FILE, a table per command: [simulate] horizon = 1000).
-Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted."""
+Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 3 too many events rejected, 130 interrupted."""
 
 
 @click.group(epilog=EPILOG, context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100})
@@ -39,6 +40,7 @@ def cli() -> None:
       tacit propose LOG                      parameters for intent that shifts
       tacit fit LOG -o learner.tacit         learn a log, for a warm start
       tacit serve                            decisions over HTTP
+      tacit feed EVENTS --map feed.toml      clicks from files, told to the service
     """
 
 
@@ -55,6 +57,7 @@ for command in (
     serve,
     decide_server,
     key,
+    feed,
     lift,
     placement,
     items,

@@ -267,7 +267,7 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
         # Only a reader without threads knows the numbers of malformed rows.
         read_options=pyarrow.csv.ReadOptions(use_threads=False),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=skip
+            delimiter=delimiter_of(path), newlines_in_values=True, invalid_row_handler=skip
         ),
         # As bytes, so that one row that is not UTF-8 does not spoil a block.
         convert_options=pyarrow.csv.ConvertOptions(
@@ -281,7 +281,7 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
     )
 
 
-def _delimiter(path: Path) -> str:
+def delimiter_of(path: Path) -> str:
     """Return what stands most often between the names of the header: a comma, if that is a tie."""
     with pa.input_stream(str(path), compression="detect") as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]

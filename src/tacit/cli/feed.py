@@ -1,0 +1,265 @@
+"""Events from files, told to a running service: ``tacit feed``."""
+
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import click
+
+from tacit.cli.options import File, Json, NewFile, show, usage
+from tacit.cli.parameters import Typed, command
+from tacit.cli.placement import connected
+from tacit.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from tacit.feed.feeder import Limits
+    from tacit.feed.mapping import Mapper
+    from tacit.feed.tally import Tally
+
+CHECKED = 1000
+"""How many events ``--check`` reads."""
+REJECTED, INTERRUPTED = 3, 130
+"""Exit codes."""
+TIMEOUT = 30.0
+"""Seconds that a batch may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How events are read, and when that ends.
+
+    Parameters
+    ----------
+    format
+        Of the files.  [default: from the suffix]
+    follow
+        Wait at the end for what comes, until Ctrl-C.
+    rejected
+        File to which rejected events are added, with the reason; it can be fed.
+    most_rejected
+        More than this share of the events, after the first thousand or at the end, is exit code 3.
+    strict
+        Stop at the first rejected event, with exit code 3.
+    wait
+        Seconds without any answer after which it gives up.
+    """
+
+    format: Literal["json", "csv", "parquet"] | None = None
+    follow: bool = False
+    rejected: NewFile | None = None
+    most_rejected: Annotated[str, Typed(metavar="SHARE")] = "5%"
+    strict: bool = False
+    wait: Annotated[float, click.FloatRange(0.0)] = 300.0
+
+    def limits(self) -> "Limits":
+        """Return what of rejected events stops the feed."""
+        from tacit.feed.feeder import Limits
+
+        return Limits(self.strict, share_of(self.most_rejected))
+
+
+@command()
+def feed(
+    source: str | None = None,
+    *,
+    map: Annotated[File, Typed(("--map",), metavar="FEED.TOML")] | None = None,
+    url: str = "http://127.0.0.1:8787",
+    key: str | None = None,
+    reading: SourceOptions,
+    check: bool = False,
+    example: Literal["segment", "posthog", "ubi", "ga4"] | None = None,
+    as_json: Json = False,
+) -> None:
+    """Tell a running service what events in SOURCE say of its decisions, each once.
+
+    SOURCE is a file or folder of JSON lines, CSV or Parquet, compressed or not, or - for JSON lines on
+    standard input. Fed again, events change nothing. Exit code 3: too many were rejected.
+
+    Parameters
+    ----------
+    map
+        What serves as what in an event; begin with --example.
+    url
+        Where the service answers.
+    key
+        API key with the scope feedback; better in TACIT_FEED_KEY.
+    check
+        Say what the map makes of the first thousand events, and tell the service nothing.
+    example
+        Print a map for events of this origin, and end.
+    """
+    try:
+        from tacit.feed.event_map import map_at
+        from tacit.feed.examples import EXAMPLES
+        from tacit.feed.mapping import Mapper
+    except ImportError as error:
+        raise MissingExtra(error.name or "the client", "client") from error
+    if example is not None:
+        click.echo(EXAMPLES[example], nl=False)
+        return
+    if source is None or map is None:
+        raise click.UsageError("give SOURCE and --map FEED.TOML; tacit feed --example segment prints a map")
+    if check and (reading.follow or reading.rejected):
+        raise click.UsageError(
+            "--check: it writes nothing and does not wait; leave out --follow and --rejected"
+        )
+    same_file(source, reading.rejected)
+    with usage():
+        mapper = Mapper(map_at(map))
+    if check:
+        _check(mapper, source, reading, as_json)
+    else:
+        click.get_current_context().exit(_feed(mapper, source, reading, (url, key), as_json))
+
+
+def share_of(text: str) -> float:
+    """Return a share: ``5%`` or ``0.05``.
+
+    Examples
+    --------
+    >>> share_of("5%"), share_of("0.05")
+    (0.05, 0.05)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
+    share = float("nan") if found is None else float(found[1]) / (100.0 if found[2] else 1.0)
+    if not 0.0 <= share <= 1.0:
+        raise click.UsageError(f"--most-rejected: {text!r} is no share; give one such as 5% or 0.05")
+    return share
+
+
+def same_file(source: str, rejected: Path | None) -> None:
+    """Refuse to read what is written at the same time."""
+    if rejected is None or "://" in source or source == "-":
+        return
+    place = Path(source).resolve()
+    if rejected.resolve() == place or (place.is_dir() and rejected.resolve().is_relative_to(place)):
+        raise click.UsageError(f"--rejected: {rejected} is a part of SOURCE; give another file")
+
+
+def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
+    from tacit.feed.feeder import foreseen
+    from tacit.feed.sources import events_at
+    from tacit.feed.tally import Tally
+
+    tally = Tally()
+    events = events_at(source, reading.format)
+    lines = []
+    for line in foreseen(mapper, events, tally, CHECKED):
+        if as_json:
+            lines.append(line)
+        else:
+            click.echo(line)
+    text = "nothing was told; whether the service knows these decisions is said when they are fed"
+    show(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
+
+
+def _feed(
+    mapper: "Mapper", source: str, reading: SourceOptions, service: tuple[str, str | None], as_json: bool
+) -> int:
+    """Feed a source, say what became of it, and return the exit code."""
+    from tacit.feed.feeder import Feeder, TooManyRejected
+    from tacit.feed.sources import events_at
+    from tacit.feed.tally import RejectedFile, Tally
+    from tacit.feed.telling import Teller
+
+    tally, code, limits = Tally(), 0, reading.limits()
+    url, key = service
+    with (
+        RejectedFile(reading.rejected) as rejected,
+        connected(url, key, timeout=TIMEOUT) as client,
+        interruptible() as stopping,
+    ):
+        line = Line(tally)
+        teller = Teller(client, reading.wait, stopping, line.waiting)
+        feeder = Feeder(mapper, teller, tally, rejected, limits, stopping, line)
+        try:
+            feeder.feed(events_at(source, reading.format, follow=reading.follow))
+        except TooManyRejected as error:
+            line.clear()
+            click.echo(f"error: {error}", err=True)
+            code = REJECTED
+        except BaseException:
+            line.clear()
+            click.echo(f"{tally.summary()}\nfeed it again: what is told counts once", err=True)
+            raise
+        line.clear()
+        if stopping():
+            click.echo("interrupted after a whole batch; feed it again to go on", err=True)
+            code = code or (0 if reading.follow else INTERRUPTED)
+    show(tally.as_dict(), tally.summary(), as_json)
+    return code
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C or SIGTERM asked for an end; the second one interrupts at once."""
+    asked = False
+
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Line:
+    """A line on a terminal that says how far a feed is, once a second."""
+
+    def __init__(self, tally: "Tally") -> None:
+        from tacit.core.spread import is_watched
+
+        self._tally = tally
+        self._watched = is_watched()
+        self._before = time.monotonic(), 0
+        self._width = 0
+
+    def __call__(self) -> None:
+        """Say how far it is, if that is a second ago."""
+        since, read = self._before
+        now = time.monotonic()
+        if not self._watched or now - since < 1.0:
+            return
+        tally, rate = self._tally, (self._tally.read - read) / (now - since)
+        self._before = now, tally.read
+        told = tally.told
+        parts = [f"{tally.read:,} events", f"{rate:,.0f}/s", f"{told['learned'] + told['pending']:,} learned"]
+        parts += [f"{told[name]:,} {name}" for name in ("late", "duplicate") if told[name]]
+        parts += [f"{count:,} {reason}" for reason, count in tally.rejected.most_common(3)]
+        parts += [] if tally.last is None else [f"lag {max(0.0, time.time() - tally.last):,.0f} s"]
+        self._show(", ".join(parts))
+
+    def waiting(self, why: str) -> None:
+        """Say that the service gives no answer; also where nobody watches, for a log."""
+        if self._watched:
+            self._show(f"waiting for the service: {why}")
+        elif time.monotonic() - self._before[0] > 10.0:
+            self._before = time.monotonic(), self._tally.read
+            click.echo(f"waiting for the service: {why}", err=True)
+
+    def clear(self) -> None:
+        """Leave nothing of the line."""
+        if self._width:
+            self._show("")
+            self._width = 0
+
+    def _show(self, text: str) -> None:
+        text = text[: shutil.get_terminal_size().columns - 1]
+        click.echo(f"\r{text.ljust(self._width)}\r{text}", err=True, nl=False)
+        self._width = len(text)

@@ -1,0 +1,213 @@
+"""Events from a source to a service: read, mapped, told in batches, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import NamedTuple
+
+from tacit.errors import TacitError
+from tacit.feed.mapping import BadEvent, Mapped, Mapper
+from tacit.feed.sources import Found
+from tacit.feed.tally import FORESEEN, RejectedFile, Tally
+from tacit.feed.telling import MOST, Answer, Teller
+
+LARGEST_BATCH = 16 * 2**20
+"""Bytes of events in a batch, so that memory is bounded however large they are."""
+JUDGED_FIRST = 1000
+"""How many events must be told or rejected before the share of rejected ones can stop it."""
+
+
+class TooManyRejected(TacitError):
+    """A feed in which more events were rejected than it allows."""
+
+
+class Limits(NamedTuple):
+    """What of rejected events stops a feed.
+
+    Attributes
+    ----------
+    strict : bool
+        The first one.
+    share : float
+        More than this share of events, after the first thousand or at the end.
+    """
+
+    strict: bool = False
+    share: float = 0.05
+
+
+class Piece(NamedTuple):
+    """An event and the feedback that it is."""
+
+    found: Found
+    mapped: Mapped
+
+
+class Feeder:
+    """Feeds events to a service; while one batch is told, the next is read.
+
+    Parameters
+    ----------
+    mapper : Mapper
+    teller : Teller
+    tally : Tally
+    rejected : RejectedFile
+    limits : Limits
+    stopping : function
+        Whether to end after the batch under way.
+    progress : function
+        Called whenever something was counted.
+    """
+
+    def __init__(
+        self,
+        mapper: Mapper,
+        teller: Teller,
+        tally: Tally,
+        rejected: RejectedFile,
+        limits: Limits,
+        stopping: Callable[[], bool] = lambda: False,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._mapper = mapper
+        self._teller = teller
+        self._tally = tally
+        self._rejected = rejected
+        self._limits = limits
+        self._stopping = stopping
+        self._progress = progress
+        self._under_way: tuple[list[Piece], Future[list[Answer]]] | None = None
+
+    def feed(self, source: Iterable[Found | None]) -> None:
+        """Feed all events of a source.
+
+        Raises
+        ------
+        TooManyRejected
+            As the limits say; what came before is told.
+        ServiceError
+            If the service refuses everything, or gives no answer for too long.
+        """
+        with ThreadPoolExecutor(1, "tacit-feed") as threads:
+            for batch in self._batches(source):
+                self._settle()
+                self._under_way = batch, threads.submit(self._told, batch)
+            self._settle()
+        self._check_limits()
+
+    def _batches(self, source: Iterable[Found | None]) -> Iterator[list[Piece]]:
+        """Yield events that are to be told, as soon as they are many or nothing more is there for now."""
+        batch: list[Piece] = []
+        size = 0
+        for found in source:
+            if found is not None and (piece := self._piece(found)) is not None:
+                batch.append(piece)
+                size += found.size
+            if batch and (found is None or len(batch) == MOST or size >= LARGEST_BATCH):
+                yield batch
+                batch, size = [], 0
+            if found is None:
+                self._settle()
+            if self._stopping() or self._too_many():
+                break
+        if batch:
+            yield batch
+
+    def _piece(self, found: Found) -> Piece | None:
+        """Return an event as feedback, or count why it is none."""
+        self._tally.read += 1
+        if self._tally.read % MOST == 0:
+            self._progress()
+        if found.event is None:
+            self._reject(found, BadEvent(found.reason, found.detail))
+            return None
+        if self._mapper.left_out(found.event) is not None:
+            self._tally.left_out += 1
+            return None
+        try:
+            return Piece(found, self._mapper.mapped(found.event, found.named))
+        except BadEvent as error:
+            self._reject(found, error)
+            return None
+
+    def _reject(self, found: Found, why: BadEvent) -> None:
+        self._tally.reject(found, why.reason, why.detail)
+        self._rejected.write(found, why.reason, why.detail)
+
+    def _told(self, batch: list[Piece]) -> list[Answer]:
+        """Return what became of a batch: the feedback of each placement is a request of its own."""
+        groups: dict[tuple[str, type], list[int]] = {}
+        for i, piece in enumerate(batch):
+            groups.setdefault((piece.mapped.placement, type(piece.mapped.message)), []).append(i)
+        answers: dict[int, Answer] = {}
+        for (placement, _), places in groups.items():
+            told = self._teller.tell(placement, [batch[i].mapped.message for i in places])
+            answers.update(zip(places, told, strict=True))
+        return [answers[i] for i in range(len(batch))]
+
+    def _settle(self) -> None:
+        """Count what became of the batch under way, once the service has answered."""
+        if self._under_way is not None:
+            (batch, told), self._under_way = self._under_way, None
+            for piece, answer in zip(batch, told.result(), strict=True):
+                if isinstance(answer, BadEvent):
+                    self._reject(piece.found, answer)
+                else:
+                    self._tally.tell(answer, piece.mapped.time)
+            self._rejected.flush()
+        self._progress()
+
+    def _too_many(self, ended: bool = False) -> bool:
+        """Whether more events are rejected than is allowed, be all told that are not rejected yet."""
+        tally, limits = self._tally, self._limits
+        if not tally.rejected:
+            return False
+        return limits.strict or ((ended or tally.judged >= JUDGED_FIRST) and tally.share > limits.share)
+
+    def _check_limits(self) -> None:
+        tally, limits = self._tally, self._limits
+        if self._too_many(ended=not self._stopping()):
+            allowed = "none is allowed" if limits.strict else f"at most {100 * limits.share:g} % are allowed"
+            raise TooManyRejected(
+                f"{'strict' if limits.strict else 'most_rejected'}: {tally.rejected.total():,} of "
+                f"{tally.judged:,} events are rejected, {allowed}; mend the map or the source, or allow more"
+            )
+
+
+def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: Tally, most: int) -> Iterator[str]:
+    """Yield what would be told of each of the first events, without telling it.
+
+    Parameters
+    ----------
+    mapper : Mapper
+    source : iterable of Found or None
+    tally : Tally
+        What is counted.
+    most : int
+        After so many events it ends.
+    """
+    for found in islice((found for found in source if found is not None), most):
+        tally.read += 1
+        yield f"{found.source}, line {found.line}: {_foreseen(mapper, found, tally)}"
+
+
+def _foreseen(mapper: Mapper, found: Found, tally: Tally) -> str:
+    try:
+        if found.event is None:
+            raise BadEvent(found.reason, found.detail)
+        if (why := mapper.left_out(found.event)) is not None:
+            tally.left_out += 1
+            return f"left out: {why}"
+        placement, message, time = mapper.mapped(found.event, found.named)
+    except BadEvent as error:
+        tally.reject(found, error.reason, error.detail)
+        return f"rejected, {error.reason}: {error.detail}"
+    tally.tell(FORESEEN, time)
+    told = ", ".join(
+        f"{field} {getattr(message, field)}"
+        for field in ("reward", "clicks", "items", "metrics")
+        if getattr(message, field, None) is not None
+    )
+    return f"{placement}: decision {message.decision_id}: {told}"

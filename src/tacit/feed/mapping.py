@@ -1,0 +1,330 @@
+"""An event as feedback, by the map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tacit.feed.event_map import EventMap, Fixed, Worth
+from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
+from tacit.wire.decisions import Feedback
+from tacit.wire.lists import Clicks
+
+Message = Feedback | Clicks
+Get = Callable[[Any], Any]
+
+LONGEST_ID = 256
+TRUTHS = {"true": 1.0, "false": 0.0}
+
+
+class BadEvent(Exception):
+    """An event that cannot be feedback: why in one word, and in a sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Mapped(NamedTuple):
+    """An event as feedback.
+
+    Attributes
+    ----------
+    placement : str
+    message : Feedback or Clicks
+    time : float or None
+        When it happened, in seconds since 1970, where the map says it.
+    """
+
+    placement: str
+    message: Message
+    time: float | None
+
+
+class Mapper:
+    """Makes feedback of events.
+
+    Parameters
+    ----------
+    event_map : EventMap
+
+    Examples
+    --------
+    >>> from tacit.feed.event_map import map_of
+    >>> mapper = Mapper(map_of('placement = "p"\\ndecision_id = "decision"\\nreward = "clicked"'))
+    >>> mapper.mapped({"p": "home", "decision": "018b", "clicked": True}, "line 7").message
+    Feedback(decision_id='018b', reward=1.0, feedback_id='line 7', metrics=None)
+    """
+
+    def __init__(self, event_map: EventMap) -> None:
+        self._map = event_map
+        self._where = [
+            (field, path(field), allowed if isinstance(allowed, list) else [allowed])
+            for field, allowed in event_map.where.items()
+        ]
+        self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
+        self._kind, self._decision, self._id = (
+            path(event_map.event), path(event_map.decision_id), path(event_map.id)
+        )  # fmt: skip
+        fixed = event_map.placement
+        self._placement = None if isinstance(fixed, Fixed) else path(fixed)
+        self._time = path(event_map.time)
+        value = event_map.reward if isinstance(event_map.reward, str) else event_map.clicks or event_map.items
+        self._value = path(value)
+
+    def left_out(self, event: dict[str, Any]) -> str | None:
+        """Return why the map leaves an event out; None if it does not."""
+        for field, get, allowed in self._where:
+            if (value := get(event)) not in allowed:
+                return f"{field} is {shown(value)}"
+        if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
+            return f"{self._map.event} is {shown(kind)}"
+        return None
+
+    def mapped(self, event: dict[str, Any], named: str) -> Mapped:
+        """Return an event that is not left out as feedback.
+
+        Parameters
+        ----------
+        event : dict
+        named : str
+            Its id, where the map gives none.
+
+        Raises
+        ------
+        BadEvent
+        """
+        fields, fixed = self._map, self._map.placement
+        if isinstance(fixed, Fixed):
+            placement = fixed.value
+        else:
+            assert self._placement is not None
+            placement = text_of(fixed, self._placement(event), "bad-placement")
+        decision = text_of(fields.decision_id, self._decision(event), "bad-decision-id")
+        id = named if fields.id is None else text_of(fields.id, self._id(event), "bad-id")
+        time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
+        return Mapped(placement, self._message(event, decision, id), time)
+
+    def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
+        fields = self._map
+        if self._worths:
+            return self._of_worth(event, decision, id)
+        if isinstance(fields.reward, str):
+            return Feedback(decision, reward_of(fields.reward, self._value(event)), id)
+        if fields.clicks is not None:
+            return Clicks(decision, clicks=positions_of(fields.clicks, self._value(event)), feedback_id=id)
+        assert fields.items is not None
+        return Clicks(decision, items=items_of(fields.items, self._value(event)), feedback_id=id)
+
+    def _of_worth(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+        assert self._map.event is not None
+        found = self._worth_of(present(self._map.event, self._kind(event)))
+        assert found is not None
+        worth, get = found
+        if worth.metric is None:
+            reward = worth.reward if worth.field is None else reward_of(worth.field, get(event))
+            return Feedback(decision, reward, id)
+        amount = 1.0 if worth.field is None else number_of(worth.field, get(event), "bad-amount")
+        return Feedback(decision, worth.reward, id, {worth.metric: amount})
+
+    def _worth_of(self, kind: Any) -> tuple[Worth, Get] | None:
+        return self._worths.get(kind) if isinstance(kind, str) else None
+
+
+# ---- Where a field of an event is
+
+
+def path(name: str | None) -> Get:
+    """Return what gets a field from an event, None where there is none.
+
+    A field that is called as the whole path goes first: the columns of a CSV may have dots.
+
+    Examples
+    --------
+    >>> get = path("params.id.value")
+    >>> get({"params": [{"key": "page", "value": 1}, {"key": "id", "value": "a"}]})
+    'a'
+    >>> get({"params": '{"id": {"value": 2}}'}), get({"params.id.value": 3}), get({"params": 4})
+    (2, 3, None)
+    """
+    if name is None:
+        return lambda event: None
+    steps = name.split(".")
+    if len(steps) == 1:
+        return lambda event: event.get(name)
+
+    def get(event: dict[str, Any]) -> Any:
+        if name in event:
+            return event[name]
+        value: Any = event
+        for step in steps:
+            value = _inside(value, step)
+        return value
+
+    return get
+
+
+def _inside(value: Any, step: str) -> Any:
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+    if isinstance(value, dict):
+        return value.get(step)
+    if not isinstance(value, list):
+        return None
+    if step.isdecimal():
+        return value[int(step)] if int(step) < len(value) else None
+    keyed = (each for each in value if isinstance(each, dict) and each.get("key") == step)
+    return next(keyed, None)
+
+
+# ---- What a field says
+
+
+def present(field: str, value: Any) -> Any:
+    """Return a value that must be there.
+
+    Raises
+    ------
+    BadEvent
+    """
+    if value is None or value == "":
+        raise BadEvent(
+            "missing-field",
+            f"{field}: it is not there; name another field, or leave such events out by [where]",
+        )
+    return value
+
+
+def text_of(field: str, value: Any, reason: str) -> str:
+    """Return what names something; a whole number does, too.
+
+    Raises
+    ------
+    BadEvent
+    """
+    value = present(field, value)
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or len(text) > LONGEST_ID or not text.isprintable():
+        raise BadEvent(reason, f"{field}: {shown(value)}; give 1 to {LONGEST_ID} printable characters")
+    return text
+
+
+def number_of(field: str, value: Any, reason: str) -> float:
+    """Return a number, which may be text or a truth.
+
+    Raises
+    ------
+    BadEvent
+    """
+    value = present(field, value)
+    if isinstance(value, str):
+        text = value.strip().lower()
+        try:
+            number = TRUTHS[text] if text in TRUTHS else float(text)
+        except ValueError:
+            number = math.nan
+    else:
+        number = _float(value)
+    if not math.isfinite(number):
+        raise BadEvent(reason, f"{field}: {shown(value)} is no number")
+    return number
+
+
+def _float(value: Any) -> float:
+    try:
+        return math.nan if isinstance(value, dict | list) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def reward_of(field: str, value: Any) -> float:
+    """Return a reward.
+
+    Raises
+    ------
+    BadEvent
+    """
+    number = number_of(field, value, "bad-reward")
+    if not 0.0 <= number <= 1.0:
+        raise BadEvent("bad-reward", f"{field}: {shown(value)} is not in [0, 1]")
+    return number
+
+
+def positions_of(field: str, value: Any) -> list[int]:
+    """Return clicked positions, which may be one.
+
+    Raises
+    ------
+    BadEvent
+    """
+    value = present(field, value)
+    given = value if isinstance(value, list) else [value]
+    numbers = [number_of(field, each, "bad-clicks") for each in given]
+    if any(number != int(number) or not 0 <= number <= 100_000 for number in numbers):
+        raise BadEvent("bad-clicks", f"{field}: {shown(value)}; give positions from 0")
+    return [int(number) for number in numbers]
+
+
+def items_of(field: str, value: Any) -> list[int | str]:
+    """Return clicked items, which may be one.
+
+    Raises
+    ------
+    BadEvent
+    """
+    value = present(field, value)
+    items = value if isinstance(value, list) else [value]
+    return [item if _is_number(item) else text_of(field, item, "bad-items") for item in items]
+
+
+def _is_number(item: Any) -> bool:
+    return type(item) is int and abs(item) < 2**62
+
+
+def seconds_of(field: str, value: Any, unit: str | None) -> float:
+    """Return a time in seconds since 1970; text without a zone is of UTC.
+
+    Raises
+    ------
+    BadEvent
+
+    Examples
+    --------
+    >>> seconds_of("t", "2017-07-04T12:00:00Z", None), seconds_of("t", 1499169600000, None)
+    (1499169600.0, 1499169600.0)
+    """
+    value = present(field, value)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if not value.isdecimal() else int(value)
+        except ValueError:
+            raise _no_time(field, value) from None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _no_time(field, value)
+    if unit is not None and abs(value) < FARTHEST * UNITS[unit]:
+        return value / UNITS[unit]
+    scales = () if unit is not None else UNITS.values()
+    seconds = [value / scale for scale in scales if EARLIEST * scale <= value < LATEST * scale]
+    if not seconds:
+        raise _no_time(field, value)
+    return seconds[0]
+
+
+def _no_time(field: str, value: Any) -> BadEvent:
+    return BadEvent("bad-time", f"{field}: {shown(value)} is no time; say time_unit where it is a number")
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is shown to people, at most 80 characters of it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

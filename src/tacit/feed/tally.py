@@ -1,0 +1,158 @@
+"""What became of events: counted, the first of each kind of trouble kept, all trouble written to a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+
+import msgspec
+
+from tacit.errors import ConfigError
+from tacit.feed.sources import REJECTED, Found
+from tacit.wire.decisions import OUTCOMES
+
+DUPLICATE, FORESEEN = "duplicate", "foreseen"
+CHARACTERS = 200
+"""The most that is shown of an event."""
+
+
+class First(NamedTuple):
+    """The first event that was rejected for a reason."""
+
+    source: str
+    line: int
+    detail: str
+    text: str
+
+
+class Tally:
+    """Counts of what became of events.
+
+    Attributes
+    ----------
+    read, left_out : int
+        How many there were, and how many of them the map leaves out.
+    told : Counter
+        By what the service made of them.
+    rejected : Counter
+        By reason.
+    first : dict
+        The first rejected one by reason.
+    last : float or None
+        The latest time of an event that was told, in seconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.left_out = 0
+        self.told: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.first: dict[str, First] = {}
+        self.last: float | None = None
+
+    @property
+    def judged(self) -> int:
+        """How many the map does not leave out."""
+        return self.read - self.left_out
+
+    @property
+    def share(self) -> float:
+        """The share of these that is rejected."""
+        return self.rejected.total() / max(1, self.judged)
+
+    def tell(self, outcome: str, time: float | None) -> None:
+        """Count an event that was told."""
+        self.told[outcome] += 1
+        if time is not None:
+            self.last = time if self.last is None else max(self.last, time)
+
+    def reject(self, found: Found, reason: str, detail: str) -> None:
+        """Count an event that was rejected."""
+        self.rejected[reason] += 1
+        if reason not in self.first:
+            self.first[reason] = First(found.source, found.line, detail, shown(found))
+
+    def summary(self) -> str:
+        """Return what became of all, in lines."""
+        told, rejected = self.told.total(), self.rejected.total()
+        word = "would be told" if self.told[FORESEEN] else "told"
+        counts = f"{told:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
+        lines = [f"{self.read:,} events: {counts}"]
+        for outcome, count in self.told.most_common():
+            if outcome == FORESEEN:
+                continue
+            lines.append(f"  {count:,} {outcome}: {OUTCOMES.get(outcome, 'as the service says it')}")
+        for reason, count in self.rejected.most_common():
+            first = self.first[reason]
+            lines += [
+                f"  {count:,} rejected, {reason}; the first in {first.source}, line {first.line}:",
+                f"    {first.detail}",
+                f"    {first.text}",
+            ]
+        if told and told == self.told[DUPLICATE]:
+            lines.append(f"nothing changed: all {told:,} were told before")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what became of all, for machines."""
+        return {
+            "read": self.read,
+            "left_out": self.left_out,
+            "told": dict(self.told),
+            "rejected": dict(self.rejected),
+            "first": {reason: first._asdict() for reason, first in self.first.items()},
+            "last": self.last,
+        }
+
+
+def shown(found: Found) -> str:
+    """Return an event as it is shown to people, at most 200 characters of it."""
+    text = found.text if found.event is None else msgspec.json.encode(found.event, enc_hook=str).decode()
+    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
+
+
+class RejectedFile:
+    """A file of JSON lines to which rejected events are added; none where there is no path.
+
+    Parameters
+    ----------
+    path : path or None
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._file: BinaryIO | None = None
+        if path is not None:
+            try:
+                self._file = path.open("ab")
+            except OSError as error:
+                raise ConfigError(f"rejected: {path} cannot be written: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, found: Found, reason: str, detail: str) -> None:
+        """Add an event, with the reason and the place where it was."""
+        if self._file is None:
+            return
+        why = {"reason": reason, "detail": detail, "source": found.source, "line": found.line}
+        event = found.text if found.event is None else found.event
+        line = {REJECTED: why | {"named": found.named}, "event": event}
+        self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
+
+    def flush(self) -> None:
+        """See to it that what was added is in the file."""
+        if self._file is not None:
+            self._file.flush()

@@ -1,0 +1,118 @@
+"""Batches of feedback told to a service: for as long as it takes, and what it refuses told apart."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
+from tacit.errors import InvalidValue
+from tacit.feed.mapping import BadEvent, Message
+from tacit.wire.decisions import Feedback, Recorded
+
+MOST = 1000
+"""Messages in a request."""
+REFUSED = {
+    "unknown-decision": "the placement made no such decision; see that the event has the id of its answer",
+    "conflict": "its id stands for other feedback of this decision; give each event an id of its own",
+    "repeated-feedback": "the decision has had all the feedback that it can have",
+    "invalid-value": "it does not fit what the decision showed",
+}
+"""What the service makes of a message that it does not record."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+_PLACE = re.compile(r"feedback\[(\d+)\]")
+
+Answer = str | BadEvent
+
+
+class Teller:
+    """Tells feedback to a service.
+
+    Parameters
+    ----------
+    client : Client
+    patience : float
+        Seconds without any answer after which it gives up.
+    stopping : function
+        Whether it shall give up as soon as the service gives no answer.
+    waiting : function
+        Called with the reason whenever the service gives none.
+    pause : function
+        Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        patience: float,
+        stopping: Callable[[], bool] = lambda: False,
+        waiting: Callable[[str], None] = lambda why: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._patience = patience
+        self._stopping = stopping
+        self._waiting = waiting
+        self._pause = pause
+
+    def tell(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
+        """Return what became of messages of one kind, in their order.
+
+        Raises
+        ------
+        ServiceError
+            If the service refuses all, or gives no answer for too long: then nothing is known of these.
+        """
+        try:
+            recorded = self._recorded(placement, messages)
+        except (InvalidValue, InvalidRequest, NotFound) as error:
+            return self._without_refused(placement, messages, error)
+        return [
+            BadEvent(one.outcome, REFUSED[one.outcome]) if one.outcome in REFUSED else one.outcome
+            for one in recorded
+        ]
+
+    def _without_refused(
+        self, placement: str, messages: Sequence[Message], error: InvalidValue | ServiceError
+    ) -> list[Answer]:
+        """Return what became of messages, all of which were refused for one, or as too large."""
+        refusal = BadEvent(*_why(error))
+        if error.field == "placement" or refusal.reason == "unknown-placement":
+            return [refusal] * len(messages)
+        if refusal.reason not in ("invalid-value", "body-too-large"):
+            raise error
+        if len(messages) == 1:
+            return [refusal]
+        named = _PLACE.match(error.field)
+        if named is None:
+            # Which one it is about is found by halving; what stands before is told first.
+            cuts = [0, len(messages) // 2, len(messages)]
+        else:
+            bad = int(named[1])
+            cuts = [0, bad, bad + 1, len(messages)]
+        parts = [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
+        return [answer for part in parts for answer in self.tell(placement, part)]
+
+    def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded]:
+        """Return the service's answer, however often it must be asked."""
+        call = self._client.feedback_many if isinstance(messages[0], Feedback) else self._client.clicks_many
+        since, pause = time.monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                recorded: list[Recorded] = call(placement, messages)
+                return recorded
+            except Unavailable as error:
+                if self._stopping() or time.monotonic() - since > self._patience:
+                    raise
+                self._waiting(error.what)
+            self._pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _why(error: InvalidValue | ServiceError) -> tuple[str, str]:
+    kind = error.kind if isinstance(error, ServiceError) else "invalid-value"
+    return kind or "invalid-value", str(error)

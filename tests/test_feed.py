@@ -1,0 +1,653 @@
+"""Events of others, fed to a service: each counts once, and what cannot be told is said."""
+
+import csv
+import gzip
+import http.server
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from harness import PATIENCE, eventually, started, stopped, with_home
+from test_cli import tacit
+
+from tacit.client import Client, Impression
+from tacit.errors import ConfigError, InvalidValue
+from tacit.feed.event_map import map_of
+from tacit.feed.examples import EXAMPLES
+from tacit.feed.mapping import BadEvent, Mapper
+from tacit.feed.sources import CHUNK, LONGEST_LINE, Lines, events_at
+from tacit.service.app.server import running
+
+MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
+NAMELESS = MAP.replace('id = "id"\n', "")
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A service with a placement, its client, and a map, in a folder of the test's own."""
+    (tmp_path / "feed.toml").write_text(MAP)
+    with running(with_home(tmp_path / "t.db", arms=["a", "b"])) as url, Client(url) as client:
+        yield url, client
+
+
+def decided(client, count):
+    """Return the ids of new decisions."""
+    found = client.decide_many("home", [Impression(f"key {i % 7}") for i in range(count)])
+    return [one.decision_id for one in found]
+
+
+def events_of(ids):
+    return [{"decision": id, "clicked": i % 2, "id": f"e{i}"} for i, id in enumerate(ids)]
+
+
+def written(path, events):
+    path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+    return path
+
+
+def fed(url, source, *options, map="feed.toml", folder=None):
+    """Feed a source by the command; return what came of it, and what it counted."""
+    folder = folder or Path(source).parent
+    came = tacit("feed", source, "--map", folder / map, "--url", url, "--json", *options)
+    return came, json.loads(came.stdout) if came.stdout else None
+
+
+# Once each -----------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_fed_twice_counts_once(service, tmp_path):
+    url, client = service
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 250)))
+    came, counts = fed(url, path)
+    assert came.returncode == 0, came.stderr
+    assert counts["told"] == {"learned": 250}
+    came, counts = fed(url, path)
+    assert (came.returncode, counts["told"]) == (0, {"duplicate": 250})
+    came = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
+    assert "nothing changed: all 250 were told before" in came.stdout
+
+
+def test_an_event_without_an_id_counts_once_wherever_its_file_lies(service, tmp_path):
+    url, client = service
+    (tmp_path / "nameless.toml").write_text(NAMELESS)
+    (one,) = decided(client, 1)
+    # Two events of the same content are two; the same file under another name, and compressed, are none.
+    path = written(tmp_path / "a.jsonl", [{"decision": one, "clicked": 1}] * 2)
+    _, counts = fed(url, path, map="nameless.toml")
+    assert counts["told"] == {"learned": 1, "repeated": 1}
+    moved = tmp_path / "b.jsonl.gz"
+    moved.write_bytes(gzip.compress(path.read_bytes()))
+    _, counts = fed(url, moved, map="nameless.toml")
+    assert counts["told"] == {"duplicate": 2}
+
+
+# Sources -------------------------------------------------------------------------------------
+
+
+def in_format(events, path):
+    """Write events as the name of a file says."""
+    name = path.name
+    if ".parquet" in name:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(events), path)
+        return path
+    if ".csv" in name:
+        text = path.with_suffix("")
+        with text.open("w", newline="") as file:
+            table = csv.DictWriter(file, list(events[0]), delimiter=";")
+            table.writeheader()
+            table.writerows(events)
+        content = text.read_bytes()
+        text.unlink()
+    else:
+        content = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+    if name.endswith(".gz"):
+        content = gzip.compress(content)
+    if name.endswith(".zst"):
+        content = pa.Codec("zstd").compress(content, asbytes=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz", "e.jsonl.zst", "e.csv", "e.csv.gz", "e.parquet"])
+def test_events_are_read_from_files_of_each_format(service, tmp_path, name):
+    url, client = service
+    path = in_format(events_of(decided(client, 20)), tmp_path / name)
+    came, counts = fed(url, path)
+    assert (came.returncode, counts["told"]) == (0, {"learned": 20}), came.stderr
+    assert fed(url, path)[1]["told"] == {"duplicate": 20}
+
+
+def test_a_folder_is_read_whole(service, tmp_path):
+    url, client = service
+    events = events_of(decided(client, 30))
+    (tmp_path / "all" / "day").mkdir(parents=True)
+    in_format(events[:10], tmp_path / "all" / "a.csv")
+    in_format(events[10:20], tmp_path / "all" / "day" / "b.jsonl")
+    in_format(events[20:], tmp_path / "all" / "day" / "c.parquet")
+    _, counts = fed(url, tmp_path / "all", folder=tmp_path)
+    assert counts["told"] == {"learned": 30}
+
+
+@contextmanager
+def feeding(url, source, *options, folder, **more):
+    """Run the command as a process of its own, of which nothing is left."""
+    arguments = ["-m", "tacit", "feed", str(source), "--map", str(folder / "feed.toml"), "--url", url]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    with subprocess.Popen([sys.executable, *arguments, "--json", *options], **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process, number=None):
+    """Return the exit code of a process, perhaps by a signal, and what it counted."""
+    if number is not None:
+        process.send_signal(number)
+    output, errors = process.communicate(timeout=PATIENCE)
+    return process.returncode, json.loads(output) if output else errors.decode()
+
+
+def has_at_least(url, count):
+    return feedback_of(url) >= count
+
+
+def feedback_of(url):
+    """Return how much feedback the service has."""
+    with urllib.request.urlopen(f"{url}/v1/placements") as answer:
+        (home,) = json.load(answer)["placements"]
+    return home["feedback"]
+
+
+def test_standard_input_is_told_as_it_comes(service, tmp_path):
+    url, client = service
+    events = [msgspec.json.encode(event) + b"\n" for event in events_of(decided(client, 3))]
+    with feeding(url, "-", folder=tmp_path, stdin=subprocess.PIPE) as process:
+        process.stdin.write(events[0] + events[1][:5])
+        process.stdin.flush()
+        eventually(lambda: feedback_of(url) == 1)
+        process.stdin.write(events[1][5:] + events[2].rstrip())
+        code, counts = ended(process)
+        assert (code, counts["told"]) == (0, {"learned": 3})
+
+
+def test_a_file_is_followed_as_it_grows_and_is_replaced(service, tmp_path):
+    url, client = service
+    events = [msgspec.json.encode(event) + b"\n" for event in events_of(decided(client, 6))]
+    events[4] = events[4].rstrip() + b" " * 200 + b"\n"
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(events[0])
+    with feeding(url, path, "--follow", folder=tmp_path) as process:
+        eventually(lambda: feedback_of(url) == 1)
+        with path.open("ab") as file:
+            file.write(events[1] + events[2][:7])
+            file.flush()
+            eventually(lambda: feedback_of(url) == 2)
+            # What is half written is told once it is whole, also under another name.
+            path.rename(tmp_path / "events.jsonl.1")
+            file.write(events[2][7:] + events[3])
+        path.write_bytes(events[4])
+        eventually(lambda: feedback_of(url) == 5)
+        # Cut short, it is read from its beginning; what is half written in the end is no event yet.
+        path.write_bytes(events[5] + b'{"half')
+        eventually(lambda: feedback_of(url) == 6)
+        code, counts = ended(process, signal.SIGINT)
+        assert code == 0
+        assert counts["told"]["learned"] == 6
+        assert counts["rejected"] == {}
+
+
+def test_files_that_come_into_a_folder_are_followed(service, tmp_path):
+    url, client = service
+    events = events_of(decided(client, 4))
+    folder = tmp_path / "events"
+    folder.mkdir()
+    written(folder / "a.jsonl", events[:2])
+    with feeding(url, folder, "--follow", folder=tmp_path) as process:
+        eventually(lambda: feedback_of(url) == 2)
+        written(folder / "b.jsonl", events[2:])
+        eventually(lambda: feedback_of(url) == 4)
+        assert ended(process, signal.SIGTERM)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.jsonl.gz"])
+def test_what_cannot_grow_is_not_followed(service, tmp_path, name):
+    path = in_format([{"decision": "d", "clicked": 1, "id": "e"}], tmp_path / name)
+    came, _ = fed(service[0], path, "--follow")
+    assert came.returncode == 1
+    assert "only JSON lines that are not compressed" in came.stderr
+
+
+def test_lines_know_their_places_however_they_are_cut():
+    content = b'{"a":1}\n\n{"b":"\xc3\xbc"}\r\n[1]\nnone\n{"c":3}'
+    whole = [*(lines := Lines("s")).cut(content), *lines.rest()]
+    places = [0, 9, 21, 25, 30]
+    assert [found.named.partition("@")[2] for found in whole] == list(map(str, places))
+    assert [found.reason for found in whole] == ["", "", "not-an-object", "not-json", ""]
+    for size in range(1, len(content)):
+        lines = Lines("s")
+        parts = [content[i : i + size] for i in range(0, len(content), size)]
+        assert [*(found for part in parts for found in lines.cut(part)), *lines.rest()] == whole
+
+
+def test_a_line_that_is_too_long_is_rejected_and_not_kept():
+    lines = Lines("s")
+    found = list(lines.cut(b'{"a":1}\n"'))
+    for _ in range(3 * LONGEST_LINE // CHUNK):
+        found += lines.cut(b"x" * CHUNK)
+    found += lines.cut(b'"\n{"b":2}\n')
+    long = 3 * LONGEST_LINE + 2
+    assert [one.reason for one in found] == ["", "too-long", ""]
+    assert f"{long:,} bytes" in found[1].detail
+    assert len(found[1].text) <= 1000
+    assert found[2].named.endswith(f"@{8 + long + 1}")
+
+
+# Bad events ----------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_told_is_counted_by_reason_with_the_first_of_each(service, tmp_path):
+    url, client = service
+    a, b, c = decided(client, 3)
+    lines = [
+        {"decision": a, "clicked": 1, "id": "1"},
+        {"decision": "never", "clicked": 1, "id": "2"},
+        {"decision": b, "clicked": 2, "id": "3"},
+        {"decision": b, "id": "4"},
+        {"decision": a, "clicked": 0, "id": "1"},
+        {"decision": b, "clicked": "0.5", "id": ["5"]},
+        {"decision": "\\ud800", "clicked": 1, "id": "6"},
+        {"decision": c, "clicked": "true", "id": 7},
+    ]
+    path = written(tmp_path / "events.jsonl", lines)
+    path.write_bytes(path.read_bytes() + b'{"decision": NaN}\n{"decision": "\xff"}\n7\n')
+    came, counts = fed(url, path, "--most-rejected", "100%", "--rejected", tmp_path / "bad.jsonl")
+    assert came.returncode == 0
+    assert counts["told"] == {"learned": 2}
+    assert counts["rejected"] == {
+        "unknown-decision": 2,
+        "bad-reward": 1,
+        "missing-field": 1,
+        "conflict": 1,
+        "bad-id": 1,
+        "not-json": 2,
+        "not-an-object": 1,
+    }
+    assert counts["first"]["bad-reward"]["line"] == 3
+    assert counts["first"]["bad-reward"]["detail"] == "clicked: 2 is not in [0, 1]"
+    text = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url).stdout
+    assert f"1 rejected, bad-reward; the first in {path}, line 3:" in text
+    assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 9
+
+
+def test_rejected_events_are_fed_again_as_the_events_that_they_were(service, tmp_path):
+    url, client = service
+    (tmp_path / "feed.toml").write_text(NAMELESS)
+    (one,) = decided(client, 1)
+    path = written(
+        tmp_path / "events.jsonl", [{"decision": one, "clicked": 1}, {"decision": "x", "clicked": 1}]
+    )
+    bad = tmp_path / "bad.jsonl"
+    came, counts = fed(url, path, "--rejected", bad)
+    assert (came.returncode, counts["rejected"]) == (3, {"unknown-decision": 1})
+    client.decide("home", "key", decision_id="x")
+    assert fed(url, bad)[1]["told"] == {"learned": 1}
+    assert fed(url, path)[1]["told"] == {"duplicate": 2}
+
+
+def test_a_strict_feed_ends_at_the_first_bad_event_after_what_came_before(service, tmp_path):
+    url, client = service
+    events = events_of(decided(client, 4))
+    events[2]["clicked"] = 7
+    came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--strict")
+    assert came.returncode == 3
+    assert "1 of 3 events are rejected, none is allowed" in came.stderr
+    assert counts["told"] == {"learned": 2}
+
+
+def test_too_many_bad_events_end_a_feed_after_the_first_thousand(service, tmp_path):
+    url, client = service
+    bad = [{"decision": "d", "clicked": 9, "id": "e"}]
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 1000)) + bad * 5000)
+    came, counts = fed(url, path)
+    assert came.returncode == 3
+    assert "at most 5 % are allowed" in came.stderr
+    # More than a twentieth of what was read by then.
+    assert counts["told"] == {"learned": 1000}
+    assert counts["rejected"] == {"bad-reward": 53}
+    # A share of a few is looked at in the end, and all that can be told is told.
+    path = written(tmp_path / "few.jsonl", bad + events_of(decided(client, 3)))
+    came, counts = fed(url, path)
+    assert (came.returncode, counts["told"]) == (3, {"learned": 3})
+    assert fed(url, path, "--most-rejected", "0.25")[0].returncode == 0
+
+
+def test_a_placement_that_is_none_rejects_its_events_alone(service, tmp_path):
+    url, client = service
+    (tmp_path / "feed.toml").write_text(MAP.replace('{ value = "home" }', '"where"'))
+    places = ["home", "nowhere", "no/where", "home"]
+    events = [
+        event | {"where": place} for event, place in zip(events_of(decided(client, 4)), places, strict=True)
+    ]
+    came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--most-rejected", "50%")
+    assert came.returncode == 0, came.stderr
+    assert counts["told"] == {"learned": 2}
+    assert counts["rejected"] == {"unknown-placement": 1, "invalid-value": 1}
+
+
+def test_a_request_of_which_one_is_refused_is_told_without_it(tmp_path):
+    (tmp_path / "feed.toml").write_text(
+        'placement = { value = "home" }\ndecision_id = "decision"\nid = "id"\nevent = "kind"\n'
+        '[reward]\nclick = 1\nbuy = { metric = "none", field = "total" }\n'
+    )
+    with running(with_home(tmp_path / "t.db", arms=["a", "b"])) as url, Client(url) as client:
+        ids = decided(client, 5)
+        events = [{"decision": id, "id": id, "kind": "click"} for id in ids]
+        events[1] |= {"kind": "buy", "total": 7}
+        events[3] |= {"kind": "buy", "total": 8}
+        events.append({"kind": "page"})
+        came, counts = fed(url, written(tmp_path / "e.jsonl", events), "--most-rejected", "50%")
+    assert came.returncode == 0, came.stderr
+    assert (counts["told"], counts["rejected"], counts["left_out"]) == (
+        {"learned": 3},
+        {"invalid-value": 2},
+        1,
+    )
+
+
+def test_rows_of_csv_that_are_wrong_are_rejected(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_bytes(b'decision,clicked\na,1\nb\n"c\nd",0\ne,\xff\nf,1\n')
+    found = list(events_at(str(path)))
+    assert [(one.line, one.reason) for one in found] == [
+        (2, ""), (3, "bad-row"), (4, ""), (6, "not-utf-8"), (7, "")
+    ]  # fmt: skip
+    assert found[2].event == {"decision": "c\nd", "clicked": "0"}
+
+
+# Before anything is told ---------------------------------------------------------------------
+
+
+def test_a_check_says_what_would_be_told_and_tells_nothing(service, tmp_path):
+    url, client = service
+    (tmp_path / "feed.toml").write_text(MAP + '[where]\nkind = ["click", "view"]\n')
+    (one,) = decided(client, 1)
+    events = [{"decision": one, "clicked": 1, "id": "1", "kind": "click"}, {"kind": "page"}, {"kind": "view"}]
+    path = written(tmp_path / "events.jsonl", events + [{"kind": "page"}] * 2000)
+    came = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check")
+    assert came.returncode == 0, came.stderr
+    lines = came.stdout.splitlines()
+    assert lines[0] == f"{path}, line 1: home: decision {one}: reward 1.0"
+    assert lines[1] == f"{path}, line 2: left out: kind is 'page'"
+    assert "line 3: rejected, missing-field: decision" in lines[2]
+    assert "1,000 events: 1 would be told, 998 left out by the map, 1 rejected" in came.stdout
+    assert feedback_of(url) == 0
+    refused = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check", "--follow")
+    assert refused.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('placment = "p"', "placment: Object contains unknown field `placment`; did you mean placement?"),
+        ('placement = "p"', "decision_id: Object missing required field `decision_id`"),
+        ('placement = 7\ndecision_id = "d"', "placement: Expected `str | object`, got `int`"),
+        ('placement = "p"\ndecision_id = "d"', "reward: none given; give one of reward, clicks and items"),
+        ('placement = "p"\ndecision_id = "d"\nreward = "r"\nitems = "i"', "reward and items given"),
+        ('placement = "p"\ndecision_id = "d"\n[reward]\nclick = 1', "event: missing"),
+        ('placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nclick = 2', "reward.click.reward: 2.0"),
+        ('placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nclick = {}', "reward.click: give"),
+        ('placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]', "reward: the table is empty"),
+        ('placement = "p"\ndecision_id = "d"\nreward = "r"\nevent = "e"', "event: 'e' is read for a table"),
+        (
+            'placement = "p"\ndecision_id = "d"\nreward = "r"\ntime_unit = "s"',
+            "time_unit: 's' is of no field",
+        ),
+        ('placement = "p"\ndecision_id = "d"\nreward = "r"\n[where]\nk = []', "where.k: no value is allowed"),
+        ("placement =", "is no TOML"),
+    ],
+)
+def test_a_map_that_is_wrong_names_the_key_and_the_remedy(text, said, tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        map_of(text)
+    assert said in str(raised.value)
+    (tmp_path / "feed.toml").write_text(text)
+    came = tacit("feed", tmp_path / "events.jsonl", "--map", tmp_path / "feed.toml")
+    assert came.returncode == 2
+    assert f"{tmp_path / 'feed.toml'}: " in came.stderr
+
+
+def test_options_that_are_wrong_are_refused(service, tmp_path):
+    url, client = service
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 1)))
+    for options, said in [
+        (["--most-rejected", "some"], "is no share"),
+        (["--most-rejected", "5"], "is no share"),
+        (["--rejected", path], "is a part of SOURCE"),
+    ]:
+        came, _ = fed(url, path, *options)
+        assert came.returncode == 2
+        assert said in came.stderr
+    assert tacit("feed").returncode == 2
+    came, _ = fed(url, tmp_path / "none.jsonl")
+    assert came.returncode == 1
+    assert "there is no such file" in came.stderr
+    with pytest.raises(InvalidValue, match="standard input has JSON lines"):
+        next(events_at("-", "csv"))
+    assert feedback_of(url) == 0
+
+
+# What others write ---------------------------------------------------------------------------
+
+# As their public documentation shows them, shortened, with the decision's id that a page adds:
+# twilio.com/docs/segment/connections/spec/common, posthog.com/docs/data-pipelines/batch-exports/s3,
+# github.com/o19s/ubi, support.google.com/analytics/answer/7029846.
+SEGMENT = {
+    "anonymousId": "507f191e810c19729de860ea",
+    "event": "Product Clicked",
+    "messageId": "022bb90c-bbac-11e4-8dfc-aa07a5b093db",
+    "properties": {"decision_id": "D", "product_id": "507f1f77bcf86cd799439011"},
+    "timestamp": "2015-02-23T22:28:55.111Z",
+    "type": "track",
+    "userId": "97980cfea0067",
+}
+POSTHOG = {
+    "uuid": "0190d0b1-1c5e-7f4e-9d5f-5b4d3c2b1a09",
+    "event": "clicked",
+    "distinct_id": "user",
+    "properties": {"decision_id": "D", "$browser": "Chrome"},
+    "timestamp": "2024-07-20T10:00:00Z",
+}
+UBI = {
+    "action_name": "click",
+    "query_id": "D",
+    "timestamp": "2024-07-20T10:00:00.000Z",
+    "event_attributes": {
+        "object": {"object_id": "B07", "object_id_field": "asin"},
+        "position": {"ordinal": 2},
+    },
+}
+GA4 = {
+    "event_timestamp": "1611705600000000",
+    "event_name": "select_content",
+    "event_params": [
+        {"key": "page_location", "value": {"string_value": "https://example.org"}},
+        {"key": "decision_id", "value": {"string_value": "D"}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "told"),
+    [
+        ("segment", SEGMENT, ("D", 1.0, SEGMENT["messageId"], 1424730535.111)),
+        ("posthog", POSTHOG, ("D", 1.0, POSTHOG["uuid"], 1721469600.0)),
+        (
+            "posthog",
+            POSTHOG | {"properties": json.dumps(POSTHOG["properties"])},
+            ("D", 1.0, POSTHOG["uuid"], 1721469600.0),
+        ),
+        ("ubi", UBI, ("D", ["B07"], "named", 1721469600.0)),
+        ("ga4", GA4, ("D", 1.0, "named", 1611705600.0)),
+    ],
+)
+def test_what_others_write_is_told_by_the_map_that_is_printed_for_it(name, event, told):
+    text = tacit("feed", "--example", name).stdout
+    assert text == EXAMPLES[name]
+    mapper = Mapper(map_of(text))
+    assert mapper.left_out(event) is None
+    _, message, time = mapper.mapped(event, "named")
+    value = message.items if name == "ubi" else message.reward
+    assert (message.decision_id, value, message.feedback_id, time) == told
+    other = {"type": "page", "event": "other", "action_name": "other", "event_name": "other"}
+    assert mapper.left_out(event | other) is not None
+
+
+def test_a_worth_can_be_a_metric_beside_a_reward():
+    text = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\n'
+    text += 'buy = { reward = 1, metric = "revenue", field = "sum" }\nlike = { metric = "likes" }\n'
+    text += 'rate = { field = "stars" }'
+    mapper = Mapper(map_of(text))
+    event = {"p": "home", "d": "D"}
+    buy = mapper.mapped(event | {"e": "buy", "sum": "12.5"}, "n").message
+    assert (buy.reward, buy.metrics) == (1.0, {"revenue": 12.5})
+    like = mapper.mapped(event | {"e": "like"}, "n").message
+    assert (like.reward, like.metrics) == (None, {"likes": 1.0})
+    assert mapper.mapped(event | {"e": "rate", "stars": 0.8}, "n").message.reward == 0.8
+    for bad in ({"e": "rate", "stars": 4}, {"e": "rate", "stars": []}, {"e": "rate", "stars": 10**400}):
+        with pytest.raises(BadEvent):
+            mapper.mapped(event | bad, "n")
+
+
+def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
+    values = {"placements": {"shelf": {"kind": "slates", "arms": ["a", "b", "c"], "positions": 2, "seed": 7}}}
+    for field, clicked in (("clicks", 0), ("items", None)):
+        folder = tmp_path / field
+        folder.mkdir()
+        (folder / "feed.toml").write_text(
+            f'placement = {{ value = "shelf" }}\ndecision_id = "d"\n{field} = "clicked"\n'
+        )
+        config = with_home(folder / "t.db", values=values, arms=["a", "b"])
+        with running(config) as url, Client(url) as client:
+            listed = client.slate("shelf", "key")
+            value = listed.slate[0] if clicked is None else clicked
+            events = [
+                {"d": listed.decision_id, "clicked": value},
+                {"d": listed.decision_id, "clicked": "none"},
+            ]
+            came, counts = fed(url, written(folder / "e.jsonl", events))
+        assert counts["told"] == {"pending": 1}, came.stderr
+        assert sum(counts["rejected"].values()) == 1
+
+
+# Faults --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def before(url, refusals, status):
+    """Yield the address of what refuses the first requests, and hands the others on to a service."""
+    left = [refusals]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            content = self.rfile.read(int(self.headers["content-length"]))
+            if left[0] > 0:
+                left[0] -= 1
+                return self.answered(status, b"{}")
+            request = urllib.request.Request(url + self.path, content, {"content-type": "application/json"})
+            with urllib.request.urlopen(request) as answer:
+                return self.answered(200, answer.read())
+
+        def answered(self, status, content):
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_is_busy_slows_a_feed_down_and_loses_nothing(service, tmp_path, status):
+    url, client = service
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 1000)))
+    # More refusals than the client itself bears.
+    with before(url, 6, status) as address:
+        came, counts = fed(address, path)
+    assert (came.returncode, counts["told"]) == (0, {"learned": 1000}), came.stderr
+
+
+def test_a_service_that_stays_away_ends_a_feed_which_says_how_to_go_on(service, tmp_path):
+    url, client = service
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 10)))
+    with before(url, 10**9, 503) as address:
+        came, _ = fed(address, path, "--wait", "0")
+    assert came.returncode == 1
+    assert "feed it again: what is told counts once" in came.stderr
+    assert fed(url, path)[1]["told"] == {"learned": 10}
+
+
+def test_an_interrupt_ends_after_a_whole_batch(service, tmp_path):
+    url, client = service
+    with feeding(url, "-", folder=tmp_path, stdin=subprocess.PIPE) as process:
+        process.stdin.write(
+            b"".join(msgspec.json.encode(one) + b"\n" for one in events_of(decided(client, 5)))
+        )
+        process.stdin.flush()
+        eventually(lambda: feedback_of(url) == 5)
+        code, counts = ended(process, signal.SIGINT)
+        assert (code, counts["told"]) == (130, {"learned": 5})
+
+
+def test_each_event_counts_once_though_feeder_and_service_are_killed(tmp_path):
+    (tmp_path / "feed.toml").write_text(MAP)
+    config = tmp_path / "tacit.toml"
+    config.write_text(
+        f'[server]\nport = 0\n[store]\npath = "{tmp_path}/t.db"\n'
+        '[placements.home]\narms = ["a", "b"]\nseed = 7\n'
+    )
+    server, port = started(config)
+    with Client(f"http://127.0.0.1:{port}") as client:
+        ids = [id for _ in range(20) for id in decided(client, 1000)]
+    path = written(tmp_path / "events.jsonl", events_of(ids))
+    for i in range(6):
+        url = f"http://127.0.0.1:{port}"
+        with feeding(url, path, folder=tmp_path) as feeder:
+            # Each time it gets further before one of the two is killed.
+            eventually(partial(has_at_least, url, 3000 * (i + 1)))
+            if i % 2:
+                stopped(server, signal.SIGKILL)
+                server, port = started(config)
+            feeder.kill()
+    url = f"http://127.0.0.1:{port}"
+    came, counts = fed(url, path)
+    assert came.returncode == 0, came.stderr
+    assert counts["told"].keys() <= {"learned", "duplicate"}
+    assert sum(counts["told"].values()) == 20_000
+    assert feedback_of(url) == 20_000
+    assert fed(url, path)[1]["told"] == {"duplicate": 20_000}
+    assert stopped(server, signal.SIGTERM) == 0
