@@ -17,6 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from conftest import ROOT
+from generate.run import run
 from harness import PATIENCE, eventually, started, stopped, with_home
 from test_cli import tacit
 
@@ -32,11 +34,19 @@ MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "click
 NAMELESS = MAP.replace('id = "id"\n', "")
 
 
+@contextmanager
+def served_home(folder, **table):
+    """Serve a placement, whose windows stay open however slow the machine is; yield address and client."""
+    config = with_home(folder / "t.db", arms=["a", "b"], attribution_window=36_000, **table)
+    with running(config) as url, Client(url) as client:
+        yield url, client
+
+
 @pytest.fixture
 def service(tmp_path):
     """A service with a placement, its client, and a map, in a folder of the test's own."""
     (tmp_path / "feed.toml").write_text(MAP)
-    with running(with_home(tmp_path / "t.db", arms=["a", "b"])) as url, Client(url) as client:
+    with served_home(tmp_path) as (url, client):
         yield url, client
 
 
@@ -350,7 +360,7 @@ def test_a_request_of_which_one_is_refused_is_told_without_it(tmp_path):
         'placement = { value = "home" }\ndecision_id = "decision"\nid = "id"\nevent = "kind"\n'
         '[reward]\nclick = 1\nbuy = { metric = "none", field = "total" }\n'
     )
-    with running(with_home(tmp_path / "t.db", arms=["a", "b"])) as url, Client(url) as client:
+    with served_home(tmp_path) as (url, client):
         ids = decided(client, 5)
         events = [{"decision": id, "id": id, "kind": "click"} for id in ids]
         events[1] |= {"kind": "buy", "total": 7}
@@ -537,8 +547,7 @@ def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
         (folder / "feed.toml").write_text(
             f'placement = {{ value = "shelf" }}\ndecision_id = "d"\n{field} = "clicked"\n'
         )
-        config = with_home(folder / "t.db", values=values, arms=["a", "b"])
-        with running(config) as url, Client(url) as client:
+        with served_home(folder, values=values) as (url, client):
             listed = client.slate("shelf", "key")
             value = listed.slate[0] if clicked is None else clicked
             events = [
@@ -548,6 +557,11 @@ def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
             came, counts = fed(url, written(folder / "e.jsonl", events))
         assert counts["told"] == {"pending": 1}, came.stderr
         assert sum(counts["rejected"].values()) == 1
+
+
+def test_the_page_runs_and_prints_what_it_shows(tmp_path):
+    differences, _ = run(ROOT / "docs/events.md", tmp_path)
+    assert not differences, "\n".join(map(str, differences))
 
 
 # Faults --------------------------------------------------------------------------------------
@@ -628,7 +642,7 @@ def test_each_event_counts_once_though_feeder_and_service_are_killed(tmp_path):
     config = tmp_path / "tacit.toml"
     config.write_text(
         f'[server]\nport = 0\n[store]\npath = "{tmp_path}/t.db"\n'
-        '[placements.home]\narms = ["a", "b"]\nseed = 7\n'
+        '[placements.home]\narms = ["a", "b"]\nseed = 7\nattribution_window = 36000\n'
     )
     server, port = started(config)
     with Client(f"http://127.0.0.1:{port}") as client:
