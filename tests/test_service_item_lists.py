@@ -8,6 +8,7 @@ import signal
 import threading
 from functools import partial
 
+import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -233,6 +234,9 @@ def test_it_is_asked_over_http(tmp_path):
         assert one.slate == ["news"]
         clock.now += 60 * SECOND
         assert client.clicks("home", made.decision_id, [0]).outcome == LATE
+        page = httpx.get(f"{url}/placements/home").text
+        assert "3 items in the catalogue, version 1, in 2 segments." in page
+        assert 'data-field="clicked" data-value="0.25"' in page
         for given, says in (
             ({"arms": ["gone", "news"]}, "'gone'"),
             ({"segment": "weather"}, "0 candidates of segment 'weather'"),

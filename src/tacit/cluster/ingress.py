@@ -227,10 +227,22 @@ class Ingress(Verbs):
             await first.engine("ask", *asked)
             await self._lead({placement: (await first.call("arms"))[placement]}, who)
             return change.answer(view, self.clock())
+        if change.in_shards:
+            return await self._ask_shards(asked)
         change.mark(view, request, self.clock())
         answers = await self._of_all(link.engine("ask", *asked) for link in self.links)
         await self._look()
         return answers[0]
+
+    async def _ask_shards(self, asked: tuple[Any, ...]) -> Any:
+        """Change what all shards have the same of: what the first one refuses, nobody changes."""
+        first, *others = self.links
+        if not all(link.up for link in self.links):
+            raise NotDurable("shard: one is being started again, and nothing was changed; try again later")
+        answer = await first.engine("ask", *asked)
+        await self._of_all(link.engine("ask", *asked) for link in others)
+        await self._look()
+        return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody in every shard; otherwise as ``Engine.forget``."""

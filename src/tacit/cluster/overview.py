@@ -15,6 +15,7 @@ from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
+from tacit.wire.items import ItemsNow
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
@@ -41,6 +42,7 @@ class ShardSnapshot(NamedTuple):
     lift: LiftSums
     results: Results
     first: tuple[str, list[Any]] | None
+    items: ItemsNow | None
 
 
 def snapshot_of(placement: Placement) -> ShardSnapshot:
@@ -65,6 +67,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         deepcopy(placement.lift),
         deepcopy(series.results),
         _first(placement),
+        None if placement.items is None else placement.items.now(placement),
     )
 
 
@@ -103,10 +106,10 @@ class ShardedView:
         self.control.hold(self, holdout_in(self.earnings.sums.terms))
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
-        counts = [snapshot.counts for snapshot in snapshots]
-        if all(isinstance(count, dict) for count in counts):
-            # Of keys, each of which is in one shard.
-            self._take_counts({key: value for count in counts for key, value in count.items()})
+        self.show_counts([snapshot.counts for snapshot in snapshots])
+        if self.items is not None:
+            # Every shard has all of them.
+            self.items.elsewhere = snapshots[0].items
         for one in snapshots:
             if one.first is not None:
                 _show_first(self, *one.first)

@@ -249,7 +249,8 @@ def _hand_on(config: Config, source: Source, event: Event, targets: list[NewShar
         target = targets[number]
         stored = target.placements[source.names[event.placement]]
         target.add(event._replace(placement=stored.id, decision=seq))
-    elif event.placement is not None:
+    elif event.placement is not None and (event.kind != ITEMS or source.number == 0):
+        # Items are the same in all shards.
         _mark(source.names[event.placement], event, targets, alone=alone)
 
 

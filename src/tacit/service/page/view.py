@@ -278,6 +278,8 @@ class View:
         self.retired = {str(arm) for arm in placement.offer.retired}
         self.history = latest(look.changes)
         self._changes, self._busiest = look.changes, look.busiest
+        found = None if placement.items is None else placement.items.now(placement)
+        self.items = found if found is not None and found.version else None
         self._of = placement
         self._series = placement.series
         self._lowest = placement.config.rule.lowest

@@ -407,6 +407,10 @@ class DuelPlacement(Placement):
         self.leading = max(self.tallies, key=lambda key: self.tallies[key].duels, default="")
         self._most = self.tallies[self.leading].duels if self.tallies else 0
 
+    def show_counts(self, parts: Sequence[Any]) -> None:
+        # Each key is in one shard.
+        self._take_counts({key: tally for part in parts for key, tally in part.items()})
+
 
 def shown_list(row: DecisionRow) -> dict[str, Any] | None:
     """Return the interleaved list of a decision as JSON data; None where it was a pair alone."""

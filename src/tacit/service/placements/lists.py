@@ -154,6 +154,9 @@ class SlatePlacement(Placement):
         # A snapshot from before there was a tally has None, is refused, and the log is folded.
         self.tally[:] = np.array(counts, np.int64)
 
+    def show_counts(self, parts: Sequence[Any]) -> None:
+        self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
+
 
 # ---- Feature placements: arms come with the request, and are known by their features
 

@@ -364,6 +364,9 @@ class State:
     def _take_counts(self, counts: Any) -> None:
         """Take over what :meth:`counts` gave."""
 
+    def show_counts(self, parts: Sequence[Any]) -> None:
+        """Show what :meth:`counts` gave in all shards together; nothing where they do not add up."""
+
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a decision, the same live and from the log."""
         names = parsed(row.offered)

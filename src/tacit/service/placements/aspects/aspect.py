@@ -98,9 +98,12 @@ class Effect(NamedTuple):
         Returns what is so now, from the placement and the time.
     leads : bool
         Whether, of several shards, the first one changes first.
+    in_shards : bool
+        Whether shards alone know if it can be, which all have the same of it.
     """
 
     kind: str
     mark: Callable[[Placement, Any, int], str | None]
     answer: Callable[[Placement, int], Any]
     leads: bool = False
+    in_shards: bool = False

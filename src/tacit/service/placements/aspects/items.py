@@ -36,9 +36,21 @@ VECTORS = '"vector":', '"vectors":'
 
 
 class Items(Aspect):
-    """Keeps items for requests that name their candidates, in the catalogue of the learner."""
+    """Keeps items for requests that name their candidates, in the catalogue of the learner.
+
+    Attributes
+    ----------
+    elsewhere : ItemsNow or None
+        What there is, where shards keep it.
+    """
 
     mark = ITEMS
+    elsewhere: ItemsNow | None = None
+
+    def now(self, placement: Placement) -> ItemsNow:
+        """Return what there is, as a whole."""
+        items = placement.learner.items
+        return self.elsewhere or ItemsNow(len(items), items.version, items.segments())
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -164,8 +176,9 @@ def items_now(placement: Placement, time: int = 0) -> ItemsNow:
     InvalidValue
         If the placement has none.
     """
-    items = _catalogue(placement)
-    return ItemsNow(len(items), items.version, items.segments())
+    _catalogue(placement)
+    assert placement.items is not None
+    return placement.items.now(placement)
 
 
 class Sought(NamedTuple):
@@ -276,4 +289,7 @@ def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
     return remove_text(_catalogue(placement), asked)
 
 
-CHANGES = {ItemsOf: Effect(ITEMS, _put, items_now), ItemsGone: Effect(ITEMS, _remove, items_now)}
+CHANGES = {
+    ItemsOf: Effect(ITEMS, _put, items_now, in_shards=True),
+    ItemsGone: Effect(ITEMS, _remove, items_now, in_shards=True),
+}
