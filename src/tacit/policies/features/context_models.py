@@ -42,8 +42,9 @@ class Design(NamedTuple):
     First those whose covariances are known: what there is of an item (a constant, perhaps its place in the
     order offered, its leading directions, perhaps its inner product with the user), once alone and once
     times each leading direction of the user. Then those of which variances are known: the numbers of the
-    item less its leading directions, if these are not all, and what there is of the item times further
-    directions of the user. A model of one arm has the context in the item's place, and no user.
+    item less its leading directions, if these are not all, alone and times leading directions of the user,
+    and what there is of the item times further directions of the user. A model of one arm has the context
+    in the item's place, and no user.
 
     Attributes
     ----------
@@ -53,8 +54,8 @@ class Design(NamedTuple):
         Features of an item with covariances.
     known, lean : int
         All features with covariances, and all with variances only.
-    rest : int
-        Those of an item among the latter.
+    rest, crossed : int
+        Those of an item alone among the latter, and times how many directions of the user they are there.
     user : int
         Numbers of a user.
     scales, across : tuple of float
@@ -71,6 +72,7 @@ class Design(NamedTuple):
     known: int
     lean: int
     rest: int
+    crossed: int
     user: int
     scales: tuple[float, float, float, float]
     across: tuple[float, float, float, float]
@@ -82,7 +84,7 @@ def context_layout(dim: int) -> Design:
     """Return how a context of so many numbers is laid out, for arms that have models of their own."""
     leading = min(dim, LEADING)
     known, rest = 1 + leading, dim if dim > LEADING else 0
-    return Design(dim, leading, known, known, rest, rest, 0, SCALES, SCALES, 0)
+    return Design(dim, leading, known, known, rest, rest, 0, 0, SCALES, SCALES, 0)
 
 
 @kernel
@@ -90,9 +92,10 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     """Return the variance of a parameter under a hypothesis before anything is known."""
     row, at = i // layout.wide, i % layout.wide
     if i >= layout.known:
-        row, at = 0, 1 + layout.order
-        if i >= layout.known + layout.rest:
-            row, at = 1, (i - layout.known - layout.rest) % layout.wide
+        further = i - layout.known - layout.rest * (1 + layout.crossed)
+        row, at = 1, further % layout.wide
+        if further < 0:
+            row, at = (i - layout.known) // layout.rest, 1 + layout.order
     scale, spread_over = layout.scales[h], 1
     if row > 0:
         scale, spread_over = layout.across[h], layout.user

@@ -42,12 +42,14 @@ from tacit.policies.features.context_models import (
 from tacit.policies.features.context_weights import WIDTH, MixtureTally, base_of, click_chance, weight_in_use
 from tacit.policies.features.gaussian import dot
 
-ITEM_LEADING, USER_LEADING = 24, 6
+ITEM_LEADING, USER_LEADING = 32, 6
 """Directions of items, and of users, of which all covariances are known, at most."""
-ITEM_LEADING_ALONE = 32
-"""Of items in lists, where nothing is known of users."""
+ALONE, MOST_KNOWN = 24, 182
+"""Of items of which one is shown to users who are not known; features that have all covariances, at most."""
 ABREAST = 8
 """Columns for what hypotheses believe, as many as a vector instruction takes."""
+MOST_CROSSED = 1_024
+"""Products of a user's directions and what the leading ones leave of an item, at most."""
 ALL_READ, MOST_READ = 32, 16
 """Numbers of a user that are all read; if there are more, so many directions are."""
 SCALES = (1.0, 4.0, 2.0, 0.0)
@@ -71,20 +73,23 @@ def user_directions(users: int) -> int:
 
 def embedding_layout(items: int, users: int) -> Design:
     """Return how items and users of so many numbers are laid out, for all items alike."""
-    return _laid_out(items, users, ITEM_LEADING, SCALES, ACROSS, 0)
+    return _laid_out(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)
 
 
 def list_layout(items: int, users: int) -> Design:
     """Return how they are laid out for lists, where the order offered is a first guess."""
-    leading = ITEM_LEADING if users else ITEM_LEADING_ALONE
-    return _laid_out(items, users, leading, LIST_SCALES, LIST_ACROSS, 1)
+    return _laid_out(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)
 
 
 def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
+    along = min(users, USER_LEADING)
+    # A taste that no product tells is never learned: few numbers of a user leave room for more of items.
+    most = min(most, MOST_KNOWN // (1 + along) - 2)
     leading, rest = min(items, most), items if items > most else 0
-    wide, along = 1 + order + leading + int(items == users), min(users, USER_LEADING)
-    lean = rest + wide * (read_of(users) - along)
-    return Design(items, leading, wide, wide * (1 + along), lean, rest, users, scales, across, order)
+    wide = 1 + order + leading + int(items == users)
+    crossed = min(along, MOST_CROSSED // rest) if rest else 0
+    lean = rest * (1 + crossed) + wide * (read_of(users) - along)
+    return Design(items, leading, wide, wide * (1 + along), lean, rest, crossed, users, scales, across, order)
 
 
 @kernel
@@ -181,9 +186,9 @@ def read_event(
     if wide > first + leading:
         product = product_of(state, model, user, item)
     asking = user_features(state, model, user)
-    rows = layout.known // wide
-    for row in range(rows + (layout.lean - layout.rest) // wide):
-        start = row * wide + (layout.rest if row >= rows else 0)
+    rows, left = layout.known // wide, layout.rest * (1 + layout.crossed)
+    for row in range(rows + (layout.lean - left) // wide):
+        start = row * wide + (left if row >= rows else 0)
         features[start] = asking[row]
         if first > 1:
             features[start + 1] = asking[row] * np.float32(order)
@@ -191,8 +196,9 @@ def read_event(
             features[start + first + at] = asking[row] * own[1 + at]
         if wide > first + leading:
             features[start + first + leading] = asking[row] * product
-    for i in range(layout.rest):
-        features[layout.known + i] = own[1 + leading + i]
+    for row in range(1 + layout.crossed if layout.rest > 0 else 0):
+        for i in range(layout.rest):
+            features[layout.known + row * layout.rest + i] = asking[row] * own[1 + leading + i]
 
 
 # ---- What is believed of candidates
@@ -250,9 +256,9 @@ def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -
 @kernel
 def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) -> None:
     """Fill in the mean of the parameters of an item's features for a user."""
-    rows = layout.known // layout.wide
-    for row in range(rows + (layout.lean - layout.rest) // layout.wide):
-        start = row * layout.wide + (layout.rest if row >= rows else 0)
+    rows, left = layout.known // layout.wide, layout.rest * (1 + layout.crossed)
+    for row in range(rows + (layout.lean - left) // layout.wide):
+        start = row * layout.wide + (left if row >= rows else 0)
         add_times(mean[start : start + layout.wide], asking[row], found)
 
 
@@ -267,13 +273,15 @@ def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles
             found[at, i] = half[k]
             found[i, at] = half[k]
             k += 1
-    rest, further = spread[packed : packed + layout.rest], spread[packed + layout.rest :]
+    count = layout.rest * (1 + layout.crossed)
+    rest, further = spread[packed : packed + count], spread[packed + count :]
     for row in range(len(further) // wide):
         factor = asking[rows + row] * asking[rows + row]
         for at in range(wide):
             found[at, at] += factor * further[row * wide + at]
-    for i in range(len(rest)):
-        left += np.float64(rest[i]) / len(rest)
+    for i in range(count):
+        row = i // layout.rest
+        left += np.float64(asking[row] * asking[row] * rest[i]) / layout.rest
     return left
 
 
@@ -287,17 +295,22 @@ def view_of(
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
     spread, whole = np.zeros((wide, wide), np.float32), np.zeros(models.spread.shape[3], np.float32)
     columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
+    outside = np.zeros(layout.rest, np.float32)
     for h in range(FULL):
         mean = models.mean[model, 0, h]
         fill_mean(mean, asking, layout, means[h])
         add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
         if layout.rest > 0:
             # The rest of an item is what its directions leave: their part is taken out of the mean.
+            for j in range(layout.rest):
+                outside[j] = np.float32(0.0)
+            for row in range(1 + layout.crossed):
+                add_times(mean[known + row * layout.rest :][: layout.rest], asking[row], outside)
             for at in range(leading):
-                along[at] = dot_single(directions[at], mean[known : known + layout.rest])
+                along[at] = dot_single(directions[at], outside)
             add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.rest):
-            columns[j, leading + h] = mean[known + j]
+            columns[j, leading + h] = outside[j]
         if not models.met[model, 0, h]:
             first = begins(models, model, 0, h, base)
             means[h, 0] += np.float32(first.logit) - mean[0]
