@@ -98,7 +98,28 @@ def play_users(make, stream):
     return seconds, len(pulled), [float(regret.sum())]
 
 
-KINDS = {"arms": play_arms, "features": play_features, "users": play_users}
+def play_lists(make, stream):
+    """Play a stream of lists; the score is how many clicks were expected of what was shown."""
+    chances, likes, looks = (stream[name].tolist() for name in ("chances", "likes", "looks"))
+    seen, (after_skip, after_click) = stream["seen"].tolist(), stream["on"].tolist()
+    chain = after_skip < 1.0 or after_click < 1.0
+    choose, learn = make(int(stream["seed"]))
+    worth, start = 0.0, time.process_time()
+    for t in range(len(chances)):
+        places, clicks, looked, come = choose(t), [], True, 1.0
+        for k, place in enumerate(places):
+            chance = seen[k]
+            if chain and k:
+                chance = (after_click if clicks[-1] else after_skip) if looked else 0.0
+            looked, liked = looks[t][k] < chance, chances[t][place]
+            clicks.append(1.0 if looked and likes[t][place] < liked else 0.0)
+            worth += (come if chain else seen[k]) * liked
+            come *= liked * after_click + (1.0 - liked) * after_skip
+        learn(places, clicks)
+    return time.process_time() - start, len(chances), [worth]
+
+
+KINDS = {"arms": play_arms, "features": play_features, "users": play_users, "lists": play_lists}
 
 
 def play_by_itself(make, stream):

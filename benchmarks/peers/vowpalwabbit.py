@@ -160,3 +160,83 @@ def users_regcb(stream):
         ):
             found[f"{text}, {worst - 1} or {worst}"] = asked(stream, f"{text} {range_of_costs}", worst)
     return found
+
+
+def read(stream):
+    """Return a line for each item and for each user; that of a user is empty where nothing is known."""
+    items = [
+        "|i " + " ".join(f"{i}:{x:.4g}" for i, x in enumerate(row)) for row in stream["scaled_items"].tolist()
+    ]
+    users = [" ".join(f"{i}:{x:.4g}" for i, x in enumerate(row)) for row in stream["scaled"].tolist()]
+    return items, [f"|u {user}" if user else "|" for user in users]
+
+
+def of_items(stream, options):
+    """Return a function of a seed: one item out of those on offer, each by its numbers and the user's."""
+    (items, users), offers = read(stream), stream["offers"].tolist()
+
+    def seeded(seed):
+        workspace = vowpalwabbit.Workspace(f"--cb_explore_adf {options} -q ui --quiet --random_seed {seed}")
+        rng, last = np.random.default_rng(seed), {}
+
+        def choose(t):
+            lines = [f"shared {users[t]}", *(items[item] for item in offers[t])]
+            chances = np.array(workspace.predict(lines))
+            place = int(rng.choice(len(chances), p=chances / chances.sum()))
+            last.update(lines=lines, chance=chances[place])
+            return place
+
+        def learn(place, reward):
+            lines = last["lines"]
+            lines[1 + place] = f"0:{-reward}:{last['chance']} {lines[1 + place]}"
+            workspace.learn(lines)
+
+        return choose, learn
+
+    return seeded
+
+
+def items_by(stream):
+    """SquareCB, a bag, and ε-greedy."""
+    options = (
+        *(f"--squarecb --gamma_scale {scale}" for scale in (10, 100, 1000)),
+        *("--bag 5", "--bag 5 -l 0.1", "--epsilon 0.02", "--epsilon 0.02 --cb_type mtr"),
+    )
+    return {text: of_items(stream, text) for text in options}
+
+
+def lists_by(stream):
+    """Conditional contextual bandits: one position after the other, each learned by its own click."""
+    (items, users), offers = read(stream), stream["offers"].tolist()
+    positions = len(stream["seen"])
+
+    def made(options):
+        def seeded(seed):
+            workspace = vowpalwabbit.Workspace(
+                f"--ccb_explore_adf {options} -q ui --quiet --random_seed {seed}"
+            )
+            last = {}
+
+            def choose(t):
+                head = [f"ccb shared {users[t]}", *(f"ccb action {items[item]}" for item in offers[t])]
+                found = workspace.predict([*head, *(f"ccb slot |s {k}" for k in range(positions))])
+                # Of each position what was drawn stands first.
+                last.update(head=head, drawn=[slot[0] for slot in found])
+                return [place for place, _ in last["drawn"]]
+
+            def learn(places, clicks):
+                slots = [
+                    f"ccb slot {place}:{-click}:{chance} |s {k}"
+                    for k, ((place, chance), click) in enumerate(zip(last["drawn"], clicks))  # noqa: B905
+                ]
+                workspace.learn([*last["head"], *slots])
+
+            return choose, learn
+
+        return seeded
+
+    options = (
+        *(f"--squarecb --gamma_scale {scale}" for scale in (10, 100, 1000)),
+        *("--epsilon 0.02", "--epsilon 0.02 -l 0.1", "--bag 5"),
+    )
+    return {text: made(text) for text in options}
