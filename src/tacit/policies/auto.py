@@ -176,9 +176,20 @@ def _given_arms(arms: Any) -> Any:
     return arms
 
 
+PROMISE_NOTHING = {
+    "a duel": "a promise is of one arm shown alone, and a duel is a pair that is to teach who is better; "
+    "an ExplorationFloor over HorizonDraw shows every pair",
+    "a slate": "a promise is of one arm shown alone, and of a list it would have to say at which position, "
+    "and who makes way; a holdout whose control is uniform lists every arm at times, with exact propensities",
+}
+"""Why what is shown has no shares that are promised, and what to do instead."""
+
+
 def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
     """Refuse what the recommended policy does not read, so that nothing is silently left out."""
     for field, value in said.items():
         if value and field not in known:
+            if field == "at_least" and what in PROMISE_NOTHING:
+                raise InvalidValue(field, value, f"leave it out: {PROMISE_NOTHING[what]}")
             takes = ", ".join(("arms", *known))
             raise InvalidValue(field, value, f"leave it out: to show {what} takes {takes}")

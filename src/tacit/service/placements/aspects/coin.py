@@ -15,6 +15,7 @@ from tacit.policies import (
     EpsilonGreedy,
     ExplorationFloor,
     LinearEpsilonGreedy,
+    MinimumShares,
     Policy,
     ShiftMixture,
     UniformRandom,
@@ -259,7 +260,9 @@ class Coin:
 
 
 def floor_of(policy: Policy, holdout: HoldoutConfig | None = None) -> float:
-    """Return in which share of decisions an arm is drawn uniformly, whatever was learned.
+    """Return what every arm's propensity is at least, times the arms, whatever was learned.
+
+    It is as if an arm was drawn uniformly in that share of the decisions.
 
     Parameters
     ----------
@@ -274,16 +277,26 @@ def floor_of(policy: Policy, holdout: HoldoutConfig | None = None) -> float:
     >>> floor_of(UCB1(arms=3), HoldoutConfig(share=0.1))
     0.1
     """
-    own = 0.0
-    if isinstance(policy, UniformRandom):
-        own = 1.0
-    elif isinstance(policy, EXP3 | EXP3S):
-        own = policy.gamma
-    elif isinstance(policy, EpsilonGreedy | ExplorationFloor | LinearEpsilonGreedy):
-        own = policy.epsilon
-    elif isinstance(policy, ShiftMixture):
-        own = policy.params.exploration
+    own = _floor_of(policy)
     if holdout is None:
         return own
     uniform = 1.0 if holdout.control == "uniform" else 0.0
     return (1 - holdout.share) * own + holdout.share * uniform
+
+
+def _floor_of(policy: Policy) -> float:
+    if isinstance(policy, UniformRandom):
+        return 1.0
+    if isinstance(policy, EXP3 | EXP3S):
+        return float(policy.gamma)
+    if isinstance(policy, ExplorationFloor):
+        floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)
+        if not isinstance(policy, MinimumShares):
+            return floor
+        # What was promised comes first; each arm has as much as the least of them, if all have some.
+        promised = [share for _, share in policy.at_least]
+        alike = policy.arm_count * min(promised) if len(promised) == policy.arm_count else 0.0
+        return alike + (1 - sum(promised)) * floor
+    if isinstance(policy, EpsilonGreedy | LinearEpsilonGreedy):
+        return policy.epsilon
+    return float(policy.params.exploration) if isinstance(policy, ShiftMixture) else 0.0

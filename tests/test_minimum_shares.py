@@ -1,0 +1,142 @@
+"""Shares that are promised, in the service: beside a holdout, pins, contexts, and arms that come and go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import SECOND, START, is_the_fold, learned, served, with_home
+
+import tacit
+from tacit.errors import ConfigError
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.log.ids import as_text
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.placements.aspects.coin import floor_of
+from tacit.wire.control import ArmsOf, PinOf
+
+ARMS = ["control", "new", "bold"]
+PROMISED = {"control": 0.2, "new": 0.05}
+SIZE = 400
+
+
+def promising(**table):
+    """Return a configuration whose arms are promised shares."""
+    return with_home(**{"arms": ARMS, "at_least": PROMISED} | table)
+
+
+async def traffic(engine, rounds=8, best="bold", **more):
+    """Decide, and click the best arm alone, window after window; return the decisions of the last round."""
+    rows = []
+    for _ in range(rounds):
+        engine.clock.now += 40 * SECOND
+        home = engine.placements["home"]
+        names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
+        asked = [home.checked(DecisionRequest("k", id=name, **more)) for name in names]
+        rows = list(await engine.decide_many("home", asked))
+        clicks = [FeedbackRequest(row.id, reward=1.0) for row in rows if row.arm == best]
+        await engine.record_many("home", clicks)
+    return rows
+
+
+def shares(rows):
+    """Return how often each arm was shown."""
+    return {arm: np.mean([row.arm == arm for row in rows]) for arm in {row.arm for row in rows}}
+
+
+def chances(rows):
+    """Return the propensities of each arm, of which there is one where nothing is learned meanwhile."""
+    return {arm: {round(row.propensity, 9) for row in rows if row.arm == arm} for arm in shares(rows)}
+
+
+async def test_a_control_decides_besides_what_is_promised(tmp_path):
+    """(1 − h)·(f + (1 − F)·p) + h/n, and the coin's control is uniform. Counts are within 5.1 sigma."""
+    path, config = tmp_path / "s.db", promising(holdout={"share": 0.3})
+    async with served(path, config) as engine:
+        rows = await traffic(engine)
+        expected = {"control": 0.7 * 0.2 + 0.1, "new": 0.7 * 0.05 + 0.1, "bold": 0.7 * 0.75 + 0.1}
+        for arm, share in shares(rows).items():
+            assert max(chances(rows)[arm]) == pytest.approx(expected[arm], abs=0.02)
+            assert abs(share - expected[arm]) < 0.02 + 5.1 * np.sqrt(expected[arm] / SIZE)
+        held = [row for row in rows if row.control]
+        assert shares(held).keys() == set(ARMS)
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
+    path, config = tmp_path / "s.db", promising()
+    async with served(path, config) as engine:
+        await engine.ask("home", PinOf(["bold"], as_text(START + 10_000 * SECOND)))
+        rows = await traffic(engine, rounds=2)
+        assert shares(rows) == {"bold": 1.0}
+        assert chances(rows) == {"bold": {1.0}}
+        # A request that does not offer it is the policy's, with its promises.
+        asked = [
+            engine.placements["home"].checked(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
+            for j in range(SIZE)
+        ]
+        rows = list(await engine.decide_many("home", asked))
+        assert min(min(chances(rows)[arm]) - PROMISED[arm] for arm in shares(rows)) >= 0
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_what_an_arm_was_promised_waits_for_it_while_it_is_retired(tmp_path):
+    path, config = tmp_path / "s.db", promising()
+    async with served(path, config) as engine:
+        rows = await traffic(engine)
+        assert max(chances(rows)["control"]) == pytest.approx(0.2, abs=0.02)
+        await engine.ask("home", ArmsOf(["newer"], ["control"]))
+        rows = await traffic(engine, rounds=2)
+        assert "control" not in shares(rows)
+        assert max(chances(rows)["bold"]) > 0.9
+        await engine.ask("home", ArmsOf((), (), ["control"]))
+        rows = await traffic(engine, rounds=2)
+        assert min(chances(rows)["control"]) >= 0.2
+        assert min(chances(rows)["new"]) >= 0.05
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_other_promises_are_refused_before_anything_changes(tmp_path):
+    path = tmp_path / "s.db"
+    old = with_home(arms=["control", "bold"], at_least={"control": 0.2})
+    async with served(path, old) as engine:
+        await traffic(engine, rounds=3)
+        # Not in silence: what it was promised would be dropped.
+        with pytest.raises(ConfigError, match="rebuild"):
+            await engine.reload(promising())
+        rows = await traffic(engine, rounds=1)
+        assert set(shares(rows)) <= {"control", "bold"}
+
+
+async def test_promises_hold_for_whoever_is_asking(tmp_path):
+    path, config = tmp_path / "s.db", promising(context_dim=1)
+    async with served(path, config) as engine:
+        for best, x in (("bold", 1.0), ("new", -1.0)):
+            rows = await traffic(engine, best=best, context=[x], rounds=4)
+            assert min(chances(rows)["control"]) >= 0.2
+            assert min(chances(rows)["new"]) >= 0.05
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+@pytest.mark.parametrize(
+    ("policy", "floor"),
+    [
+        (tacit.MinimumShares(tacit.UCB1(3), epsilon=0.2, at_least={0: 0.5}), 0.1),
+        (tacit.MinimumShares(tacit.EpsilonGreedy(3, epsilon=0.4), at_least={0: 0.25}), 0.3),
+        (tacit.MinimumShares(tacit.UCB1(2), at_least={0: 0.1, 1: 0.2}), 0.2),
+        (tacit.MinimumShares(tacit.UCB1(2), epsilon=0.5, at_least={0: 0.1, 1: 0.2}), 0.2 + 0.7 * 0.5),
+        (tacit.ExplorationFloor(tacit.EpsilonGreedy(3, epsilon=0.4), epsilon=0.5), 0.7),
+        (tacit.MinimumShares(tacit.UCB1(3), at_least={0: 0.1}), 0.0),
+    ],
+)
+def test_a_floor_is_what_every_arm_is_shown_with_whatever_was_learned(policy, floor):
+    assert floor_of(policy) == pytest.approx(floor)
+    assert floor_of(policy, HoldoutConfig(share=0.5)) == pytest.approx(0.5 * floor + 0.5)
+    learner = tacit.Learner(policy, seed=1)
+    for _ in range(400):
+        decision = learner.choose()
+        learner.learn(decision, float(decision.arm == 0))
+    assert learner.probabilities().min() >= floor / policy.arm_count - 1e-12
