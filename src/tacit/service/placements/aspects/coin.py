@@ -294,7 +294,7 @@ def _floor_of(policy: Policy) -> float:
         if not isinstance(policy, MinimumShares):
             return floor
         # What was promised comes first; each arm has as much as the least of them, if all have some.
-        promised = [share for _, share in policy.at_least]
+        promised: list[float] = [share for _, share in policy.at_least]
         alike = policy.arm_count * min(promised) if len(promised) == policy.arm_count else 0.0
         return alike + (1 - sum(promised)) * floor
     if isinstance(policy, EpsilonGreedy | LinearEpsilonGreedy):
