@@ -1,12 +1,16 @@
 """What serving in shards costs: the ways from a request to an engine, against one server.
 
     python benchmarks/ray_serving.py [--seconds 5] [--rounds 3] [--only WORDS] [--out results.json]
+    python benchmarks/ray_serving.py --deciders 1 2 4 [--pace 1000] [--seconds 20] [--rounds 3]
 
 All keep their log in a PostgreSQL of their own on this machine and are sent the same: 64
 connections that are kept alive, keys after a Zipf law, a decision and then its feedback. The load
 takes a process of its own. Rounds go through all ways in turn, so that what else the machine does
 meets each of them. The ways through Ray Serve need ``pip install 'ray[serve]'``, and the one
 through HAProxy a program of that name besides; they are left out where these are missing.
+
+With ``--deciders``, so many processes decide next to themselves (``client.Local``) with what two shards
+lend them, each at a pace, and tell them every second; what was decided is told before the time is taken.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -27,6 +32,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import stores
 from serve import loaded
+
+CONNECTIONS = 64
 
 PLAIN = """
 import json, sys
@@ -83,6 +90,58 @@ finally:
 """
 
 
+# A decide-server before the same: what it was asked is told to the shards every second.
+DECIDE_SERVER = f"""
+import subprocess, sys, tempfile
+from pathlib import Path
+from tacit.client.decider import serve
+command = [sys.executable, "-c", {SHARDED!r}, *sys.argv[1:]]
+service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+while not (line := service.stdout.readline()).startswith("at "):
+    assert line
+ready = lambda address: print("at", address.rpartition(":")[2], flush=True)
+with tempfile.TemporaryDirectory() as folder:
+    url = "http://127.0.0.1:" + line.split()[1]
+    serve(url, ["default"], Path(folder), port=0, every=1.0, ready=ready)
+service.terminate()
+service.wait()
+"""
+LOCAL = """
+import json, resource, sys, time
+import numpy as np
+from tacit.client import Local
+url, folder, (pace, seconds), seed = sys.argv[1], sys.argv[2], map(float, sys.argv[3:5]), int(sys.argv[5])
+rng = np.random.default_rng(seed)
+keys = [f"key {i}" for i in rng.zipf(1.2, int(pace * seconds)) % 1000]
+clicks = rng.random(len(keys)) < 0.1
+taken, ages = np.empty(len(keys)), []
+
+def spent():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+with Local(url, "default", folder, every=1.0, seed=seed) as local:
+    for key in keys[:100]:
+        local.decide(key)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begun, before = time.perf_counter(), spent()
+    for i, key in enumerate(keys):
+        if i % 20 == 0:
+            time.sleep(max(0.0, begun + i / pace - time.perf_counter()))
+            ages += [one.age for one in local.known()] if i % 200 == 0 else []
+        start = time.perf_counter()
+        shown = local.decide(key)
+        taken[i] = time.perf_counter() - start
+        local.feedback(shown.decision_id, float(clicks[i]))
+    rate = len(keys) / (time.perf_counter() - begun)
+    local.flush()
+    p50, p99, p999 = 1e6 * np.quantile(taken, [0.5, 0.99, 0.999])
+    print(json.dumps({"rate": rate, "cpu": spent() - before, "p50": p50, "p99": p99, "p99.9": p999,
+                      "age p50": np.median(ages), "age p99": np.quantile(ages, 0.99)}), flush=True)
+"""
+
+
 HAPROXY = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_HAPROXY_BINARY_PATH": shutil.which("haproxy") or ""}
 
 
@@ -133,6 +192,46 @@ class Way:
             process.wait(60)
 
 
+def decided(count, pace, seconds):
+    """Let so many deciders decide over two shards; return what it took, told and learned included."""
+    way = Way(f"{count} deciders, 2 shards", SHARDED, 2)
+    database = int((stores.cluster().data / "postmaster.pid").read_text().split()[0])
+    with way.started() as (process, port), tempfile.TemporaryDirectory() as folder:
+        url = f"http://127.0.0.1:{port}"
+        deciders = [
+            subprocess.Popen(
+                [sys.executable, "-c", LOCAL, url, f"{folder}/{i}", str(pace), str(seconds), str(i)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for i in range(count)
+        ]  # fmt: skip
+        for each in deciders:
+            assert each.stdout.readline() == "ready\n"
+        idle = core_seconds(process.pid)[1]
+        time.sleep(seconds / 4)
+        before = core_seconds(process.pid)[1], core_seconds(database)[1]
+        idle = (before[0] - idle) / (seconds / 4)
+        for each in deciders:
+            each.stdin.write("\n")
+            each.stdin.flush()
+        found = [json.loads(each.stdout.readline()) for each in deciders]
+        after = core_seconds(process.pid)[1], core_seconds(database)[1]
+        for each in deciders:
+            each.wait()
+    made = count * int(pace * seconds)
+    parts = [sum(one["cpu"] for one in found), after[0] - before[0], after[1] - before[1]]
+    worst = {what: max(one[what] for one in found) for what in found[0] if what not in ("rate", "cpu")}
+    names = "deciders", "ingress and shards", "database"
+    us = dict(zip(names, (1e6 * part / made for part in parts), strict=True))
+    return worst | {
+        "rate": sum(one["rate"] for one in found),
+        **{f"core us, {name}": value for name, value in us.items()},
+        "idle cores, ingress and shards": idle,
+        "decisions a core second": made / sum(parts),
+        "load": os.getloadavg()[0],
+    }
+
+
 def free_port():
     import socket
 
@@ -146,6 +245,7 @@ def ways():
     yield Way("own ingress, 1 shard", SHARDED, 1)
     yield Way("own ingress, 2 shards", SHARDED, 2)
     yield Way("two own ingresses, 2 shards", SHARDED, 2, ingresses=2)
+    yield Way("decide-server, 2 shards", DECIDE_SERVER, 2)
     if importlib.util.find_spec("grpc") is None or importlib.util.find_spec("fastapi") is None:
         print("left out: Ray Serve, for want of ray[serve]", flush=True)
         return
@@ -186,18 +286,40 @@ def measured(way, seconds):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
-        loaded(port, 2, 0)
+        loaded(port, 2, 0, CONNECTIONS)
         before = core_seconds(process.pid)
-        single = loaded(port, seconds, 0)
+        single = loaded(port, seconds, 0, CONNECTIONS)
         first, whole = (b - a for a, b in zip(before, core_seconds(process.pid), strict=True))
-        batch = loaded(port, seconds, 100)
+        # A decide-server takes no batches: who has them can send them to the service.
+        batch = loaded(port, seconds, 100, CONNECTIONS) if way.program != DECIDE_SERVER else None
     requests = single["rate"] * seconds
     return single | {
         "core us of the first process": 1e6 * first / requests,
         "core us of all": 1e6 * whole / requests,
-        "decisions in batches": batch["decisions"],
+        "decisions in batches": batch["decisions"] if batch else float("nan"),
         "load": os.getloadavg()[0],
     }
+
+
+def of_deciders(told):
+    """Measure deciders in turn, and print medians and standard errors."""
+    found = {}
+    for _ in range(told.rounds):
+        for count in told.deciders:
+            found.setdefault(count, []).append(decided(count, told.pace, told.seconds))
+            print(count, json.dumps(found[count][-1]), flush=True)
+    for count, results in found.items():
+        values = {what: [one[what] for one in results] for what in results[0]}
+        spread = {
+            what: statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else 0.0
+            for what, each in values.items()
+        }
+        text = ", ".join(
+            f"{what} {statistics.mean(each):,.4g} ± {spread[what]:.2g}" for what, each in values.items()
+        )
+        print(f"{count} deciders at {told.pace:,.0f}/s each: {text}", flush=True)
+    if told.out:
+        told.out.write_text(json.dumps(found, indent=1))
 
 
 def main():
@@ -206,7 +328,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="ways whose name contains this")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--deciders", type=int, nargs="+", help="measure so many processes with Local")
+    parser.add_argument("--pace", type=float, default=1000, help="decisions a second of each")
     told = parser.parse_args()
+    if told.deciders:
+        of_deciders(told)
+        return
     found = {}
     for _ in range(told.rounds):
         for way in (each for each in ways() if told.only in each.name):

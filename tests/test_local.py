@@ -255,6 +255,18 @@ def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
         assert outcomes == {"repeated"}
 
 
+def test_what_version_0_2_kept_is_delivered(tmp_path):
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    kept = [
+        ["decision", "one", "k", "a", 0.5, None, None],
+        ["feedback", {"decision_id": "one", "reward": 1.0}],
+    ]
+    (folder / "open.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+    with served_once(tmp_path) as url, local(url, tmp_path), Client(url) as client:
+        assert client.feedback("home", "one", 1).outcome == "repeated"
+
+
 def test_who_has_nothing_to_decide_with_says_so(tmp_path):
     with served_once(tmp_path) as url:
         pass

@@ -121,6 +121,7 @@ def seconds_asked(retry_after: str, now: float) -> float:
 # ---- A call: a request, the same on every try, and how its answer is read; without any transport
 
 A = TypeVar("A")
+M = TypeVar("M", bound=msgspec.Struct)
 
 PROBLEM = "urn:tacit:problem:"
 
@@ -202,9 +203,11 @@ def part(name: str, call: Call[Any]) -> Call[Any]:
 
 
 def ask_many(
-    verb: Verb[Any], placement: str, kind: type[msgspec.Struct], messages: Iterable[msgspec.Struct]
+    verb: Verb[Any], placement: str, kind: type[M], messages: Iterable[M | msgspec.Raw]
 ) -> Call[list[Any]]:
     """Return the call with many messages of a type, answered in their order.
+
+    One that is encoded already was checked before.
 
     Raises
     ------
@@ -212,8 +215,11 @@ def ask_many(
         If one is not of that type, or has a field that cannot be right.
     """
     (field,) = (field.name for field in msgspec.structs.fields(verb.answer))
-    bodies = []
+    bodies: list[Any] = []
     for i, message in enumerate(messages):
+        if isinstance(message, msgspec.Raw):
+            bodies.append(message)
+            continue
         if not isinstance(message, kind):
             raise InvalidValue(f"{field}[{i}]", message, f"give a tacit.client.{kind.__name__}")
         bodies.append(body(message, f"{field}[{i}]."))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from msgspec import Raw
+
 from tacit.client.call import Call, ask, ask_many, call
 from tacit.wire import verbs
 from tacit.wire.control import LearnerOf, LentParts, Nothing
@@ -370,13 +372,14 @@ class DecisionCalls:
         return ask(verbs.LEARNER, placement, LearnerOf(shard))
 
     @call
-    def take_over(self, placement: str, decisions: Iterable[LocalDecision]) -> Call[list[TakenOver]]:
+    def take_over(self, placement: str, decisions: Iterable[LocalDecision | Raw]) -> Call[list[TakenOver]]:
         """Say what was decided next to the caller, 1 to 1000 decisions; each is logged, or refused.
 
         Parameters
         ----------
         placement : str
         decisions : iterable of LocalDecision
+            Or of what one is encoded as.
 
         Returns
         -------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Raw
+
 from tacit.client.call import Call, ask, ask_many, call, part
 from tacit.wire import verbs
 from tacit.wire.control import ArmsNow, ArmsOf, Mode, ModeOf
@@ -52,7 +54,7 @@ class FeedbackCalls:
         return ask(verbs.FEEDBACK, placement, Feedback(decision_id, reward, feedback_id, metrics))
 
     @call
-    def feedback_many(self, placement: str, feedback: Iterable[Feedback]) -> Call[list[Recorded]]:
+    def feedback_many(self, placement: str, feedback: Iterable[Feedback | Raw]) -> Call[list[Recorded]]:
         """Record what came back for 1 to 1000 decisions, in one commit.
 
         What cannot be recorded refuses nothing else: its outcome is the kind of its problem
@@ -62,6 +64,7 @@ class FeedbackCalls:
         ----------
         placement : str
         feedback : iterable of Feedback
+            Or of what one is encoded as.
 
         Returns
         -------

@@ -19,7 +19,7 @@ from tacit.client.spool import Spool
 from tacit.errors import TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
-from tacit.wire.decisions import Feedback, LocalDecision
+from tacit.wire.decisions import LocalDecision
 
 LEARNER = "learner.tacit"
 DECISION, FEEDBACK = "decision", "feedback"
@@ -29,6 +29,8 @@ REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
 
 logger = logging.getLogger("tacit.client")
 encode = msgspec.json.Encoder().encode
+DECIDED = msgspec.Raw(encode(DECISION))
+_decode = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class LentState(NamedTuple):
@@ -155,9 +157,9 @@ class LentShard:
 
     def _deliver_lines(self, client: Client, lines: Sequence[bytes]) -> None:
         """Deliver decisions, then feedback; put aside what the service will never take."""
-        kept = [msgspec.json.decode(line) for line in lines]
-        made = [LocalDecision(*fields) for kind, *fields in kept if kind == DECISION]
-        given = [Feedback(**fields[0]) for kind, *fields in kept if kind == FEEDBACK]
+        kept = list(map(_decode, lines))
+        made = [_made(fields) for kind, *fields in kept if kind == DECIDED]
+        given = [fields[0] for kind, *fields in kept if kind != DECIDED]
         refused: list[Any] = []
         if made:
             taken = self._asked(client.take_over, made)
@@ -184,6 +186,13 @@ class LentShard:
             if len(messages) == 1 or error.field == "placement":
                 return [_Refused(str(error))] * len(messages)
         return [answer for message in messages for answer in self._asked(call, [message])]
+
+
+def _made(fields: Sequence[msgspec.Raw]) -> msgspec.Raw:
+    """Return a decision as it is sent; up to version 0.2, the fields of one were kept."""
+    if len(fields) == 1:
+        return fields[0]
+    return msgspec.Raw(encode(LocalDecision(*map(msgspec.json.decode, fields))))
 
 
 class _Refused(msgspec.Struct):

@@ -234,8 +234,8 @@ class Local:
                 checked_id("decision_id", decision_id)
             made = state.learner.choose(key, context, offered)
             id = self._new_id(slot) if decision_id is None else decision_id
-            kept = DECISION, id, key, made.arm, made.propensity, offered, context
-            self._told_of(id).spool.append(encode(kept))
+            kept = LocalDecision(id, key, made.arm, made.propensity, offered, context)
+            self._told_of(id).spool.append(encode((DECISION, kept)))
             decided = Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
             if decision_id is not None:
                 self._remember((key, offered, context), decided)
