@@ -83,6 +83,17 @@ from tacit.service.config.schema import TracesConfig
 from tacit.service.app.traces import provider_of
 provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
+    "kafka": """
+from tacit.errors import LogError
+from tacit.feed import kafka
+kafka.PATIENCE = 0.1
+try:
+    kafka.Topic(kafka.address_of("kafka://127.0.0.1:1/topic"), {})
+except LogError:
+    pass
+else:
+    raise AssertionError("a broker that is not there answered")
+""",
     "plots": """
 import tempfile
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Events from files, told to a running service: ``tacit feed``."""
+"""Events from files or a topic, told to a running service: ``tacit feed``."""
 
+import os
 import re
 import shutil
 import signal
@@ -21,6 +22,7 @@ from tacit.errors import MissingExtra
 if TYPE_CHECKING:
     from tacit.feed.feeder import Limits
     from tacit.feed.mapping import Mapper
+    from tacit.feed.sources import Source
     from tacit.feed.tally import Tally
 
 CHECKED = 1000
@@ -40,7 +42,12 @@ class SourceOptions:
     format
         Of the files.  [default: from the suffix]
     follow
-        Wait at the end for what comes, until Ctrl-C.
+        Wait at the end for what comes, until Ctrl-C; so a topic is read anyway.
+    once
+        Read a topic to the end that it has now.
+    properties
+        Of librdkafka, for a topic, name=value in each line; or in variables such as
+        TACIT_KAFKA_SASL_PASSWORD.
     rejected
         File to which rejected events are added, with the reason; it can be fed.
     most_rejected
@@ -53,10 +60,37 @@ class SourceOptions:
 
     format: Literal["json", "csv", "parquet"] | None = None
     follow: bool = False
+    once: bool = False
+    properties: File | None = None
     rejected: NewFile | None = None
     most_rejected: Annotated[str, Typed(metavar="SHARE")] = "5%"
     strict: bool = False
     wait: Annotated[float, click.FloatRange(0.0)] = 300.0
+
+    @contextmanager
+    def open(self, place: str, *, once: bool) -> "Iterator[Source]":
+        """Open the source at a place, to be read to its end if it shall be read once."""
+        from tacit.feed.sources import Source, events_at
+
+        if place.startswith("kafka://"):
+            source = self._topic(place, once)
+        elif self.properties is not None:
+            raise click.UsageError("--properties: they are for kafka://HOST:PORT/TOPIC; leave them out")
+        else:
+            source = Source(events_at(place, self.format, follow=self.follow))
+        try:
+            yield source
+        finally:
+            source.close()
+
+    def _topic(self, place: str, once: bool) -> "Source":
+        from tacit.feed.kafka import Topic, address_of, properties_of
+
+        if self.format not in (None, "json"):
+            raise click.UsageError("--format: a topic has JSON in its messages; leave it out")
+        with usage():
+            address, properties = address_of(place), properties_of(self.properties, os.environ)
+        return Topic(address, properties, once=once)
 
     def limits(self) -> "Limits":
         """Return what of rejected events stops the feed."""
@@ -79,8 +113,9 @@ def feed(
 ) -> None:
     """Tell a running service what events in SOURCE say of its decisions, each once.
 
-    SOURCE is a file or folder of JSON lines, CSV or Parquet, compressed or not, or - for JSON lines on
-    standard input. Fed again, events change nothing. Exit code 3: too many were rejected.
+    SOURCE is a file or folder of JSON lines, CSV or Parquet, compressed or not; - for JSON lines on
+    standard input; or kafka://HOST:PORT/TOPIC?group=NAME, a topic of JSON. Fed again, events change nothing.
+    Exit code 3: too many were rejected.
 
     Parameters
     ----------
@@ -106,6 +141,8 @@ def feed(
         return
     if source is None or map is None:
         raise click.UsageError("give SOURCE and --map FEED.TOML; tacit feed --example segment prints a map")
+    if reading.follow and reading.once:
+        raise click.UsageError("--follow and --once: give one of them")
     if check and (reading.follow or reading.rejected):
         raise click.UsageError(
             "--check: it writes nothing and does not wait; leave out --follow and --rejected"
@@ -145,17 +182,16 @@ def same_file(source: str, rejected: Path | None) -> None:
 
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
     from tacit.feed.feeder import foreseen
-    from tacit.feed.sources import events_at
     from tacit.feed.tally import Tally
 
     tally = Tally()
-    events = events_at(source, reading.format)
     lines = []
-    for line in foreseen(mapper, events, tally, CHECKED):
-        if as_json:
-            lines.append(line)
-        else:
-            click.echo(line)
+    with reading.open(source, once=True) as events:
+        for line in foreseen(mapper, events, tally, CHECKED):
+            if as_json:
+                lines.append(line)
+            else:
+                click.echo(line)
     text = "nothing was told; whether the service knows these decisions is said when they are fed"
     show(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
 
@@ -165,22 +201,23 @@ def _feed(
 ) -> int:
     """Feed a source, say what became of it, and return the exit code."""
     from tacit.feed.feeder import Feeder, TooManyRejected
-    from tacit.feed.sources import events_at
     from tacit.feed.tally import RejectedFile, Tally
     from tacit.feed.telling import Teller
 
     tally, code, limits = Tally(), 0, reading.limits()
+    endless = reading.follow or (source.startswith("kafka://") and not reading.once)
     url, key = service
     with (
         RejectedFile(reading.rejected) as rejected,
         connected(url, key, timeout=TIMEOUT) as client,
+        reading.open(source, once=reading.once) as events,
         interruptible() as stopping,
     ):
         line = Line(tally)
         teller = Teller(client, reading.wait, stopping, line.waiting)
-        feeder = Feeder(mapper, teller, tally, rejected, limits, stopping, line)
+        feeder = Feeder(events, mapper, teller, tally, rejected, limits, stopping, line)
         try:
-            feeder.feed(events_at(source, reading.format, follow=reading.follow))
+            feeder.feed()
         except TooManyRejected as error:
             line.clear()
             click.echo(f"error: {error}", err=True)
@@ -192,7 +229,7 @@ def _feed(
         line.clear()
         if stopping():
             click.echo("interrupted after a whole batch; feed it again to go on", err=True)
-            code = code or (0 if reading.follow else INTERRUPTED)
+            code = code or (0 if endless else INTERRUPTED)
     show(tally.as_dict(), tally.summary(), as_json)
     return code
 

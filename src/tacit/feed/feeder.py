@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
 from tacit.feed.mapping import BadEvent, Mapped, Mapper
-from tacit.feed.sources import Found
+from tacit.feed.sources import Found, Source
 from tacit.feed.tally import FORESEEN, RejectedFile, Tally
 from tacit.feed.telling import MOST, Answer, Teller
 
@@ -50,6 +50,7 @@ class Feeder:
 
     Parameters
     ----------
+    source : Source
     mapper : Mapper
     teller : Teller
     tally : Tally
@@ -63,6 +64,7 @@ class Feeder:
 
     def __init__(
         self,
+        source: Source,
         mapper: Mapper,
         teller: Teller,
         tally: Tally,
@@ -71,6 +73,7 @@ class Feeder:
         stopping: Callable[[], bool] = lambda: False,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
+        self._source = source
         self._mapper = mapper
         self._teller = teller
         self._tally = tally
@@ -78,10 +81,10 @@ class Feeder:
         self._limits = limits
         self._stopping = stopping
         self._progress = progress
-        self._under_way: tuple[list[Piece], Future[list[Answer]]] | None = None
+        self._under_way: tuple[list[Piece], Any, Future[list[Answer]]] | None = None
 
-    def feed(self, source: Iterable[Found | None]) -> None:
-        """Feed all events of a source.
+    def feed(self) -> None:
+        """Feed all events of the source.
 
         Raises
         ------
@@ -91,29 +94,29 @@ class Feeder:
             If the service refuses everything, or gives no answer for too long.
         """
         with ThreadPoolExecutor(1, "tacit-feed") as threads:
-            for batch in self._batches(source):
+            for batch in self._batches():
+                position = self._source.position()
                 self._settle()
-                self._under_way = batch, threads.submit(self._told, batch)
+                self._under_way = batch, position, threads.submit(self._told, batch)
             self._settle()
         self._check_limits()
 
-    def _batches(self, source: Iterable[Found | None]) -> Iterator[list[Piece]]:
+    def _batches(self) -> Iterator[list[Piece]]:
         """Yield events that are to be told, as soon as they are many or nothing more is there for now."""
         batch: list[Piece] = []
         size = 0
-        for found in source:
+        for found in self._source:
             if found is not None and (piece := self._piece(found)) is not None:
                 batch.append(piece)
                 size += found.size
-            if batch and (found is None or len(batch) == MOST or size >= LARGEST_BATCH):
+            if found is None or len(batch) == MOST or size >= LARGEST_BATCH:
                 yield batch
                 batch, size = [], 0
             if found is None:
                 self._settle()
             if self._stopping() or self._too_many():
                 break
-        if batch:
-            yield batch
+        yield batch
 
     def _piece(self, found: Found) -> Piece | None:
         """Return an event as feedback, or count why it is none."""
@@ -150,13 +153,16 @@ class Feeder:
     def _settle(self) -> None:
         """Count what became of the batch under way, once the service has answered."""
         if self._under_way is not None:
-            (batch, told), self._under_way = self._under_way, None
+            (batch, position, told), self._under_way = self._under_way, None
             for piece, answer in zip(batch, told.result(), strict=True):
                 if isinstance(answer, BadEvent):
                     self._reject(piece.found, answer)
                 else:
                     self._tally.tell(answer, piece.mapped.time)
             self._rejected.flush()
+            # Where it ends for a rejected event, that is read again.
+            if not self._too_many():
+                self._source.told(position)
         self._progress()
 
     def _too_many(self, ended: bool = False) -> bool:
@@ -190,7 +196,7 @@ def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: Tally, most:
     """
     for found in islice((found for found in source if found is not None), most):
         tally.read += 1
-        yield f"{found.source}, line {found.line}: {_foreseen(mapper, found, tally)}"
+        yield f"{found.place}: {_foreseen(mapper, found, tally)}"
 
 
 def _foreseen(mapper: Mapper, found: Found, tally: Tally) -> str:

@@ -7,7 +7,7 @@ import io
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -56,6 +56,8 @@ class Found(NamedTuple):
         Why it is none; empty if it is one.
     size : int
         Bytes that it takes, about.
+    unit : str
+        What ``line`` counts: lines, or offsets of a topic.
     """
 
     source: str
@@ -66,6 +68,38 @@ class Found(NamedTuple):
     reason: str = ""
     detail: str = ""
     size: int = 0
+    unit: str = "line"
+
+    @property
+    def place(self) -> str:
+        """Where it was found, for people."""
+        return f"{self.source}, {self.unit} {self.line}"
+
+
+class Source:
+    """Events in order, and how far they have been told.
+
+    Parameters
+    ----------
+    found : iterable of Found or None
+        None whenever there is nothing more for now.
+    """
+
+    def __init__(self, found: Iterable[Found | None]) -> None:
+        self._found_events = found
+
+    def __iter__(self) -> Iterator[Found | None]:
+        return iter(self._found_events)
+
+    def position(self) -> Any:
+        """Return how far it was read; of files nothing is kept, as they can be read again."""
+        return None
+
+    def told(self, position: Any) -> None:
+        """Take note that all events before a position are with the service."""
+
+    def close(self) -> None:
+        """Give up what it holds."""
 
 
 def events_at(place: str, format: str | None = None, *, follow: bool = False) -> Iterator[Found | None]:
@@ -174,33 +208,48 @@ class Lines:
     def _found(self, line: bytes, begin: int, dropped: int) -> Found:
         if begin == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
-        size = len(line)
+        name = named(line, begin)
         if dropped:
-            detail = f"a line of {size + dropped:,} bytes; at most {LONGEST_LINE:,} are read"
-            return self._none(line, begin, "too-long", detail)
-        try:
-            event = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return self._none(line, begin, "not-json", f"{error}; give one JSON object a line")
-        if not isinstance(event, dict):
-            return self._none(line, begin, "not-an-object", "it is JSON, but no object; give one a line")
-        if isinstance(before := event.get(REJECTED), dict):
-            return self._again(before, event.get("event"), line, begin)
-        return Found(self.source, self._line, named(line, begin), event, size=size)
+            return _none(line, self.source, self._line, name, *_too_long(len(line) + dropped))
+        return found_in(line, self.source, self._line, name)
 
-    def _none(self, line: bytes, begin: int, reason: str, detail: str) -> Found:
-        text = line.decode(errors="replace")
-        return Found(self.source, self._line, named(line, begin), None, text, reason, detail, len(line))
 
-    def _again(self, before: dict[str, Any], event: Any, line: bytes, begin: int) -> Found:
-        """Return an event that was rejected once, by the name that it had then."""
-        id = before.get("named")
-        if not isinstance(event, dict):
-            return self._none(
-                line, begin, "not-json", "it was no event when it was rejected; mend the source"
-            )
-        id = id if isinstance(id, str) and id else named(line, begin)
-        return Found(self.source, self._line, id, event, size=len(line))
+def found_in(content: bytes, source: str, place: int, name: str) -> Found:
+    """Return the event that a line or a message holds, or why it is none.
+
+    Parameters
+    ----------
+    content : bytes
+    source : str
+    place : int
+        The line or the offset.
+    name : str
+        Its id, unless it was rejected once and has one.
+    """
+    where = content, source, place, name
+    if len(content) > LONGEST_LINE:
+        return _none(content[:KEPT_OF_LONGER], *where[1:], *_too_long(len(content)))
+    try:
+        event = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _none(*where, "not-json", f"{error}; give one JSON object in each line or message")
+    if not isinstance(event, dict):
+        return _none(*where, "not-an-object", "it is JSON, but no object; give one in each line or message")
+    if not isinstance(before := event.get(REJECTED), dict):
+        return Found(source, place, name, event, size=len(content))
+    event, id = event.get("event"), before.get("named")
+    if not isinstance(event, dict):
+        return _none(*where, "not-json", "it was no event when it was rejected; mend the source")
+    return Found(source, place, id if isinstance(id, str) and id else name, event, size=len(content))
+
+
+def _none(content: bytes, source: str, place: int, name: str, reason: str, detail: str) -> Found:
+    text = content.decode(errors="replace")
+    return Found(source, place, name, None, text, reason, detail, len(content))
+
+
+def _too_long(size: int) -> tuple[str, str]:
+    return "too-long", f"an event of {size:,} bytes; at most {LONGEST_LINE:,} are read"
 
 
 def named(content: bytes, place: int) -> str:

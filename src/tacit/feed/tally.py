@@ -23,6 +23,7 @@ class First(NamedTuple):
 
     source: str
     line: int
+    place: str
     detail: str
     text: str
 
@@ -72,7 +73,7 @@ class Tally:
         """Count an event that was rejected."""
         self.rejected[reason] += 1
         if reason not in self.first:
-            self.first[reason] = First(found.source, found.line, detail, shown(found))
+            self.first[reason] = First(found.source, found.line, found.place, detail, shown(found))
 
     def summary(self) -> str:
         """Return what became of all, in lines."""
@@ -87,7 +88,7 @@ class Tally:
         for reason, count in self.rejected.most_common():
             first = self.first[reason]
             lines += [
-                f"  {count:,} rejected, {reason}; the first in {first.source}, line {first.line}:",
+                f"  {count:,} rejected, {reason}; the first in {first.place}:",
                 f"    {first.detail}",
                 f"    {first.text}",
             ]

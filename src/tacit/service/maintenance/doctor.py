@@ -31,6 +31,7 @@ EXTRAS = {
     "ray": ("ray",),
     "otel": ("opentelemetry",),
     "client": ("httpx", "msgspec"),
+    "kafka": ("confluent_kafka",),
     "plots": ("matplotlib",),
     "interleaving": ("scipy",),
 }

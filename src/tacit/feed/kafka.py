@@ -1,0 +1,245 @@
+"""Events from a topic of Kafka, whose offsets move on once the service has what stands before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tacit.errors import ConfigError, InvalidValue, LogError, MissingExtra
+from tacit.feed.sources import POLL_SECONDS, Found, Source, found_in, named
+
+try:
+    import confluent_kafka as kafka
+except ImportError as error:
+    raise MissingExtra(error.name or "confluent_kafka", "kafka") from error
+
+SCHEME = "kafka://"
+ENVIRONMENT = "TACIT_KAFKA_"
+"""How variables begin that are properties: ``TACIT_KAFKA_SASL_PASSWORD`` is ``sasl.password``."""
+MOST = 1000
+"""Messages that are fetched at once."""
+PATIENCE = 30.0
+"""Seconds in which a broker must have answered first."""
+SECRETS = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
+
+FINAL = (
+    kafka.KafkaError._AUTHENTICATION,
+    kafka.KafkaError._SSL,
+    kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
+"""Errors that do not pass by themselves."""
+
+Read = dict[tuple[str, int], int]
+"""Of each partition, the offset after the last event that was read."""
+
+
+class Address(NamedTuple):
+    """Where a topic is: ``kafka://HOST:PORT/TOPIC?group=…``.
+
+    Attributes
+    ----------
+    brokers, topic, group : str
+    """
+
+    brokers: str
+    topic: str
+    group: str = "tacit"
+
+
+def address_of(url: str) -> Address:
+    """Return the address that a URL says.
+
+    Raises
+    ------
+    InvalidValue
+
+    Examples
+    --------
+    >>> address_of("kafka://a:9092,b:9092/clicks?group=shop")
+    Address(brokers='a:9092,b:9092', topic='clicks', group='shop')
+    """
+    place, _, query = url.removeprefix(SCHEME).partition("?")
+    brokers, _, topic = place.partition("/")
+    name, _, group = query.partition("=")
+    if "@" in brokers:
+        raise InvalidValue(
+            "source", "kafka://…@…", "give users and passwords as properties, not in the address"
+        )
+    if not (brokers and topic) or "/" in topic or (query and (name != "group" or not group or "&" in group)):
+        raise InvalidValue(
+            "source", url, "give kafka://HOST:PORT/TOPIC or kafka://HOST:PORT/TOPIC?group=NAME"
+        )
+    return Address(brokers, topic, group or Address._field_defaults["group"])
+
+
+def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return properties of the consumer: of a file with ``name=value`` in each line, then of the environment.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read; no value is ever told.
+    """
+    found: dict[str, str] = {}
+    try:
+        lines = [] if path is None else path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"properties: {path} cannot be read: {error}") from error
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, equals, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not equals:
+                raise ConfigError(f"properties: {path}, line {number} is not of the form name=value")
+            found[name.strip()] = value.strip()
+    ours = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT)}
+    return found | {name.removeprefix(ENVIRONMENT).lower().replace("_", "."): ours[name] for name in ours}
+
+
+class Topic(Source):
+    """The events of a topic, each named by its content, topic, partition and offset.
+
+    Parameters
+    ----------
+    address : Address
+    properties : mapping from str to str
+        Of librdkafka, such as ``security.protocol``.
+    once : bool
+        Whether to end at the ends that the partitions have now; or else it is followed.
+
+    Raises
+    ------
+    LogError
+        If no broker answers, or there is no such topic.
+    ConfigError
+        If a property is wrong.
+    """
+
+    def __init__(self, address: Address, properties: Mapping[str, str], *, once: bool = False) -> None:
+        self._address, self._secrets = address, [
+            value for name, value in properties.items() if value and any(map(name.__contains__, SECRETS))
+        ]  # fmt: skip
+        self._read: Read = {}
+        self._ends: Read = {}
+        self._fatal: Any = None
+        ours = {
+            "bootstrap.servers": address.brokers,
+            "group.id": address.group,
+            "auto.offset.reset": "earliest",
+            # Offsets are kept when the service has the events, and committed soon after.
+            "enable.auto.offset.store": False,
+            "enable.auto.commit": True,
+            "enable.partition.eof": once,
+        }
+        if clashing := ours.keys() & properties.keys():
+            raise ConfigError(f"properties: {min(clashing)} is set by the feed; leave it out")
+        try:
+            self._consumer = kafka.Consumer(
+                ours | dict(properties), logger=_Silent(), error_cb=self._on_error
+            )
+        except kafka.KafkaException as error:
+            raise ConfigError(f"properties: {self._told(error)}") from None
+        try:
+            partitions = self._partitions()
+            if once:
+                self._assign(partitions)
+            else:
+                self._consumer.subscribe([address.topic])
+        except kafka.KafkaException as error:
+            self.close()
+            raise self._lost(error) from None
+        except LogError:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Found | None]:
+        """Yield what is found, None whenever there is nothing more for now."""
+        once = bool(self._ends)
+        while not once or self._ends:
+            messages = self._consumer.consume(MOST, POLL_SECONDS)
+            if self._fatal is not None:
+                raise self._lost(self._fatal)
+            for message in messages:
+                if (found := self._found(message, once)) is not None:
+                    yield found
+            if not messages:
+                yield None
+
+    def position(self) -> Read:
+        """Return how far it was read."""
+        return dict(self._read)
+
+    def told(self, position: Read) -> None:
+        """Keep the offsets of a position: what is before them is with the service."""
+        for (topic, partition), offset in position.items():
+            try:
+                self._consumer.store_offsets(offsets=[kafka.TopicPartition(topic, partition, offset)])
+            except kafka.KafkaException:
+                # Another feeder has the partition by now, and reads these again, which changes nothing.
+                self._read.pop((topic, partition), None)
+
+    def close(self) -> None:
+        """Commit what was kept, and leave the group."""
+        self._consumer.close()
+
+    def _partitions(self) -> list[int]:
+        topic = self._consumer.list_topics(self._address.topic, PATIENCE).topics[self._address.topic]
+        if topic.error is not None or not topic.partitions:
+            raise LogError(f"{self._address.topic}: there is no such topic; make it before it is read")
+        return sorted(topic.partitions)
+
+    def _assign(self, partitions: list[int]) -> None:
+        """Take all partitions, from the group's offsets to their ends now."""
+        topic, parts = self._address.topic, []
+        for partition in partitions:
+            part = kafka.TopicPartition(topic, partition, kafka.OFFSET_STORED)
+            low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
+            if high > low:
+                self._ends[topic, partition] = high
+                parts.append(part)
+        self._consumer.assign(parts)
+
+    def _found(self, message: Any, once: bool) -> Found | None:
+        """Return what a message is; None if it is none, or stands behind the end."""
+        place = message.topic(), message.partition()
+        error, offset = message.error(), message.offset()
+        if once and (place not in self._ends or (error is None and offset >= self._ends[place])):
+            self._ends.pop(place, None)
+            return None
+        if error is not None:
+            if error.code() == kafka.KafkaError._PARTITION_EOF:
+                self._ends.pop(place, None)
+            elif error.fatal() or not error.retriable():
+                raise self._lost(error)
+            return None
+        self._read[place] = offset + 1
+        if once and offset + 1 >= self._ends[place]:
+            del self._ends[place]
+        topic, partition = place
+        name = f"{topic}[{partition}]"
+        content = message.value() or b""
+        return found_in(content, name, offset, named(name.encode() + content, offset))._replace(unit="offset")
+
+    def _on_error(self, error: Any) -> None:
+        """Note what does not pass by itself: a broker that is away may come back."""
+        if error.fatal() or error.code() in FINAL:
+            self._fatal = error
+
+    def _lost(self, error: Any) -> LogError:
+        return LogError(f"{self._address.topic}: cannot be read: {self._told(self._fatal or error)}")
+
+    def _told(self, error: Any) -> str:
+        """Return what librdkafka says, without any secret."""
+        error = error.args[0] if isinstance(error, kafka.KafkaException) else error
+        text = error.str() if isinstance(error, kafka.KafkaError) else str(error)
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text
+
+
+class _Silent:
+    """What librdkafka logs to: nothing, as it may name what is secret; what matters is raised."""
+
+    def log(self, *arguments: Any) -> None:
+        """Take a line."""

@@ -1,0 +1,170 @@
+"""Events from a topic: each counts once, whoever ends; the brokers are librdkafka's own mock cluster."""
+
+import contextlib
+import json
+import signal
+
+import msgspec
+import pytest
+from harness import PATIENCE, eventually
+from test_cli import tacit
+from test_feed import MAP, decided, ended, events_of, feedback_of, feeding, served_home
+
+from tacit.errors import ConfigError, InvalidValue, LogError
+from tacit.feed.sources import LONGEST_LINE
+
+kafka = pytest.importorskip("confluent_kafka")
+from tacit.feed.kafka import Topic, address_of, properties_of  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A mock cluster, which lives as long as the client that made it; yield its brokers."""
+    with_cluster = kafka.Producer(
+        {"bootstrap.servers": "mock", "test.mock.num.brokers": 2, "message.max.bytes": 2 * LONGEST_LINE}
+    )
+    brokers = with_cluster.list_topics(timeout=PATIENCE).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    with_cluster.flush(0)
+
+
+@pytest.fixture
+def service(tmp_path):
+    (tmp_path / "feed.toml").write_text(MAP)
+    with served_home(tmp_path) as served:
+        yield served
+
+
+def sent(cluster, topic, contents):
+    """Send messages to a topic, each of bytes or an event."""
+    producer = kafka.Producer({"bootstrap.servers": cluster, "message.max.bytes": 2 * LONGEST_LINE})
+    for i, content in enumerate(contents):
+        value = content if isinstance(content, bytes | None) else msgspec.json.encode(content)
+        producer.produce(topic, value, partition=i % 4)
+    assert producer.flush(PATIENCE) == 0
+
+
+def fed(url, cluster, topic, *options, folder, group="g"):
+    source = f"kafka://{cluster}/{topic}?group={group}"
+    came = tacit("feed", source, "--map", folder / "feed.toml", "--url", url, "--json", *options)
+    return came, json.loads(came.stdout) if came.stdout else None
+
+
+def test_a_topic_is_read_to_its_end_and_then_from_there(cluster, service, tmp_path):
+    url, client = service
+    events = events_of(decided(client, 500))
+    sent(cluster, "once", events[:300])
+    came, counts = fed(url, cluster, "once", "--once", folder=tmp_path)
+    assert (came.returncode, counts["told"]) == (0, {"learned": 300}), came.stderr
+    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["told"] == {}
+    sent(cluster, "once", events[300:])
+    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["told"] == {"learned": 200}
+    # Another group knows no offsets, and changes nothing.
+    assert fed(url, cluster, "once", "--once", folder=tmp_path, group="h")[1]["told"] == {"duplicate": 500}
+
+
+def test_events_without_an_id_are_named_by_their_offset(cluster, service, tmp_path):
+    url, client = service
+    (tmp_path / "feed.toml").write_text(MAP.replace('id = "id"\n', ""))
+    (one,) = decided(client, 1)
+    sent(cluster, "nameless", [{"decision": one, "clicked": 1}] * 2)
+    assert fed(url, cluster, "nameless", "--once", folder=tmp_path)[1]["told"] == {
+        "learned": 1,
+        "repeated": 1,
+    }
+    again = fed(url, cluster, "nameless", "--once", folder=tmp_path, group="h")
+    assert again[1]["told"] == {"duplicate": 2}
+
+
+def test_a_check_of_a_topic_moves_no_offset(cluster, service, tmp_path):
+    url, client = service
+    sent(cluster, "checked", events_of(decided(client, 8)))
+    came, counts = fed(url, cluster, "checked", "--check", folder=tmp_path)
+    assert (came.returncode, counts["told"]) == (0, {"foreseen": 8})
+    assert feedback_of(url) == 0
+    assert fed(url, cluster, "checked", "--once", folder=tmp_path)[1]["told"] == {"learned": 8}
+
+
+def test_messages_that_are_no_events_are_rejected_by_offset(cluster, service, tmp_path):
+    url, client = service
+    poison = b'"' + b"x" * LONGEST_LINE + b'"'
+    (one,) = decided(client, 1)
+    sent(cluster, "bad", [b"{", None, poison, {"decision": one, "clicked": 1, "id": "e"}])
+    came, counts = fed(url, cluster, "bad", "--once", "--most-rejected", "100%", folder=tmp_path)
+    assert (came.returncode, counts["told"]) == (0, {"learned": 1}), came.stderr
+    assert counts["rejected"] == {"not-json": 2, "too-long": 1}
+    assert counts["first"]["too-long"]["place"] == "bad[2], offset 0"
+
+
+def test_a_strict_feed_reads_the_bad_event_again(cluster, service, tmp_path):
+    url, _ = service
+    sent(cluster, "strict", [b"{"])
+    for _ in range(2):
+        came, counts = fed(url, cluster, "strict", "--once", "--strict", folder=tmp_path)
+        assert (came.returncode, counts["rejected"]) == (3, {"not-json": 1})
+
+
+def test_a_topic_is_followed_by_two_feeders_and_each_event_counts_once(cluster, service, tmp_path):
+    url, client = service
+    events = events_of(decided(client, 900))
+    sent(cluster, "followed", events[:300])
+    source = f"kafka://{cluster}/followed?group=g"
+    with feeding(url, source, folder=tmp_path) as one:
+        eventually(lambda: feedback_of(url) == 300)
+        with feeding(url, source, folder=tmp_path) as other:
+            sent(cluster, "followed", events[300:600])
+            eventually(lambda: feedback_of(url) == 600)
+            one.kill()
+            sent(cluster, "followed", events[600:])
+            eventually(lambda: feedback_of(url) == 900)
+            code, counts = ended(other, signal.SIGTERM)
+    assert code == 0
+    assert counts["told"].keys() <= {"learned", "duplicate"}
+    # Whatever the dead one had not committed is told again by the next, and changes nothing.
+    assert fed(url, cluster, "followed", "--once", folder=tmp_path)[1]["told"].keys() <= {"duplicate"}
+
+
+def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_told(cluster, tmp_path):
+    for url in (
+        "kafka://a:1",
+        "kafka:///t",
+        "kafka://a:1/t?groop=g",
+        "kafka://a:1/t?group=",
+        "kafka://a/t/u",
+    ):
+        with pytest.raises(InvalidValue, match="give kafka://HOST:PORT/TOPIC"):
+            address_of(url)
+    with pytest.raises(InvalidValue) as raised:
+        address_of("kafka://me:hidden@a:1/t")
+    assert "hidden" not in str(raised.value)
+    path = tmp_path / "client.properties"
+    path.write_text("# of the shop\nsasl.mechanism = PLAIN\nsasl.password=hidden=1\n")
+    environment = {"TACIT_KAFKA_SASL_USERNAME": "me", "TACIT_CACHE_DIR": "x"}
+    assert properties_of(path, environment) == {
+        "sasl.mechanism": "PLAIN",
+        "sasl.password": "hidden=1",
+        "sasl.username": "me",
+    }
+    path.write_text("hidden\n")
+    with pytest.raises(ConfigError) as raised:
+        properties_of(path, {})
+    assert "line 1 is not of the form" in str(raised.value)
+    assert "hidden" not in str(raised.value)
+    address = address_of(f"kafka://{cluster}/none")
+    for wrong in (
+        {"group.id": "x"},
+        {"none.such": "hidden"},
+        {"ssl.key.password": "hidden", "ssl.ca.pem": "hidden"},
+    ):
+        with pytest.raises((ConfigError, LogError)) as raised, contextlib.closing(Topic(address, wrong)):
+            pass
+        assert "hidden" not in str(raised.value)
+
+
+def test_a_topic_that_does_not_answer_is_an_error(cluster, tmp_path, monkeypatch):
+    (tmp_path / "feed.toml").write_text(MAP)
+    monkeypatch.setattr("tacit.feed.kafka.PATIENCE", 0.5)
+    with pytest.raises(LogError, match="cannot be read"):
+        Topic(address_of("kafka://127.0.0.1:1/t"), {})
+    came, _ = fed("http://127.0.0.1:1", cluster, "t", "--format", "csv", folder=tmp_path)
+    assert (came.returncode, "a topic has JSON" in came.stderr) == (2, True)
