@@ -63,6 +63,9 @@ class Nowhere:
     def snapshot(self, placement):
         return None
 
+    def states(self, placement):
+        return []
+
     def placements(self):
         return {"home": StoredPlacement(1, 1, "", 0)}
 

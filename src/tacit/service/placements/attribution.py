@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
@@ -16,6 +15,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements import windows as codes
+from tacit.service.placements.deadlines import Deadlines, Ending
 from tacit.service.placements.open_decisions import Beside, OpenSlots
 from tacit.service.placements.windows import LISTED, OPEN, Closing, FeedbackColumns, Terms
 
@@ -105,14 +105,6 @@ class Ended(NamedTuple):
 NONE_ENDED = Ended(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
 
 
-class _Queued(NamedTuple):
-    """Windows that end at the same time; numbers tell slots that were given to others since."""
-
-    deadline: int
-    slots: Ints
-    seqs: Ints
-
-
 class Attribution(OpenSlots):
     """The open windows of one placement.
 
@@ -137,9 +129,7 @@ class Attribution(OpenSlots):
         super().__init__()
         self.time = 0
         self.ended = NONE_ENDED
-        self._queue: deque[_Queued] = deque()
-        self._deferred: deque[_Queued] = deque()
-        self._defaulted: deque[_Queued] = deque()
+        self._queue, self._deferred, self._defaulted = Deadlines(), Deadlines(), Deadlines()
         self.rule = rule
 
     @property
@@ -162,20 +152,15 @@ class Attribution(OpenSlots):
     @property
     def due(self) -> int | None:
         """When the next window closes, or the next deferred decision is given up."""
-        first = self._queue[0].deadline if self._queue else None
-        if not self._deferred:
-            return first
-        given_up = self._deferred[0].deadline
-        return given_up if first is None else min(first, given_up)
+        first, given_up = self._queue.first, self._deferred.first
+        if first is None or given_up is None:
+            return given_up if first is None else first
+        return min(first, given_up)
 
     @property
     def closes(self) -> int | None:
         """When the last window closes that is open."""
-        try:
-            return self._queue[-1].deadline
-        except IndexError:
-            # Who reads may do so in another thread, so that there is no asking first.
-            return None
+        return self._queue.last
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
@@ -183,7 +168,7 @@ class Attribution(OpenSlots):
         slots = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
         if not any(deferred):
-            self._enqueue(self._queue, deadline, slots)
+            self._queue.put(deadline, slots, windows.seq[slots])
             return slots
         for waits, queue, length in (
             (0, self._queue, self.rule.window),
@@ -192,40 +177,27 @@ class Attribution(OpenSlots):
             those = slots[np.array(deferred) == waits]
             windows.active[those] = not waits
             windows.deadline[those] = self.time + length
-            if len(those):
-                self._enqueue(queue, self.time + length, those)
+            queue.put(self.time + length, those, windows.seq[those])
         return slots
-
-    def _enqueue(self, queue: deque[_Queued], deadline: int, slots: Ints) -> None:
-        """Put windows behind all that end no later: last, unless windows got shorter."""
-        place = len(queue)
-        while place and queue[place - 1].deadline > deadline:
-            place -= 1
-        queue.insert(place, _Queued(deadline, slots, self._windows.seq[slots]))
 
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> Rewards:
         """Close the windows that end at or before ``time``; return what they teach."""
         self.time = time = max(self.time, time)
-        self._give_up(time)
-        closed = []
-        while self._queue and self._queue[0].deadline <= time:
-            closed.append(self._queue.popleft())
-        while self._deferred and self._deferred[0].deadline <= time:
-            self._abandon(self._deferred.popleft())
+        self._end_defaults(self._defaulted.take(time - self.rule.correction).slots)
+        if self._deferred.first is not None and self._deferred.first <= time:
+            self._abandon(self._deferred.take(time))
         self.ended = NONE_ENDED
-        if not closed:
+        if self._queue.first is None or self._queue.first > time:
             return Rewards(np.empty(0, np.int64), [])
-        return self._closed(closed)
+        return self._closed(self._queue.take(time))
 
-    def _closed(self, closed: Sequence[_Queued]) -> Rewards:
-        slots = [queued.slots for queued in closed]
-        closing = Closing.of(slots[0] if len(slots) == 1 else np.concatenate(slots))
+    def _closed(self, closed: Ending) -> Rewards:
+        closing = Closing.of(closed.slots)
         self._loops.close(self._windows, self._terms, closing)
         self.ended = Ended(closing.slots, closing.earned, closing.answered)
-        for queued in closed:
-            self._forget(queued)
+        self._forget(closed)
         (places,) = (closing.taught == closing.taught).nonzero()
         taught = closing.slots[places]
         return Rewards(taught, self._earned(taught, closing.taught[places].tolist()))
@@ -234,9 +206,9 @@ class Attribution(OpenSlots):
         """Return what decisions have earned whose windows closed."""
         return rewards
 
-    def _forget(self, queued: _Queued) -> None:
+    def _forget(self, closed: Ending) -> None:
         """Forget closed decisions, but for defaults that may be corrected."""
-        slots = queued.slots
+        slots = closed.slots
         # An id is unique in a placement, so whatever it names is this decision.
         for id in self.values(slots, "id"):
             del self._open[id]
@@ -244,36 +216,40 @@ class Attribution(OpenSlots):
             self._ids.pop(slot, None)
         kept = self._windows.defaulted[slots]
         if self._terms.corrects and kept.any():
-            self._keep_defaults(queued._replace(slots=slots[kept], seqs=queued.seqs[kept]))
+            self._keep_defaults(closed.where(kept))
             slots = slots[~kept]
         self._spent.append(slots)
 
-    def _abandon(self, queued: _Queued) -> None:
+    def _abandon(self, given_up: Ending) -> None:
         """Give up deferred decisions that nobody has activated."""
-        windows, slots = self._windows, queued.slots
-        waits = windows.open[slots] & ~windows.active[slots] & (windows.seq[slots] == queued.seqs)
-        windows.open[slots[waits]] = False
-        if waits.any():
-            self._forget(queued._replace(slots=slots[waits], seqs=queued.seqs[waits]))
+        windows = self._windows
+        found = given_up.where(self._waits(given_up))
+        windows.open[found.slots] = False
+        if len(found.slots):
+            self._forget(found)
 
-    def _keep_defaults(self, queued: _Queued) -> None:
+    def _waits(self, deferred: Ending) -> Booleans:
+        """Return of each of some decisions whether nobody has activated it."""
+        windows, slots = self._windows, deferred.slots
+        waits: Booleans = windows.open[slots] & ~windows.active[slots] & (windows.seq[slots] == deferred.seqs)
+        return waits
+
+    def _keep_defaults(self, closed: Ending) -> None:
         """Remember decisions that earned the default, in the order in which windows close."""
-        if queued.deadline + self.rule.correction > self.time:
-            self._defaulted.append(queued)
-        else:
-            self._windows.defaulted[queued.slots] = False
-            self._spent.append(queued.slots)
+        late = closed.deadlines + self.rule.correction <= self.time
+        self._end_defaults(closed.slots[late])
+        kept = closed.where(~late)
+        self._defaulted.put(kept.deadlines, kept.slots, kept.seqs)
+
+    def _end_defaults(self, slots: Ints) -> None:
+        """Forget defaults that can no longer be corrected."""
+        if len(slots):
+            self._windows.defaulted[slots] = False
+            self._spent.append(slots)
 
     def not_learned(self, slots: Ints) -> None:
         """Keep defaults from being corrected that were not learned."""
         self._windows.defaulted[slots] = False
-
-    def _give_up(self, time: int) -> None:
-        """Forget the defaults that can no longer be corrected."""
-        while self._defaulted and self._defaulted[0].deadline + self.rule.correction <= time:
-            queued = self._defaulted.popleft()
-            self._windows.defaulted[queued.slots] = False
-            self._spent.append(queued.slots)
 
     # Feedback --------------------------------------------------------------------------------
 
@@ -323,7 +299,7 @@ class Attribution(OpenSlots):
         started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
             slot = came.slots[i : i + 1]
-            self._enqueue(self._queue, int(self._windows.deadline[slot[0]]), slot)
+            self._queue.put(self._windows.deadline[slot], slot, self._windows.seq[slot])
 
     def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
         (taught,) = came.teaches.nonzero()
@@ -364,20 +340,13 @@ class Attribution(OpenSlots):
         beside : function
             Returns columns of what is to be saved beside some slots.
         """
-        waiting = [
-            slot
-            for queued in self._deferred
-            for slot, seq in zip(queued.slots.tolist(), queued.seqs.tolist(), strict=True)
-            if self._windows.open[slot] and not self._windows.active[slot]
-            if self._windows.seq[slot] == seq
-        ]
-        parts = [queued.slots for queued in self._queue]
-        return self._packed(np.concatenate([*parts, np.array(waiting, np.int64)]), beside)
+        deferred = self._deferred.all()
+        waiting = deferred.slots[self._waits(deferred)]
+        return self._packed(np.concatenate([self._queue.all().slots, waiting]), beside)
 
     def saved_defaults(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
         """Yield the decisions whose defaults may still be corrected, as :meth:`saved` does."""
-        parts = [queued.slots for queued in self._defaulted]
-        slots = np.concatenate([*parts, np.empty(0, np.int64)])
+        slots = self._defaulted.all().slots
         return self._packed(slots[self._windows.defaulted[slots]], beside)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
@@ -406,9 +375,10 @@ class Attribution(OpenSlots):
                 windows.open[part], windows.defaulted[part] = False, True
                 for id in self.values(part, "id"):
                     del self._open[id]
-                self._keep_defaults(_Queued(deadline, part, windows.seq[part]))
+                self._keep_defaults(Ending(windows.deadline[part], part, windows.seq[part]))
             else:
-                self._enqueue(self._queue if active else self._deferred, deadline, part)
+                queue = self._queue if active else self._deferred
+                queue.put(deadline, part, windows.seq[part])
 
 
 # ---- Which clicks a decision that showed a list earned

@@ -5,6 +5,7 @@ The rows in the blocks in which they came, columns by slots, and what a learner 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
@@ -24,16 +25,22 @@ from tacit.service.placements.windows import Windows, loops
 # ---- The rows of open decisions, in the blocks in which they came
 
 
+SMALL, JOINED = 256, 512
+"""Blocks of fewer rows are joined, up to so many rows: a block for each would take more than its rows."""
+NUMBERS = "seq", "time"
+"""Fields of which a joined block keeps no objects."""
+
+
 class OpenRows:
-    """Blocks of decisions, each for as long as one of its decisions is held.
+    """Blocks of decisions, small ones joined, each for as long as one of its decisions is held.
 
     Examples
     --------
     >>> import numpy as np
     >>> rows = OpenRows()
     >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
-    >>> number = rows.put(block, np.array([40]))
-    >>> rows.slot_of(7), rows.slot_of(8), rows.block(number)[0].id
+    >>> number, place = rows.put(block, np.array([40]))
+    >>> rows.slot_of(7), rows.slot_of(8), rows.block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
     >>> rows.slot_of(7) is None
@@ -42,16 +49,18 @@ class OpenRows:
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block[DecisionRow]] = {}
-        self._slots: dict[int, Ints] = {}
+        self._slots: dict[int, Sequence[int] | Ints] = {}
         self._held: dict[int, int] = {}
         # Of the blocks that came in the order of the log: their numbers, and first decisions.
         self._numbers: list[int] = []
         self._firsts: list[int] = []
         self._strays: dict[int, int] = {}
         self._last = 0
+        # The block to which the next small one is joined; 0 for none.
+        self._growing = 0
 
-    def put(self, block: Block[DecisionRow], slots: Ints, *, in_order: bool = True) -> int:
-        """Hold decisions that were given slots; return the block's number.
+    def put(self, block: Block[DecisionRow], slots: Ints, *, in_order: bool = True) -> tuple[int, int]:
+        """Hold decisions that were given slots; return the number of their block and where it has the first.
 
         Parameters
         ----------
@@ -60,16 +69,40 @@ class OpenRows:
         in_order : bool
             Whether they come after all others in the log, ascending.
         """
-        self._last += 1
-        self._blocks[self._last], self._slots[self._last] = block, slots
-        self._held[self._last] = len(block)
+        if in_order and len(block) < SMALL:
+            return self._joined(block, slots)
+        number = self._begun(block, slots)
+        self._held[number] = len(block)
         seqs = block.column("seq")
         if in_order:
-            self._numbers.append(self._last)
+            self._growing = 0
+            self._numbers.append(number)
             self._firsts.append(seqs[0])
         else:
             self._strays.update(zip(seqs, slots.tolist(), strict=True))
+        return number, 0
+
+    def _begun(self, block: Block[DecisionRow], slots: Sequence[int] | Ints) -> int:
+        self._last += 1
+        self._blocks[self._last], self._slots[self._last] = block, slots
         return self._last
+
+    def _joined(self, block: Block[DecisionRow], slots: Ints) -> tuple[int, int]:
+        """Hold a small block as the end of a larger one."""
+        number, count = self._growing, len(block)
+        if not number or len(self._blocks[number]) + count > JOINED:
+            columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
+            number = self._growing = self._begun(Block(DecisionRow, columns), array("q"))
+            self._held[number] = 0
+            self._numbers.append(number)
+            self._firsts.append(block.column("seq")[0])
+        whole: Any = self._blocks[number]
+        place = len(whole)
+        for column, more in zip(whole.columns, block.columns, strict=True):
+            column.extend(more)
+        self._slots[number].extend(slots.tolist())  # type: ignore[union-attr]
+        self._held[number] += count
+        return number, place
 
     def release(self, numbers: Ints) -> None:
         """Hold one decision less of a block, for each time that its number is given."""
@@ -82,6 +115,8 @@ class OpenRows:
 
     def _drop(self, number: int) -> None:
         block = self._blocks.pop(number)
+        if number == self._growing:
+            self._growing = 0
         del self._slots[number], self._held[number]
         place = bisect_left(self._numbers, number)
         if place < len(self._numbers) and self._numbers[place] == number:
@@ -232,9 +267,9 @@ class OpenSlots:
             self._grow(count)
         self._free_count -= count
         slots = self._free[self._free_count : self._free_count + count].copy()
-        number = self._rows.put(block, slots, in_order=in_order)
+        number, place = self._rows.put(block, slots, in_order=in_order)
         seqs = np.array(block.column("seq"), np.int64)
-        self._loops.open(self._windows, slots, seqs, number, deadline)
+        self._loops.open(self._windows, slots, seqs, number, place, deadline)
         self._open.update(zip(block.column("id"), slots.tolist(), strict=True))
         return slots
 

@@ -153,8 +153,8 @@ class WindowLoops(NamedTuple):
     close: Any
 
 
-def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, deadline: int) -> None:
-    """Open the windows of the decisions of a block, of which nothing came back yet."""
+def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
+    """Open the windows of decisions from some place of a block on, of which nothing came back yet."""
     for i in range(len(slots)):
         slot = slots[i]
         windows.seq[slot], windows.deadline[slot], windows.answers[slot] = seqs[i], deadline, 0
@@ -162,7 +162,7 @@ def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, deadline: i
         windows.open[slot], windows.active[slot] = True, True
         windows.examined[slot], windows.settled[slot] = False, False
         windows.defaulted[slot] = False
-        windows.block[slot], windows.place[slot] = block, i
+        windows.block[slot], windows.place[slot] = block, place + i
 
 
 def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColumns) -> None:
@@ -240,7 +240,7 @@ def loops() -> WindowLoops:
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))
     return WindowLoops(
-        compiled(open_rows).entry((windows, none, none, 0, 0)),
+        compiled(open_rows).entry((windows, none, none, 0, 0, 0)),
         compiled(tell_rows).entry((windows, terms, 0, feedback)),
         compiled(close_rows).entry((windows, terms, Closing.of(none))),
     )
