@@ -34,7 +34,7 @@ from stores import store_at
 import tacit
 from tacit.client import Clicks, Client, InvalidRequest, Unavailable
 from tacit.core.arrays import leaves
-from tacit.errors import AssumptionWarning, ConfigError
+from tacit.errors import AssumptionWarning, ConfigError, TacitError
 from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
@@ -266,6 +266,24 @@ async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):
         live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
     is_the_fold(configured(), crashed, live)
+
+
+async def test_another_policy_takes_over_what_was_listed(tmp_path):
+    config = configured(snapshot_every=20)
+    other = {"name": "item-list-mix", "relevance_dim": DIM, "context": CONTEXT, "per_key": True}
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        await traffic(engine, 16)
+        await quiet(engine)
+        for spec in ("embedding-mixture(4)", "list-mix", "cascade-ec(4, 1)", "item-list-mix(5)"):
+            with pytest.raises(TacitError):
+                await engine.rebuild("home", spec)
+        await engine.rebuild("home", other)
+        await traffic(engine, 8, seed=1)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
 
 
 @pytest.mark.parametrize(
