@@ -99,6 +99,23 @@ def served(learner, ids, rng):
                 )
 
 
+def listed(learner, ids, rng):
+    """Print how long the service takes to list ten of 10,000 items, and to learn from a list."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = {"kind": "slates", "relevance_dim": DIM, "positions": 10, "attribution_window": 0.01}
+        values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
+        with running(load_config(overrides=values)) as url, Client(url, timeout=60.0) as client:
+            for start in range(0, 10_000, 250):
+                part = ids[start : start + 250].tolist()
+                client.put_items("home", part, learner.items.vectors(part))
+            for size in SIZES[:-1]:
+                offer = ids[rng.choice(10_000, size, replace=False)].tolist()
+                for _ in range(70):  # first lists are learned several times
+                    client.clicks("home", client.slate("home", "all", arms=offer).decision_id, [0])
+                asked = least(lambda offer=offer: client.slate("home", "all", arms=offer), 30)
+                print(f"service: ten of {size:,} by id {asked / 1e3:.1f} ms")
+
+
 def main():
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -110,6 +127,7 @@ def main():
     decisions(learner, ids, rng)
     kept(learner)
     if asked.service:
+        listed(learner, ids, rng)
         served(learner, ids, rng)
     print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
 

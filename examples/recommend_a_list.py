@@ -1,28 +1,33 @@
-"""Ten recommendations out of 200 retrieved items, for a user: learned from what readers see and like.
+"""Ten recommendations out of 200 retrieved items, for a user: the service learns what is seen and liked.
 
 python examples/recommend_a_list.py
 """
 
+import time
+
 import numpy as np
 
-import tacit
+from tacit.client import Client
+from tacit.service.app.server import running
+from tacit.service.config.file import load_config
 
 rng = np.random.default_rng(1)
-catalogue = rng.standard_normal((5_000, 48))  # embeddings, of your items
-taste = rng.standard_normal((4, 48)) / 48**0.5  # what users like; nobody knows it
-user = {"age": "number", "new": "boolean"}
-policy = tacit.auto(shows="slate", relevance_dim=48, positions=10, context=user)
-learner = tacit.Learner(policy, seed=1)
-clicks = []
-for _ in range(1_500):
-    retrieved = catalogue[rng.choice(5_000, 200)]  # by your search: the best first, if it knows
-    age, new = rng.uniform(15, 75), rng.random() < 0.5
-    decision = learner.choose(context={"age": age, "new": new}, relevance=retrieved)
-    likes = retrieved[decision.slots] @ ([1.0, (age - 45) / 17, 2 * new - 1, 0.0] @ taste) > 2.0
-    clicked = likes & (rng.random(10) < 1 / np.arange(1, 11))  # fewer look at lower positions
-    learner.learn(decision, clicked.astype(float))
-    clicks.append(clicked.sum())
-for name, stretch in {"the first 100": clicks[:100], "the last 500": clicks[-500:]}.items():
-    print(f"clicks on a list, {name}: {np.mean(stretch):.2f}")
-print("ten for somebody of 20:", learner.choose(context={"age": 20, "new": True}, relevance=retrieved).slate)
-print(policy.reason.splitlines()[1])
+ids, catalogue = [f"item-{i}" for i in range(1_000)], rng.standard_normal((1_000, 48))  # their embeddings
+taste, clicks = rng.standard_normal((2, 48)) / 48**0.5, []  # what users like; nobody knows it
+home = {"kind": "slates", "relevance_dim": 48, "positions": 10, "context": {"age": "number"}, "holdout": {}}
+home |= {"aggregation": "first", "attribution_window": 1.0}  # the first report of clicks teaches
+values = {"server.port": 0, "store.path": "list.db", "placements.home": home}
+with running(load_config(overrides=values)) as url, Client(url) as client:
+    client.put_items("home", ids, catalogue)
+    for age in rng.uniform(15, 75, 1_500):
+        found = rng.choice(ids, 200, replace=False).tolist()  # by your search: the best first, if it knows
+        shown = client.slate("home", "all", arms=found, context={"age": age})
+        likes = catalogue[[ids.index(item) for item in shown.slate]] @ ([1.0, (age - 45) / 17] @ taste) > 2.0
+        clicked = likes & (rng.random(10) < 1 / np.arange(1, 11))  # fewer look at lower positions
+        client.clicks("home", shown.decision_id, np.flatnonzero(clicked).tolist())
+        clicks.append(clicked.sum())
+    time.sleep(1.0)  # the last windows are closed by then
+    print(f"clicks on a list: {np.mean(clicks[:100]):.2f} first, {np.mean(clicks[-500:]):.2f} in the end")
+    for age in (20, 70):
+        print(f"for somebody of {age}:", client.slate("home", "all", context={"age": age}).slate)
+    print(client.lift("home").verdict)  # as the page /placements/home says it
