@@ -26,6 +26,7 @@ from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.feed.event_map import map_of
 from tacit.feed.examples import EXAMPLES
+from tacit.feed.joining import Joining
 from tacit.feed.mapping import BadEvent, Mapper
 from tacit.feed.sources import CHUNK, LONGEST_LINE, Lines, events_at
 from tacit.service.app.server import running
@@ -410,7 +411,18 @@ def test_a_check_says_what_would_be_told_and_tells_nothing(service, tmp_path):
     ("text", "said"),
     [
         ('placment = "p"', "placment: Object contains unknown field `placment`; did you mean placement?"),
-        ('placement = "p"', "decision_id: Object missing required field `decision_id`"),
+        ("decision_id = 'd'", "placement: Object missing required field `placement`"),
+        ('placement = "p"\nreward = "r"', "decision_id: missing"),
+        ('placement = "p"\nreward = "r"\nkey = "k"', "key: joins to what was shown before; give [shown]"),
+        (
+            'placement = "p"\ndecision_id = "d"\nreward = "r"\nkey = "k"\ntime = "t"\n[shown.where]\nk = 1',
+            "shown.key: missing",
+        ),
+        (
+            'placement = "p"\ndecision_id = "d"\nreward = "r"\n[shown.where]\nk = 1',
+            "shown: it serves nothing",
+        ),
+        ('placement = "p"\ndecision_id = "d"\nreward = "r"\n[shown]\nwhere = {}', "shown.where: it is empty"),
         ('placement = 7\ndecision_id = "d"', "placement: Expected `str | object`, got `int`"),
         ('placement = "p"\ndecision_id = "d"', "reward: none given; give one of reward, clicks and items"),
         ('placement = "p"\ndecision_id = "d"\nreward = "r"\nitems = "i"', "reward and items given"),
@@ -562,6 +574,92 @@ def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
 def test_the_page_runs_and_prints_what_it_shows(tmp_path):
     differences, _ = run(ROOT / "docs/events.md", tmp_path)
     assert not differences, "\n".join(map(str, differences))
+
+
+# Events that say what was shown --------------------------------------------------------------
+
+JOINED = """
+placement = { value = "home" }
+decision_id = "decision"
+id = "id"
+time = "at"
+user = "user"
+arm = "item"
+join_seconds = 60
+event = "kind"
+[reward]
+click = 1
+[shown]
+where = { kind = "shown" }
+decision_id = "of"
+user = "visitor"
+arm = "item"
+"""
+
+
+def test_events_without_a_decision_are_joined_to_the_last_one_before_and_never_guessed(service, tmp_path):
+    url, client = service
+    (tmp_path / "feed.toml").write_text(JOINED)
+    a, b, c, d, e = decided(client, 5)
+    at = 1_700_000_000
+
+    def shown(id, seconds, item="x"):
+        return {"kind": "shown", "of": id, "visitor": "u", "item": item, "at": at + seconds}
+
+    def click(id, seconds, **more):
+        return {"kind": "click", "id": id, "user": "u", "item": "x", "at": at + seconds} | more
+
+    events = [
+        shown(a, 0), shown(b, 10), shown(c, 10, "y"), click("1", 9), click("2", 30),
+        click("3", 30, item="y"), click("early", -1), click("late", 71), click("other", 5, user="v"),
+        shown(d, 20), shown(e, 20), shown(e, 20), click("which", 25), click("4", 25, decision=d),
+        click("nobody", 5, user=None),
+    ]  # fmt: skip
+    path = written(tmp_path / "events.jsonl", events)
+    came, counts = fed(url, path, "--most-rejected", "50%")
+    assert came.returncode == 0, came.stderr
+    assert counts["told"] == {"remembered": 6, "learned": 4}
+    assert counts["rejected"] == {"unmatched": 3, "ambiguous": 1, "missing-field": 1}
+    assert counts["first"]["ambiguous"]["line"] == 13
+    came, counts = fed(url, path, "--most-rejected", "50%")
+    assert counts["told"] == {"remembered": 6, "duplicate": 4}
+    text = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check").stdout
+    assert f"line 2: home: what was shown, to be joined to\n{path}, line 3" in text
+    assert f"line 4: home: decision {a}: reward 1.0" in text
+
+
+def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service, tmp_path):
+    url, _ = service
+    (tmp_path / "feed.toml").write_text(
+        'placement = { value = "home" }\nid = "id"\ntime = "at"\nuser = "user"\nreward = "clicked"\n'
+        '[shown]\nwhere = { kind = "shown" }\nelsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\n'
+        'propensity = "chance"\narms = "of"\n'
+    )
+    common = {"kind": "shown", "page": "front", "at": 1_700_000_000}
+    events = [
+        common | {"id": "s1", "user": "u", "item": "a", "chance": 0.5, "of": ["a", "b"]},
+        common | {"id": "s2", "user": "v", "item": "b"},
+        common | {"id": "s3", "user": "w", "item": "none"},
+        {"id": "c1", "user": "u", "at": 1_700_000_005, "clicked": 1},
+        {"id": "c2", "user": "w", "at": 1_700_000_005, "clicked": 1},
+    ]
+    path = written(tmp_path / "events.jsonl", events)
+    _, counts = fed(url, path)
+    assert counts["told"] == {"logged": 2, "learned": 1}
+    # What is shown to nobody's knowledge has no feedback either.
+    assert counts["rejected"] == {"invalid-value": 1, "unknown-decision": 1}
+    _, counts = fed(url, path)
+    assert counts["told"] == {"logged": 2, "duplicate": 1}
+    with urllib.request.urlopen(f"{url}/v1/placements") as answer:
+        (home,) = json.load(answer)["placements"]
+    assert (home["decisions"], home["feedback"]) == (2, 1)
+
+
+def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():
+    joining = Joining(1000.0, most=3)
+    for i in range(5):
+        joining.note(("u",), float(10 * i), str(i))
+    assert [joining.found(("u",), 10.0 * i + 5) for i in range(5)] == [[], [], ["2"], ["3"], ["4"]]
 
 
 # Faults --------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from tacit.errors import ConfigError
 from tacit.service.config.file import complaint, meant
+
+JOINING = "key", "user", "arm"
 
 Scalar = str | int | float | bool
 
@@ -55,6 +57,51 @@ class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{field}: give reward, or field, or metric; with metric, any of the others")
 
 
+class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Events of a second kind, which say what was shown.
+
+    Attributes
+    ----------
+    where : dict
+        Which events these are: those in which these fields have this value, or one of these.
+    decision_id : str, optional
+        By default where the other events have it; or else the event's own id names the decision.
+    key, user, arm : str, optional
+        For whom it was shown, and what.
+    elsewhere : bool
+        Whether the service did not decide it: then it is logged as a decision, of ``key`` and ``arm``.
+    propensity, arms : str, optional
+        With what probability it was shown, and what was on offer, where it was decided elsewhere.
+    context : str or dict, optional
+        Where the context is as a whole; or where each of its fields is, by name.
+    """
+
+    where: dict[str, Scalar | list[Scalar]]
+    decision_id: str | None = None
+    key: str | None = None
+    user: str | None = None
+    arm: str | None = None
+    elsewhere: bool = False
+    propensity: str | None = None
+    arms: str | None = None
+    context: str | dict[str, str] | None = None
+
+    def check(self) -> None:
+        """Check what goes together.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if not self.where:
+            raise ConfigError("shown.where: it is empty; say which events tell what was shown")
+        if self.elsewhere and (self.key is None or self.arm is None):
+            raise ConfigError("shown.elsewhere: key and arm are needed for a decision; give both")
+        for field in ("propensity", "arms", "context"):
+            if getattr(self, field) is not None and not self.elsewhere:
+                raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")
+
+
 class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What serves as what in an event.
 
@@ -65,7 +112,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     placement : str or Fixed
         Which placement decided; ``{ value = "home" }`` is the same one for all.
-    decision_id : str
+    decision_id : str, optional
+        Events without it are joined to what was shown: to the last decision before, with the same key,
+        user and arm, as far as they are given here.
     reward : str or dict, optional
         Where the reward is, in [0, 1]; or what events are worth, by their kind.
     clicks, items : str, optional
@@ -80,6 +129,12 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         When it happened: text of ISO 8601, or a number since 1970. From it comes the lag.
     time_unit : {"s", "ms", "us", "ns"}, optional
         Of times that are numbers; by default the one in which a number is a time from 2000 to 2099.
+    key, user, arm : str, optional
+        What joins events without a decision's id.
+    join_seconds : float
+        So long after a decision at most.
+    shown : Shown, optional
+        Which events say what was shown.
 
     Examples
     --------
@@ -98,7 +153,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     placement: str | Fixed
-    decision_id: str
+    decision_id: str | None = None
     reward: str | dict[str, float | Worth] | None = None
     clicks: str | None = None
     items: str | None = None
@@ -107,6 +162,16 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where: dict[str, Scalar | list[Scalar]] = {}
     time: str | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    key: str | None = None
+    user: str | None = None
+    arm: str | None = None
+    join_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
+    shown: Shown | None = None
+
+    @property
+    def joined_by(self) -> list[str]:
+        """What joins events without a decision's id, of key, user and arm."""
+        return [name for name in JOINING if getattr(self, name) is not None]
 
     @property
     def worths(self) -> dict[str, Worth]:
@@ -138,9 +203,32 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError('reward: the table is empty; say what an event is worth: "click" = 1')
         for kind, worth in self.worths.items():
             worth.check(f"reward.{kind}")
-        for field, allowed in self.where.items():
-            if allowed == []:
-                raise ConfigError(f"where.{field}: no value is allowed; give one at least")
+        tables = {"where": self.where, "shown.where": {} if self.shown is None else self.shown.where}
+        for table, fields in tables.items():
+            for field, allowed in fields.items():
+                if allowed == []:
+                    raise ConfigError(f"{table}.{field}: no value is allowed; give one at least")
+        self._check_join()
+
+    def _check_join(self) -> None:
+        shown, joined = self.shown, self.joined_by
+        if shown is not None:
+            shown.check()
+            if not shown.elsewhere and not joined:
+                raise ConfigError(
+                    "shown: it serves nothing; give key, user or arm to join, or elsewhere = true"
+                )
+            if not shown.elsewhere and shown.decision_id is None and self.decision_id is None:
+                raise ConfigError("shown.decision_id: missing; name the field with the id of the decision")
+        if self.decision_id is None and not joined:
+            raise ConfigError("decision_id: missing; give it, or key, user or arm to join by, and [shown]")
+        if not joined:
+            return
+        if shown is None or self.time is None:
+            raise ConfigError(f"{joined[0]}: joins to what was shown before; give [shown] and time, too")
+        for name in joined:
+            if getattr(shown, name) is None:
+                raise ConfigError(f"shown.{name}: missing; events are joined by it")
 
 
 def map_at(path: Path) -> EventMap:

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
-from tacit.feed.mapping import BadEvent, Mapped, Mapper
+from tacit.feed.mapping import BadEvent, Mapper, Message
 from tacit.feed.sources import Found, Source
-from tacit.feed.tally import FORESEEN, RejectedFile, Tally
+from tacit.feed.tally import FORESEEN, REMEMBERED, RejectedFile, Tally
 from tacit.feed.telling import MOST, Answer, Teller
+from tacit.wire.decisions import LocalDecision
 
 LARGEST_BATCH = 16 * 2**20
 """Bytes of events in a batch, so that memory is bounded however large they are."""
@@ -42,7 +43,9 @@ class Piece(NamedTuple):
     """An event and the feedback that it is."""
 
     found: Found
-    mapped: Mapped
+    placement: str
+    message: Message
+    time: float | None
 
 
 class Feeder:
@@ -130,10 +133,14 @@ class Feeder:
             self._tally.left_out += 1
             return None
         try:
-            return Piece(found, self._mapper.mapped(found.event, found.named))
+            placement, message, time = self._mapper.mapped(found.event, found.named)
         except BadEvent as error:
             self._reject(found, error)
             return None
+        if message is None:
+            self._tally.tell(REMEMBERED, time)
+            return None
+        return Piece(found, placement, message, time)
 
     def _reject(self, found: Found, why: BadEvent) -> None:
         self._tally.reject(found, why.reason, why.detail)
@@ -143,10 +150,13 @@ class Feeder:
         """Return what became of a batch: the feedback of each placement is a request of its own."""
         groups: dict[tuple[str, type], list[int]] = {}
         for i, piece in enumerate(batch):
-            groups.setdefault((piece.mapped.placement, type(piece.mapped.message)), []).append(i)
+            groups.setdefault((piece.placement, type(piece.message)), []).append(i)
         answers: dict[int, Answer] = {}
-        for (placement, _), places in groups.items():
-            told = self._teller.tell(placement, [batch[i].mapped.message for i in places])
+        # Decisions before what came back for them.
+        for (placement, _), places in sorted(
+            groups.items(), key=lambda group: group[0][1] is not LocalDecision
+        ):
+            told = self._teller.tell(placement, [batch[i].message for i in places])
             answers.update(zip(places, told, strict=True))
         return [answers[i] for i in range(len(batch))]
 
@@ -158,7 +168,7 @@ class Feeder:
                 if isinstance(answer, BadEvent):
                     self._reject(piece.found, answer)
                 else:
-                    self._tally.tell(answer, piece.mapped.time)
+                    self._tally.tell(answer, piece.time)
             self._rejected.flush()
             # Where it ends for a rejected event, that is read again.
             if not self._too_many():
@@ -210,10 +220,13 @@ def _foreseen(mapper: Mapper, found: Found, tally: Tally) -> str:
     except BadEvent as error:
         tally.reject(found, error.reason, error.detail)
         return f"rejected, {error.reason}: {error.detail}"
+    if message is None:
+        tally.tell(REMEMBERED, time)
+        return f"{placement}: what was shown, to be joined to"
     tally.tell(FORESEEN, time)
     told = ", ".join(
         f"{field} {getattr(message, field)}"
-        for field in ("reward", "clicks", "items", "metrics")
+        for field in ("key", "arm", "propensity", "reward", "clicks", "items", "metrics")
         if getattr(message, field, None) is not None
     )
     return f"{placement}: decision {message.decision_id}: {told}"

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.feed.event_map import EventMap, Fixed, Worth
+from tacit.feed.event_map import JOINING, EventMap, Fixed, Scalar, Shown, Worth
+from tacit.feed.joining import Joining
 from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
-from tacit.wire.decisions import Feedback
+from tacit.wire.decisions import Feedback, LocalDecision
 from tacit.wire.lists import Clicks
 
-Message = Feedback | Clicks
+Message = Feedback | Clicks | LocalDecision
 Get = Callable[[Any], Any]
 
 LONGEST_ID = 256
@@ -36,13 +37,14 @@ class Mapped(NamedTuple):
     Attributes
     ----------
     placement : str
-    message : Feedback or Clicks
+    message : Feedback, Clicks, LocalDecision or None
+        None where an event says what the service knows already, which is remembered.
     time : float or None
         When it happened, in seconds since 1970, where the map says it.
     """
 
     placement: str
-    message: Message
+    message: Message | None
     time: float | None
 
 
@@ -63,9 +65,11 @@ class Mapper:
 
     def __init__(self, event_map: EventMap) -> None:
         self._map = event_map
-        self._where = [
-            (field, path(field), allowed if isinstance(allowed, list) else [allowed])
-            for field, allowed in event_map.where.items()
+        self._where = conditions(event_map.where)
+        self._shown = None if event_map.shown is None else ShownMapper(event_map.shown, event_map)
+        self._joining = Joining(event_map.join_seconds)
+        self._joined_by = [
+            (field, path(field)) for field in map(event_map.__getattribute__, event_map.joined_by)
         ]
         self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
         self._kind, self._decision, self._id = (
@@ -79,9 +83,10 @@ class Mapper:
 
     def left_out(self, event: dict[str, Any]) -> str | None:
         """Return why the map leaves an event out; None if it does not."""
-        for field, get, allowed in self._where:
-            if (value := get(event)) not in allowed:
-                return f"{field} is {shown(value)}"
+        if self._shown is not None and unlike(event, self._shown.where) is None:
+            return None
+        if (other := unlike(event, self._where)) is not None:
+            return other
         if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
             return f"{self._map.event} is {shown(kind)}"
         return None
@@ -105,10 +110,37 @@ class Mapper:
         else:
             assert self._placement is not None
             placement = text_of(fixed, self._placement(event), "bad-placement")
-        decision = text_of(fields.decision_id, self._decision(event), "bad-decision-id")
-        id = named if fields.id is None else text_of(fields.id, self._id(event), "bad-id")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
-        return Mapped(placement, self._message(event, decision, id), time)
+        if self._shown is None or unlike(event, self._shown.where) is not None:
+            decision = self._decided(event, placement, time)
+            return Mapped(placement, self._message(event, decision, self._id_of(event, named)), time)
+        decision, message = self._shown.decided(event, self._id_of(event, named))
+        if self._joined_by:
+            assert time is not None
+            self._joining.note((placement, *self._shown.identity(event)), time, decision)
+        return Mapped(placement, message, time)
+
+    def _id_of(self, event: dict[str, Any], named: str) -> str:
+        field = self._map.id
+        return named if field is None else text_of(field, self._id(event), "bad-id")
+
+    def _decided(self, event: dict[str, Any], placement: str, time: float | None) -> str:
+        """Return the id of the decision that an event is about."""
+        field, value = self._map.decision_id, self._decision(event)
+        if not self._joined_by or value not in (None, ""):
+            return text_of(field or "decision_id", value, "bad-decision-id")
+        assert time is not None
+        who = placement, *(text_of(field, get(event), "bad-join") for field, get in self._joined_by)
+        found = self._joining.found(who, time)
+        if len(found) == 1:
+            return found[0]
+        by = f"{', '.join(self._map.joined_by)}: {', '.join(map(repr, who[1:]))}"
+        if found:
+            raise BadEvent("ambiguous", f"{by}: {len(found)} decisions at the same time; join by more fields")
+        within = f"the {self._map.join_seconds:g} s before"
+        raise BadEvent(
+            "unmatched", f"{by}: nothing was shown in {within}; see that events come in order of time"
+        )
 
     def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
         fields = self._map
@@ -136,7 +168,78 @@ class Mapper:
         return self._worths.get(kind) if isinstance(kind, str) else None
 
 
-# ---- Where a field of an event is
+class ShownMapper:
+    """Reads events that say what was shown.
+
+    Parameters
+    ----------
+    table : Shown
+    event_map : EventMap
+        Where it is a part.
+    """
+
+    def __init__(self, table: Shown, event_map: EventMap) -> None:
+        self.where = conditions(table.where)
+        self._table = table
+        self._id = table.decision_id or event_map.decision_id
+        self._joined_by = [getattr(table, name) for name in event_map.joined_by]
+        context = table.context if isinstance(table.context, dict) else {}
+        named = [table.propensity, table.arms, self._id, *(getattr(table, name) for name in JOINING)]
+        if isinstance(table.context, str):
+            named.append(table.context)
+        self._get = {name: path(name) for name in (*named, *context.values()) if name is not None}
+
+    def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
+        """Return what joins other events to it."""
+        return tuple(text_of(field, self._get[field](event), "bad-join") for field in self._joined_by)
+
+    def decided(self, event: dict[str, Any], id: str) -> tuple[str, LocalDecision | None]:
+        """Return the decision's id and, where it was decided elsewhere, the decision.
+
+        Raises
+        ------
+        BadEvent
+        """
+        table, get = self._table, self._get
+        if self._id is not None:
+            id = text_of(self._id, get[self._id](event), "bad-decision-id")
+        if not table.elsewhere:
+            return id, None
+        assert table.key is not None
+        assert table.arm is not None
+        (arm,) = items_of(table.arm, get[table.arm](event))
+        propensity, arms, context = None, None, None
+        if table.propensity is not None and (value := get[table.propensity](event)) is not None:
+            propensity = number_of(table.propensity, value, "bad-propensity")
+        if table.arms is not None and (value := get[table.arms](event)) is not None:
+            arms = items_of(table.arms, value)
+        if isinstance(table.context, dict):
+            context = {name: get[field](event) for name, field in table.context.items()}
+        elif table.context is not None:
+            context = get[table.context](event)
+        key = text_of(table.key, get[table.key](event), "bad-key")
+        return id, LocalDecision(id, key, arm, propensity, arms, context)
+
+
+# ---- Which events, and where a field of one is
+
+Conditions = list[tuple[str, Get, list[Scalar]]]
+
+
+def conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
+    """Return what a table ``where`` demands of events."""
+    return [
+        (field, path(field), allowed if isinstance(allowed, list) else [allowed])
+        for field, allowed in where.items()
+    ]
+
+
+def unlike(event: dict[str, Any], where: Conditions) -> str | None:
+    """Return how an event is unlike what is demanded; None if it is not."""
+    for field, get, allowed in where:
+        if (value := get(event)) not in allowed:
+            return f"{field} is {shown(value)}"
+    return None
 
 
 def path(name: str | None) -> Get:

@@ -13,7 +13,12 @@ from tacit.errors import ConfigError
 from tacit.feed.sources import REJECTED, Found
 from tacit.wire.decisions import OUTCOMES
 
-DUPLICATE, FORESEEN = "duplicate", "foreseen"
+DUPLICATE, FORESEEN, REMEMBERED = "duplicate", "foreseen", "remembered"
+MADE = {
+    "logged": "it was decided elsewhere, and is a decision here now",
+    REMEMBERED: "it says what was shown, and events without a decision's id are joined to it",
+}
+"""What became of events besides feedback."""
 CHARACTERS = 200
 """The most that is shown of an event."""
 
@@ -36,7 +41,7 @@ class Tally:
     read, left_out : int
         How many there were, and how many of them the map leaves out.
     told : Counter
-        By what the service made of them.
+        By what the service made of them; ``remembered`` are those that say what it knows already.
     rejected : Counter
         By reason.
     first : dict
@@ -77,14 +82,16 @@ class Tally:
 
     def summary(self) -> str:
         """Return what became of all, in lines."""
-        told, rejected = self.told.total(), self.rejected.total()
+        told, rejected = self.told.total() - self.told[REMEMBERED], self.rejected.total()
         word = "would be told" if self.told[FORESEEN] else "told"
         counts = f"{told:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
         lines = [f"{self.read:,} events: {counts}"]
+        if remembered := self.told[REMEMBERED]:
+            lines[0] += f", {remembered:,} remembered"
         for outcome, count in self.told.most_common():
             if outcome == FORESEEN:
                 continue
-            lines.append(f"  {count:,} {outcome}: {OUTCOMES.get(outcome, 'as the service says it')}")
+            lines.append(f"  {count:,} {outcome}: {(OUTCOMES | MADE).get(outcome, 'as the service says it')}")
         for reason, count in self.rejected.most_common():
             first = self.first[reason]
             lines += [

@@ -11,20 +11,20 @@ from typing import Any
 from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
 from tacit.feed.mapping import BadEvent, Message
-from tacit.wire.decisions import Feedback, Recorded
+from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 
 MOST = 1000
 """Messages in a request."""
 REFUSED = {
     "unknown-decision": "the placement made no such decision; see that the event has the id of its answer",
-    "conflict": "its id stands for other feedback of this decision; give each event an id of its own",
+    "conflict": "its id stands for something else already; give each event an id of its own",
     "repeated-feedback": "the decision has had all the feedback that it can have",
     "invalid-value": "it does not fit what the decision showed",
 }
 """What the service makes of a message that it does not record."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
-_PLACE = re.compile(r"feedback\[(\d+)\]")
+_PLACE = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
 
 Answer = str | BadEvent
 
@@ -72,7 +72,9 @@ class Teller:
         except (InvalidValue, InvalidRequest, NotFound) as error:
             return self._without_refused(placement, messages, error)
         return [
-            BadEvent(one.outcome, REFUSED[one.outcome]) if one.outcome in REFUSED else one.outcome
+            BadEvent(one.outcome, getattr(one, "detail", "") or REFUSED[one.outcome])
+            if one.outcome in REFUSED
+            else one.outcome
             for one in recorded
         ]
 
@@ -97,13 +99,14 @@ class Teller:
         parts = [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
         return [answer for part in parts for answer in self.tell(placement, part)]
 
-    def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded]:
+    def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Return the service's answer, however often it must be asked."""
-        call = self._client.feedback_many if isinstance(messages[0], Feedback) else self._client.clicks_many
+        client, kind = self._client, type(messages[0])
+        call = {Feedback: client.feedback_many, LocalDecision: client.take_over}.get(kind, client.clicks_many)
         since, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
-                recorded: list[Recorded] = call(placement, messages)
+                recorded: list[Recorded | TakenOver] = call(placement, messages)
                 return recorded
             except Unavailable as error:
                 if self._stopping() or time.monotonic() - since > self._patience:
