@@ -114,11 +114,11 @@ class Mapper:
         if self._shown is None or unlike(event, self._shown.where) is not None:
             decision = self._decided(event, placement, time)
             return Mapped(placement, self._message(event, decision, self._id_of(event, named)), time)
-        decision, message = self._shown.decided(event, self._id_of(event, named))
+        decision = self._shown.id_of(event) or self._id_of(event, named)
         if self._joined_by:
             assert time is not None
             self._joining.note((placement, *self._shown.identity(event)), time, decision)
-        return Mapped(placement, message, time)
+        return Mapped(placement, self._shown.decided(event, decision), time)
 
     def _id_of(self, event: dict[str, Any], named: str) -> str:
         field = self._map.id
@@ -193,18 +193,20 @@ class ShownMapper:
         """Return what joins other events to it."""
         return tuple(text_of(field, self._get[field](event), "bad-join") for field in self._joined_by)
 
-    def decided(self, event: dict[str, Any], id: str) -> tuple[str, LocalDecision | None]:
-        """Return the decision's id and, where it was decided elsewhere, the decision.
+    def id_of(self, event: dict[str, Any]) -> str | None:
+        """Return the decision's id; None where the event's own is that."""
+        return None if self._id is None else text_of(self._id, self._get[self._id](event), "bad-decision-id")
+
+    def decided(self, event: dict[str, Any], id: str) -> LocalDecision | None:
+        """Return the decision of an id, if it was decided elsewhere.
 
         Raises
         ------
         BadEvent
         """
         table, get = self._table, self._get
-        if self._id is not None:
-            id = text_of(self._id, get[self._id](event), "bad-decision-id")
         if not table.elsewhere:
-            return id, None
+            return None
         assert table.key is not None
         assert table.arm is not None
         (arm,) = items_of(table.arm, get[table.arm](event))
@@ -218,7 +220,7 @@ class ShownMapper:
         elif table.context is not None:
             context = get[table.context](event)
         key = text_of(table.key, get[table.key](event), "bad-key")
-        return id, LocalDecision(id, key, arm, propensity, arms, context)
+        return LocalDecision(id, key, arm, propensity, arms, context)
 
 
 # ---- Which events, and where a field of one is
