@@ -45,6 +45,10 @@ class Busy(TacitError):
     """What was asked for would take too much for now; ask again later."""
 
 
+class Overloaded(TacitError):
+    """What would take more memory than the configuration allows; ask again when less is held."""
+
+
 class Forbidden(TacitError):
     """A key that is not for what it was sent for."""
 

@@ -54,6 +54,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Headers of a request above which it is refused.
     concurrency : int
         Requests at once, above which more are refused.
+    open_decisions : int
+        Decisions whose windows are open, of all placements, above which no more are made; some 600
+        bytes of memory each, 8 more for each number of a context.
     connections : int
         Connections at once, above which more are refused; fewer, if the process may not have as
         many descriptors.
@@ -86,6 +89,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_limit: Count = 32768
     header_count: Count = 100
     concurrency: Count = 4096
+    open_decisions: Count = 10_000_000
     connections: Count = 4096
     first_byte_timeout: Seconds = 10.0
     header_timeout: Seconds = 10.0

@@ -168,6 +168,7 @@ class Engine(Verbs):
                 *map(as_text, (last, last + time.wall_ahead)),
             )
         self._pending = PendingLog(self.placements, seq, time)
+        self._pending.most_open = config.server.open_decisions
         self._rebuilder = Rebuilder(self)
         self.following = Following(self, self._pending, self._rebuilder, self._submit)
         self.following.check(self.placements)
@@ -253,7 +254,8 @@ class Engine(Verbs):
         kept = {name: anew.get(name) or self.placements[name] for name in config.placements}
         self.placements.clear()
         self.placements |= kept
-        self._pending.touch(kept)
+        self._pending.most_open = config.server.open_decisions
+        self._pending.touch_all()
         # At once, so that nothing is decided in between.
         concerned += self.following.log()
 

@@ -249,6 +249,8 @@ class _Batch:
             If an id stands for another decision; then nothing is added.
         InvalidValue, UnknownName
             If an arm is no longer on offer, or there is no room for a key; likewise.
+        Overloaded
+            If as many decisions are open as may be; likewise.
         """
         # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
@@ -273,6 +275,8 @@ class _Batch:
     def _checked(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
         """Return impressions as they are decided: what may have changed since the request came is checked."""
         self._placement.check_offered(impressions)
+        if impressions:
+            self._pending.check_room(self._size + len(impressions))
         found = self._placement.looked_up(impressions)
         self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
         return found
@@ -357,6 +361,9 @@ def apply(
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
         pending.placements[name].advance(now)
+    if closing:
+        # What has closed makes room for what is decided now.
+        pending.touch(touched)
     # 2. Marks. A decision of the same group is already made as they say.
     before = pending.seq
     results: dict[int, Any] = {}

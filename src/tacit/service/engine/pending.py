@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from tacit.errors import TacitError
 from tacit.service.config.schema import BUFFERED
+from tacit.service.errors import Overloaded
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.ids import LogTime
 from tacit.service.log.requests import Decide, Record, Request
@@ -41,6 +42,8 @@ class PendingLog:
         Names of the placements that are ahead of the log and may not be.
     frozen : bool
         Whether the placements are being read by another thread.
+    most_open : int
+        How many decisions may be open, of all placements.
     touched : set of str
         Names of the placements to which something has happened that upkeep has not seen.
     """
@@ -58,15 +61,33 @@ class PendingLog:
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
         self.touched: set[str] = set()
-        self.touch(placements)
+        self.most_open = FOREVER
+        self.touch_all()
 
     # What is due -----------------------------------------------------------------------------
+
+    def touch_all(self) -> None:
+        """Note that placements came, went or changed."""
+        self._open: dict[str, int] = {}
+        self._open_count = 0
+        self.touch(self.placements)
 
     def touch(self, names: Iterable[str]) -> None:
         """Note that something has happened to placements, or that they were made anew."""
         for name in names:
             self.touched.add(name)
             self._push_due(name)
+            count = len(self.placements[name].windows)
+            self._open_count += count - self._open.get(name, 0)
+            self._open[name] = count
+
+    def check_room(self, decisions: int) -> None:
+        """Raise Overloaded if there is no room for so many more open decisions."""
+        if self._open_count + decisions > self.most_open:
+            raise Overloaded(
+                f"service: {self._open_count:,} decisions are open, and server.open_decisions allows "
+                f"{self.most_open:,}; try again when windows have closed"
+            )
 
     @property
     def due(self) -> int | None:

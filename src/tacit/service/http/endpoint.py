@@ -17,7 +17,7 @@ from tacit.errors import TacitError
 from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
 from tacit.service.engine.service import Overview
-from tacit.service.errors import Busy
+from tacit.service.errors import Busy, Overloaded
 from tacit.service.http.messages import (
     BYTES,
     LARGE,
@@ -125,7 +125,7 @@ class Endpoint:
     def refusal(self, route: Route, error: Error) -> Answer:
         """Return the answer to a request that met an error."""
         refusals = self._path.api.refusals
-        if isinstance(error, Busy):
+        if isinstance(error, Busy | Overloaded):
             return refusals.refused(problem_of(error), LATER)
         return refusals.failed(error, route)
 

@@ -12,7 +12,15 @@ from starlette.types import Receive, Send
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service.config.file import complaint
-from tacit.service.errors import Busy, Forbidden, InConflict, NotDurable, RepeatedFeedback, UnknownDecision
+from tacit.service.errors import (
+    Busy,
+    Forbidden,
+    InConflict,
+    NotDurable,
+    Overloaded,
+    RepeatedFeedback,
+    UnknownDecision,
+)
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
@@ -241,7 +249,7 @@ PROBLEMS = {
     "too-many-requests": (429, "There were too many requests"),
     "unsupported-media-type": (415, "The body is not JSON by its content type"),
     "misdirected": (421, "The request is for another host"),
-    "overloaded": (503, "There are too many requests at once"),
+    "overloaded": (503, "There are too many requests, or open decisions, at once"),
 }
 """Status and title of every kind of problem."""
 
@@ -308,6 +316,8 @@ def _kind(error: TacitError, field: str) -> str:
             return "forbidden"
         case Busy():
             return "too-many-requests"
+        case Overloaded():
+            return "overloaded"
         case UnknownName() if field == "placement":
             return "unknown-placement"
         case NotDurable():

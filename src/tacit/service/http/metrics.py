@@ -257,6 +257,10 @@ def _of_learning(placements: Mapping[str, Placement], *, whole: bool) -> Iterato
         GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", ("placement",),
         [([of], byte_count(one.learner.state)) for of, one in placements.items() if whole],
     )  # fmt: skip
+    yield _family(
+        GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.",
+        ("placement",), [([of], one.open_bytes) for of, one in placements.items() if whole],
+    )  # fmt: skip
 
 
 def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:

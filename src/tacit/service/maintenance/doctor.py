@@ -202,6 +202,10 @@ def served(url: str, key: str | None = None) -> list[Check]:
         placement = f"placement {of.get('placement')}"
         if name == "tacit_state_bytes":
             checks.append(Check(placement, True, f"what was learned takes {number:,.0f} bytes"))
+        elif name == "tacit_open_windows_bytes":
+            checks.append(
+                Check(placement, True, f"decisions whose windows are open take {number:,.0f} bytes")
+            )
         elif name == "tacit_context_others_total" and number:
             field = of["field"]
             detail = (

@@ -150,6 +150,11 @@ class Attribution(OpenSlots):
         )
 
     @property
+    def bytes(self) -> int:
+        """How many bytes they take, nearly."""
+        return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes
+
+    @property
     def due(self) -> int | None:
         """When the next window closes, or the next deferred decision is given up."""
         first, given_up = self._queue.first, self._deferred.first

@@ -159,6 +159,8 @@ Beside = Callable[[Ints], Iterable[Iterable[Any]]]
 """Returns columns of what is known elsewhere of decisions, by their slots."""
 
 SPARE_SLOTS = 256
+ROW_BYTES = 430
+"""What Python keeps of an open decision: its row, its id and its place by that."""
 
 
 class OpenSlots:
@@ -178,6 +180,12 @@ class OpenSlots:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take, nearly, without what is kept beside them."""
+        columns = sum(column.nbytes for column in (*self._windows, self._free))
+        return columns + ROW_BYTES * len(self._open)
 
     @property
     def capacity(self) -> int:
@@ -406,6 +414,11 @@ class OpenDecisions:
             larger = np.zeros((max(wanted, 2 * old), *column.shape[1:]), column.dtype)
             larger[:old] = column
             setattr(self, name, larger)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes their columns take."""
+        return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
     def epochs(self, slots: Ints) -> list[int]:
         """Return the epochs of decisions."""

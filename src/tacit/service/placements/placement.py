@@ -78,6 +78,11 @@ class Placement(Deciding, Saving):
         return len(self.learner)
 
     @property
+    def open_bytes(self) -> int:
+        """How many bytes those decisions take, nearly."""
+        return self.windows.bytes + self.open.bytes
+
+    @property
     def pending(self) -> int:
         """How many decisions have an open window."""
         return len(self.windows)

@@ -1,0 +1,145 @@
+"""Open decisions: blocks that are joined, deadlines as columns, and how many there may be."""
+
+from __future__ import annotations
+
+import re
+from bisect import insort
+
+import httpx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from drawn import examples
+from harness import SECOND, Clock, running, served, with_home
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit.cli import cli
+from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Config, PlacementConfig, ServerConfig
+from tacit.service.errors import Overloaded
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import DecisionRow
+from tacit.service.placements.attribution import Attribution
+from tacit.service.placements.deadlines import Deadlines
+from tacit.service.placements.open_decisions import JOINED, SMALL
+
+SIZES = st.lists(st.sampled_from([1, 1, 1, 2, 7, SMALL - 1, SMALL, JOINED, JOINED + 1]), max_size=12)
+
+
+def rows_from(seq, count, time):
+    return [DecisionRow(i, f"id {i}", 1, 1, time, f"key {i}", None, i % 3, 0.5, 0, None)
+            for i in range(seq, seq + count)]  # fmt: skip
+
+
+@given(SIZES, st.integers(1, 5), st.integers(0, 2))
+@examples(40)
+def test_each_is_found_whatever_blocks_it_came_in_until_its_window_closes(sizes, window, gap):
+    windows = Attribution(Rule(window=window))
+    made, seq = [], 1
+    for time, size in enumerate(sizes):
+        closed = windows.advance(time)
+        assert len(closed.slots) == sum(row.time + window == time for row in made)
+        rows = rows_from(seq, size, time)
+        seq += size + gap
+        windows.decided(Block.of(DecisionRow, rows))
+        made += rows
+        held = [row for row in made if row.time + window > time]
+        assert len(windows) == len(held)
+        assert [windows.row(windows.find(row.id)) for row in held] == held
+        assert [windows.of(row.seq) for row in held] == held
+        assert all(windows.find(row.id) is None for row in made if row not in held)
+    assert [row for row, *_ in windows.saved(lambda slots: ())] == [
+        row for row in made if row.time + window > len(sizes) - 1
+    ]
+
+
+def test_a_field_of_all_is_changed_and_more_come_after_it():
+    windows = Attribution(Rule(window=100))
+    windows.decided(Block.of(DecisionRow, rows_from(1, 3, 0)))
+    windows.change("arm", lambda arm: arm + 10)
+    windows.decided(Block.of(DecisionRow, rows_from(4, 2, 0)))
+    assert [windows.of(seq).arm for seq in range(1, 6)] == [11, 12, 10, 1, 2]
+
+
+@given(st.lists(st.one_of(st.tuples(st.integers(0, 9), st.integers(0, 70)), st.integers(0, 9)), max_size=30))
+@examples(100)
+def test_what_ends_first_comes_first(steps):
+    queue, expected, seq = Deadlines(), [], 0
+    for step in steps:
+        if isinstance(step, int):
+            taken = queue.take(step)
+            due = [row for row in expected if row[0] <= step]
+            expected = expected[len(due) :]
+            assert list(zip(taken.deadlines.tolist(), taken.seqs.tolist(), strict=True)) == due
+        else:
+            deadline, count = step
+            seqs = np.arange(seq, seq + count)
+            queue.put(deadline, seqs % 7, seqs)
+            for i in seqs.tolist():
+                insort(expected, (deadline, i))
+            seq += count
+        ends = (expected[0][0], expected[-1][0]) if expected else (None, None)
+        assert (queue.first, queue.last) == ends
+        assert queue.all().seqs.tolist() == [i for _, i in expected]
+        assert queue.all().slots.tolist() == [i % 7 for _, i in expected]
+
+
+def test_more_than_may_be_open_are_refused_until_windows_close(tmp_path):
+    config = with_home(tmp_path / "s.db", values={"server.open_decisions": 3}, arms=2)
+    with running(config) as url:
+
+        def asked(path, **body):
+            answer = httpx.post(f"{url}/v1/placements/home/{path}", json=body)
+            return answer.status_code, answer.headers.get("retry-after"), answer.json()
+
+        first = asked("decide", key="film", decision_id="first")
+        for _ in range(2):
+            assert asked("decide", key="film")[0] == 200
+        refused = asked("decide", key="film")
+        assert refused[:2] == (503, "5")
+        assert refused[2]["type"] == "urn:tacit:problem:overloaded"
+        assert refused[2]["detail"] == (
+            "service: 3 decisions are open, and server.open_decisions allows 3; "
+            "try again when windows have closed"
+        )
+        assert asked("decide/batch", decisions=[{"key": "film"}])[:2] == (503, "5")
+        # What is there already is answered, and learned.
+        assert asked("decide", key="film", decision_id="first") == first
+        assert asked("feedback", decision_id="first", reward=1)[0] == 200
+        metrics = httpx.get(f"{url}/metrics").text
+        assert 'tacit_open_windows{placement="home"} 3.0' in metrics
+        assert re.search(r'tacit_open_windows_bytes\{placement="home"\} [1-9]\.?\d*', metrics)
+        found = CliRunner().invoke(cli, ["doctor", "--url", url])
+        assert re.search("placement home: decisions whose windows are open take [0-9,]+ bytes", found.output)
+
+
+async def test_there_is_room_again_when_windows_close_and_placements_go(tmp_path):
+    clock, rule = Clock(), Rule(window=30 * SECOND)
+    home, side = (PlacementConfig(tacit.UCB1(2), seed, rule=rule) for seed in (1, 2))
+    server = ServerConfig(open_decisions=2)
+    async with served(
+        tmp_path / "s.db", Config({"home": home, "side": side}, server=server), clock=clock
+    ) as engine:
+        await engine.decide("home", "a")
+        await engine.decide("side", "a")
+        for name in ("home", "side"):
+            with pytest.raises(Overloaded, match="2 decisions are open"):
+                await engine.decide(name, "b")
+        clock.now += 31 * SECOND
+        await engine.decide("home", "b")
+        await engine.decide("side", "b")
+        await engine.reload(Config({"home": home}, server=server))
+        await engine.decide("home", "c")
+        with pytest.raises(Overloaded):
+            await engine.decide("home", "d")
+        await engine.reload(Config({"home": home}, server=ServerConfig(open_decisions=3)))
+        await engine.decide("home", "d")
+
+
+def test_what_a_decision_takes_is_said_nearly():
+    windows = Attribution(Rule(window=100))
+    before = windows.bytes
+    windows.decided(Block.of(DecisionRow, rows_from(1, 1000, 0)))
+    assert 400 < (windows.bytes - before) / 1000 < 800
