@@ -248,6 +248,22 @@ def test_it_is_asked_over_http(tmp_path):
         ):
             with pytest.raises(InvalidRequest, match=says):
                 client.slate("home", "k", **{"context": said} | given)
+        many = [Impression("k", arms, said) for arms in (["film"], ["gone"])]
+        with pytest.raises(InvalidRequest, match=r"decisions\[1\]\.arms: 'gone'"):
+            client.slate_many("home", many)
+
+
+def test_clicks_come_as_events_of_ubi(tmp_path):
+    with by_clock(configured(tmp_path / "s.db"), Clock()) as url, Client(url) as client:
+        client.put_items("home", ["film", "song", "news"], vectors(3))
+        made = client.slate("home", "k", context={})
+        at = {"object": {"object_id": made.slate[1]}, "position": {"ordinal": 2}}
+        click = {"action_name": "click", "query_id": made.decision_id, "event_attributes": at}
+        other = click | {"event_attributes": {"object": {"object_id": "gone"}}}
+        sent = [each | {"timestamp": "2026-01-01T00:00:00Z"} for each in (click, other)]
+        answer = httpx.post(f"{url}/v1/placements/home/ubi", json={"events": sent}).json()
+        assert [one["outcome"] for one in answer["events"]] == ["pending", "invalid-value"]
+        assert answer["events"][1]["field"] == "event_attributes.object"
 
 
 async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):

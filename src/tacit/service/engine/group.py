@@ -255,29 +255,31 @@ class _Batch:
         # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
-            return self._extended(self._checked(impressions))
+            return self._extended(self._checked(impressions, range(len(impressions))))
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
+        places: list[int] = []
         named: dict[str, tuple[int, Impression]] = {}
-        for impression in impressions:
+        for place, impression in enumerate(impressions):
             answer = self._made_before(impression, named)
             if answer is None:
                 answer = self._size + len(new)
                 new.append(impression)
+                places.append(place)
                 if impression.id is not None:
                     named[impression.id] = answer, impression
             answers.append(answer)
-        checked = self._checked(new)
+        checked = self._checked(new, places)
         self._named |= named
         self._extended(checked)
         return answers
 
-    def _checked(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+    def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         """Return impressions as they are decided: what may have changed since the request came is checked."""
         self._placement.check_offered(impressions)
         if impressions:
             self._pending.check_room(self._size + len(impressions))
-        found = self._placement.looked_up(impressions)
+        found = self._placement.looked_up(impressions, places)
         self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
         return found
 

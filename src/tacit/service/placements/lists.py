@@ -18,6 +18,7 @@ from tacit.learning.catalogue import Located
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
+from tacit.service.config.file import checked_within
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
@@ -235,10 +236,13 @@ class FeaturePlacement(Placement):
             impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in there])
         return super().asked_before(impression, row)
 
-    def looked_up(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+    def looked_up(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         if self.items is None or not any(isinstance(each, Sought) for each in values(impressions, "given")):
             return impressions
-        return [self._looked_up(impression) for impression in impressions]
+        if len(impressions) == 1:
+            return [self._looked_up(impressions[0])]
+        pairs = zip(places, impressions, strict=True)
+        return [checked_within(f"decisions[{place}]", self._looked_up, (each,)) for place, each in pairs]
 
     def _looked_up(self, impression: Impression) -> Impression:
         if not isinstance(impression.given, Sought):

@@ -258,8 +258,10 @@ class State:
         """
         self.living.check_offered(impressions)
 
-    def looked_up(self, impressions: Sequence[Impression]) -> Sequence[Impression]:
+    def looked_up(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         """Return impressions, with what is on offer now to those that named it or said where it is found.
+
+        Where there are many, errors name the place of one in its request.
 
         Raises
         ------
