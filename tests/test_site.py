@@ -153,14 +153,14 @@ def test_every_column_of_every_log_has_a_meaning(generate):
     logs = generate("logs")
     assert list(logs.click_columns()) == SCHEMA.names
     assert all(logs.click_columns().values())
+    assert logs.click_columns()["arm"] == "the arm that was shown, one of `arms`"
     for name, schema in logs.SCHEMAS.items():
         meanings = generate("tables").attributes(logs.ROWS[name])
         assert set(schema.names) <= set(meanings), name
     assert set(logs.duel_schema().names) == set(logs.duel_columns())
     assert set(logs.SCHEMAS) == set(logs.ROWS)
     schemas = {name for name in vars(log) if name.endswith("_SCHEMA")}
-    # That of items is the one that a click log is read with: the page on items has it.
-    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA", "ITEMS_SCHEMA"}
+    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA"}
 
 
 def test_every_metric_of_a_running_service_has_a_meaning(generate):

@@ -73,13 +73,13 @@ def columns(arrow: Any, meanings: dict[str, str], *, nulls: bool = False) -> str
 
 def click_columns() -> dict[str, str]:
     """Return the meanings of the click log's columns, as its module says them."""
-    _, _, body, _ = re.split(r"^=+ =+ .*$", schema.__doc__ or "", flags=re.MULTILINE)
+    _, rule, _, _, body, _, _ = re.split(r"^(=+ =+ .*)$", schema.__doc__ or "", flags=re.MULTILINE)
+    begin = rule.rindex(" ") + 1
     meanings: dict[str, str] = {}
     name = ""
     for line in body.strip("\n").splitlines():
         name = line.split()[0] if line[:1].strip() else name
-        text = line[38:] if len(line) > 38 else ""
-        meanings[name] = markdown(f"{meanings.get(name, '')} {text}".strip())
+        meanings[name] = markdown(f"{meanings.get(name, '')} {line[begin:]}".strip())
     return meanings
 
 
