@@ -13,7 +13,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import wrong
 from matplotlib.figure import Figure
 
 from tacit.plots import COLOURS
@@ -101,13 +100,12 @@ def speed(results: Results, role: str) -> str:
     estimate = role in results["truth"]
     told = "estimate" if estimate else "regret"
     return table(
-        f"algorithm | played by | µs a round | steps/s | × tacit | memory, MB | {told} | runs",
+        f"algorithm | played by | µs a round | × tacit | memory, MB | {told} | runs",
         [
             (
                 row["algorithm"],
                 row["entrant"],
                 number(row["microseconds"]),
-                number(1e6 / row["microseconds"]),
                 "–" if row["ratio"] is None else number(row["ratio"]),
                 number(row["megabytes"]),
                 uncertain(row["score"], row["standard_error"]),
@@ -156,30 +154,6 @@ def quality(results: Results, role: str) -> str:
     )
 
 
-def differences(results: Results, _: str) -> str:
-    """List the small cases in which a package does not do what the paper says."""
-    lines = []
-    for case, found in zip(wrong.CASES, results["wrong"], strict=True):
-        if "error" in found:
-            lines.append(f"- `{case}` did not run: {found['error']}")
-            continue
-        result = found["result"]
-        parts = [
-            f"*{word}*: {result[word]}"
-            for word in ("Paper", "Definition", "Documentation", "Code", "Case", "Shown")
-            if word in result
-        ]
-        verdict = "" if wrong.differs(result) else " In this version they agree."
-        lines.append(
-            f"**`{result['package']}`: {result['title'][0].lower()}{result['title'][1:]}**"
-            f" (`benchmarks/wrong/{case}.py`)\n\n"
-            + "\n".join(f"- {part}" for part in parts)
-            + f"\n- **Expected {number(result['expected'])},"
-            f" found {number(result['found'])}.**{verdict}\n"
-        )
-    return "\n".join(lines).rstrip()
-
-
 def figure(results: Results, _: str) -> str:
     """Return the link to the figure."""
     told = "Regret of each package's best policy, and of tacit's default, which is not tuned"
@@ -192,7 +166,6 @@ BLOCKS = {
     "speed": speed,
     "truth": truth,
     "quality": quality,
-    "wrong": differences,
     "figure": figure,
 }
 
