@@ -30,6 +30,9 @@ from tacit.feed.joining import Joining
 from tacit.feed.mapping import BadEvent, Mapper
 from tacit.feed.sources import CHUNK, LONGEST_LINE, Lines, events_at
 from tacit.service.app.server import running
+from tacit.service.config.keys import new_key
+from tacit.service.http.feeds import MOST, Feeds
+from tacit.wire.site import FeedReport
 
 MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
 NAMELESS = MAP.replace('id = "id"\n', "")
@@ -173,10 +176,16 @@ def has_at_least(url, count):
     return feedback_of(url) >= count
 
 
+def asked(url, path, key=None):
+    """Return what the service answers at a path."""
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    with urllib.request.urlopen(urllib.request.Request(url + path, headers=headers)) as answer:
+        return json.load(answer)
+
+
 def feedback_of(url):
     """Return how much feedback the service has."""
-    with urllib.request.urlopen(f"{url}/v1/placements") as answer:
-        (home,) = json.load(answer)["placements"]
+    (home,) = asked(url, "/v1/placements")["placements"]
     return home["feedback"]
 
 
@@ -650,8 +659,7 @@ def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service,
     assert counts["rejected"] == {"invalid-value": 1, "unknown-decision": 1}
     _, counts = fed(url, path)
     assert counts["told"] == {"logged": 2, "duplicate": 1}
-    with urllib.request.urlopen(f"{url}/v1/placements") as answer:
-        (home,) = json.load(answer)["placements"]
+    (home,) = asked(url, "/v1/placements")["placements"]
     assert (home["decisions"], home["feedback"]) == (2, 1)
 
 
@@ -660,6 +668,59 @@ def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():
     for i in range(5):
         joining.note(("u",), float(10 * i), str(i))
     assert [joining.found(("u",), 10.0 * i + 5) for i in range(5)] == [[], [], ["2"], ["3"], ["4"]]
+
+
+# Seen ----------------------------------------------------------------------------------------
+
+
+def test_the_service_says_how_far_a_feed_is(service, tmp_path):
+    url, client = service
+    bad = [{"decision": "never", "clicked": 1, "id": "x"}]
+    path = written(tmp_path / "events.jsonl", events_of(decided(client, 30)) + bad)
+    fed(url, path, "--name", "shop")
+    fed(url, path)
+    feeds = asked(url, "/v1/feeds")["feeds"]
+    assert [feed["name"] for feed in feeds] == ["events.jsonl", "shop"]
+    first = feeds[1]
+    assert (first["read"], first["told"], first["ended"], first["lag"]) == (31, {"learned": 30}, True, None)
+    assert first["rejected"] == {"unknown-decision": 1}
+    assert feeds[0]["told"] == {"duplicate": 30}
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        metrics = answer.read().decode()
+    assert 'tacit_feed_told_total{feed="shop",outcome="learned"} 30.0' in metrics
+    assert 'tacit_feed_rejected_total{feed="shop",reason="unknown-decision"} 1.0' in metrics
+    with urllib.request.urlopen(url) as answer:
+        page = answer.read().decode()
+    assert '<tr data-feed="shop">' in page
+    assert "30 learned" in page
+
+
+def test_a_key_for_some_placements_knows_of_its_own_feeds(tmp_path):
+    (tmp_path / "feed.toml").write_text(MAP)
+    made = {name: new_key() for name in ("some", "other", "all")}
+    keys = {
+        name: {"sha256": sha256, "scopes": ["decide", "feedback", "read"]}
+        for name, (_, sha256) in made.items()
+    }
+    keys["some"]["placements"] = keys["other"]["placements"] = ["home"]
+    with served_home(tmp_path, values={"keys": keys}) as (url, _):
+        for name in ("some", "other"):
+            with Client(url, made[name][0]) as client:
+                path = written(tmp_path / f"{name}.jsonl", events_of(decided(client, 3)))
+            came, _ = fed(url, path, "--key", made[name][0])
+            assert came.returncode == 0, came.stderr
+        for name, seen in (("some", ["some.jsonl"]), ("all", ["other.jsonl", "some.jsonl"])):
+            assert [feed["name"] for feed in asked(url, "/v1/feeds", made[name][0])["feeds"]] == seen
+
+
+def test_of_more_feeds_than_are_kept_the_silent_ones_are_forgotten():
+    feeds = Feeds(lambda: 1000.0)
+    for i in range(MOST + 1):
+        feeds.report(f"feed {i}", FeedReport(read=i))
+    feeds.report("feed 1", FeedReport(read=7))
+    names = {feed.name for feed in feeds.now()}
+    assert len(names) == MOST
+    assert "feed 0" not in names
 
 
 # Faults --------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_every_error_and_problem_is_in_the_reference(generate):
     assert all(f"`{errors.name(kind)}`" in page for kind in errors.errors())
     assert {"ConfigError", "StoreError", "NoCluster", "Denied"} <= {kind.__name__ for kind in errors.errors()}
     assert all(f"`{kind}`" in page for kind in PROBLEMS)
-    assert [code for code, _ in errors.exit_codes()] == ["`0`", "`1`", "`2`", "`130`"]
+    assert [code for code, _ in errors.exit_codes()] == ["`0`", "`1`", "`2`", "`3`", "`130`"]
 
 
 def test_every_policy_stands_in_one_table_and_says_all(generate):

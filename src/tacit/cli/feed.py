@@ -29,8 +29,8 @@ CHECKED = 1000
 """How many events ``--check`` reads."""
 REJECTED, INTERRUPTED = 3, 130
 """Exit codes."""
-TIMEOUT = 30.0
-"""Seconds that a batch may take."""
+TIMEOUT, REPORT_TIMEOUT = 30.0, 2.0
+"""Seconds that a batch may take, and a report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,8 @@ class SourceOptions:
         Stop at the first rejected event, with exit code 3.
     wait
         Seconds without any answer after which it gives up.
+    name
+        What the page and the metrics of the service call it.  [default: from the source]
     """
 
     format: Literal["json", "csv", "parquet"] | None = None
@@ -66,6 +68,7 @@ class SourceOptions:
     most_rejected: Annotated[str, Typed(metavar="SHARE")] = "5%"
     strict: bool = False
     wait: Annotated[float, click.FloatRange(0.0)] = 300.0
+    name: str | None = None
 
     @contextmanager
     def open(self, place: str, *, once: bool) -> "Iterator[Source]":
@@ -171,6 +174,17 @@ def share_of(text: str) -> float:
     return share
 
 
+def name_of(source: str) -> str:
+    """Return what to call a feed.
+
+    Examples
+    --------
+    >>> name_of("kafka://a:9092,b:9092/clicks?group=g"), name_of("/data/clicks.jsonl"), name_of("-")
+    ('clicks', 'clicks.jsonl', 'standard input')
+    """
+    return "standard input" if source == "-" else Path(source.partition("?")[0]).name[-128:] or "events"
+
+
 def same_file(source: str, rejected: Path | None) -> None:
     """Refuse to read what is written at the same time."""
     if rejected is None or "://" in source or source == "-":
@@ -202,7 +216,7 @@ def _feed(
     """Feed a source, say what became of it, and return the exit code."""
     from tacit.feed.feeder import Feeder, TooManyRejected
     from tacit.feed.tally import RejectedFile, Tally
-    from tacit.feed.telling import Teller
+    from tacit.feed.telling import Reporter, Teller
 
     tally, code, limits = Tally(), 0, reading.limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)
@@ -210,12 +224,18 @@ def _feed(
     with (
         RejectedFile(reading.rejected) as rejected,
         connected(url, key, timeout=TIMEOUT) as client,
+        connected(url, key, timeout=REPORT_TIMEOUT, retries=0) as beside,
         reading.open(source, once=reading.once) as events,
         interruptible() as stopping,
     ):
-        line = Line(tally)
+        line, report = Line(tally), Reporter(beside, reading.name or name_of(source), tally)
+
+        def progress() -> None:
+            line()
+            report()
+
         teller = Teller(client, reading.wait, stopping, line.waiting)
-        feeder = Feeder(events, mapper, teller, tally, rejected, limits, stopping, line)
+        feeder = Feeder(events, mapper, teller, tally, rejected, limits, stopping, progress)
         try:
             feeder.feed()
         except TooManyRejected as error:
@@ -227,6 +247,7 @@ def _feed(
             click.echo(f"{tally.summary()}\nfeed it again: what is told counts once", err=True)
             raise
         line.clear()
+        report(ended=True)
         if stopping():
             click.echo("interrupted after a whole batch; feed it again to go on", err=True)
             code = code or (0 if endless else INTERRUPTED)

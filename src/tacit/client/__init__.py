@@ -32,6 +32,7 @@ from tacit.wire.lists import (
     WouldDuel,
     WouldSlate,
 )
+from tacit.wire.site import FeedReport
 from tacit.wire.whom import ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "Dueled",
     "DuelsOfKey",
     "Earned",
+    "FeedReport",
     "Feedback",
     "FieldForWhom",
     "ForWhom",

@@ -158,6 +158,15 @@ class Call(NamedTuple, Generic[A]):
         return value
 
 
+class SiteCall(Call[A]):
+    """A request to the service as a whole."""
+
+    @property
+    def path(self) -> str:
+        """Where it goes, below the address of the service."""
+        return f"/v1/{self.action}"
+
+
 def call_to(
     placement: str,
     action: str,

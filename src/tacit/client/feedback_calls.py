@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from urllib.parse import quote
 
+import msgspec
 from msgspec import Raw
 
-from tacit.client.call import Call, ask, ask_many, call, part
+from tacit.client.call import Call, SiteCall, ask, ask_many, call, decode, part
 from tacit.wire import verbs
 from tacit.wire.control import ArmsNow, ArmsOf, Mode, ModeOf
 from tacit.wire.decisions import Arm, Event, Feedback, Recorded
 from tacit.wire.lists import Clicks
+from tacit.wire.site import FeedReport, Status
 
 
 class FeedbackCalls:
@@ -182,6 +186,28 @@ class FeedbackCalls:
             As :meth:`decide`.
         """
         return ask(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
+
+    @call
+    def report_feed(self, name: str, report: FeedReport) -> Call[Status]:
+        """Say how far a feed of events is, for the page and the metrics of the service.
+
+        Parameters
+        ----------
+        name : str
+            Of 1 to 256 printable characters.
+        report : FeedReport
+
+        Returns
+        -------
+        Status
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        action = f"feeds/{quote(name, safe='')}"
+        return SiteCall("", action, msgspec.json.encode(report), partial(decode, type=Status), "PUT")
 
     @call
     def mode(self, placement: str, mode: Mode) -> Call[str]:

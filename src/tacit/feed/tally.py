@@ -12,6 +12,7 @@ import msgspec
 from tacit.errors import ConfigError
 from tacit.feed.sources import REJECTED, Found
 from tacit.wire.decisions import OUTCOMES
+from tacit.wire.site import FeedReport
 
 DUPLICATE, FORESEEN, REMEMBERED = "duplicate", "foreseen", "remembered"
 MADE = {
@@ -102,6 +103,13 @@ class Tally:
         if told and told == self.told[DUPLICATE]:
             lines.append(f"nothing changed: all {told:,} were told before")
         return "\n".join(lines)
+
+    def report(self, rate: float, ended: bool) -> FeedReport:
+        """Return how far it is, for the service."""
+        return FeedReport(
+            read=self.read, left_out=self.left_out, told=dict(self.told), rejected=dict(self.rejected),
+            rate=rate, last=self.last, ended=ended,
+        )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Return what became of all, for machines."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
 from tacit.feed.mapping import BadEvent, Message
+from tacit.feed.tally import Tally
 from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 
 MOST = 1000
@@ -23,6 +25,7 @@ REFUSED = {
 }
 """What the service makes of a message that it does not record."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+REPORT_SECONDS = 5.0
 
 _PLACE = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
 
@@ -114,6 +117,32 @@ class Teller:
                 self._waiting(error.what)
             self._pause(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+
+class Reporter:
+    """Says to the service how far a feed is, now and then; nothing depends on it.
+
+    Parameters
+    ----------
+    client : Client
+    name : str
+        Of the feed.
+    tally : Tally
+    """
+
+    def __init__(self, client: Any, name: str, tally: Tally) -> None:
+        self._client, self._name, self._tally = client, name, tally
+        self._before = time.monotonic(), 0
+
+    def __call__(self, *, ended: bool = False) -> None:
+        """Say it, if that is a while ago, or all ended."""
+        (then, read), now = self._before, time.monotonic()
+        if now - then < REPORT_SECONDS and not ended:
+            return
+        self._before = now, self._tally.read
+        rate = (self._tally.read - read) / max(now - then, 1e-3)
+        with suppress(ServiceError, InvalidValue):
+            self._client.report_feed(self._name, self._tally.report(0.0 if ended else rate, ended))
 
 
 def _why(error: InvalidValue | ServiceError) -> tuple[str, str]:

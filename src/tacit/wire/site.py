@@ -80,3 +80,36 @@ class Status(msgspec.Struct):
     """How the service is."""
 
     status: Annotated[str, Meta(examples=["ok"])]
+
+
+Counted = Annotated[dict[Annotated[str, Meta(max_length=64)], int], Meta(max_length=64)]
+
+
+class FeedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How far somebody is who feeds events to the service."""
+
+    read: Annotated[int, Meta(ge=0, description="Events that were read.")] = 0
+    left_out: Annotated[int, Meta(ge=0, description="Those that the map leaves out.")] = 0
+    told: Annotated[Counted, Meta(description="By what the service made of them.")] = {}
+    rejected: Annotated[Counted, Meta(description="By reason.")] = {}
+    rate: Annotated[float, Meta(ge=0, description="Events read per second, lately.")] = 0.0
+    last: Annotated[
+        float | None, Meta(description="When the last one happened, in seconds since 1970, if events say it.")
+    ] = None
+    ended: Annotated[bool, Meta(description="Whether there are no more.")] = False
+
+
+class FeedNow(FeedReport, frozen=True, kw_only=True):
+    """A feed, as it was reported last."""
+
+    name: str
+    seconds: Annotated[float, Meta(description="How long ago it was reported.")]
+    lag: Annotated[
+        float | None, Meta(description="Seconds from the last event to its report; null where none says it.")
+    ]
+
+
+class FeedsNow(msgspec.Struct, frozen=True):
+    """The feeds that reported since the service began; of one key, where it reaches some placements only."""
+
+    feeds: list[FeedNow]

@@ -23,6 +23,7 @@ from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
+from tacit.service.http.feeds import Feeds
 from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.site import Site
@@ -204,9 +205,10 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     connections : Connections, optional
         Those of the server that it runs in, for its metrics.
     """
-    metrics, live = Metrics(engine, connections), Live(engine, DATA_HEADERS | PAGE_HEADERS)
+    feeds = Feeds()
+    metrics, live = Metrics(engine, connections, feeds), Live(engine, DATA_HEADERS | PAGE_HEADERS)
     answers = Answers(lambda: engine.placements)
-    site = Site(engine, Pages(engine, answers), metrics, msgspec.json.encode(document()))
+    site = Site(engine, Pages(engine, answers, feeds.now), metrics, msgspec.json.encode(document()), feeds)
     endpoints, places = {}, asyncio.Semaphore(AT_ONCE)
     for api in APIS:
         opened = api.opened(site)

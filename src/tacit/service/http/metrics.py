@@ -27,6 +27,7 @@ from tacit.wire.lift import Bounds, LiftReport
 if TYPE_CHECKING:
     from tacit.service.engine.reading import ShardHealth
     from tacit.service.engine.service import Service
+    from tacit.service.http.feeds import Feeds
     from tacit.service.http.protocol import Connections
     from tacit.service.placements.placement import Placement
 
@@ -49,9 +50,13 @@ class Metrics:
         Asked when metrics are collected.
     connections : Connections, optional
         The same.
+    feeds : Feeds, optional
+        The same.
     """
 
-    def __init__(self, engine: Service, connections: Connections | None = None) -> None:
+    def __init__(
+        self, engine: Service, connections: Connections | None = None, feeds: Feeds | None = None
+    ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_OfEngine(engine))
         self._lifts = LiftMetrics(engine)
@@ -59,6 +64,8 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         if connections is not None:
             self._registry.register(_OfConnections(connections))
+        if feeds is not None:
+            self._registry.register(_OfFeeds(feeds))
         self._one = asyncio.Lock()
         self._requests = _OfRequests()
         self._registry.register(self._requests)
@@ -165,6 +172,36 @@ class _OfConnections(Collector):
         for reason, count in self._connections.ended.items():
             ended.add_metric([reason], count)
         yield ended
+
+
+class _OfFeeds(Collector):
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds = feeds
+
+    def collect(self) -> Iterable[Metric]:
+        feeds = self._feeds.now()
+        yield _family(
+            COUNTER, "tacit_feed_events", "Events that a feed has read.", ("feed",),
+            [([feed.name], feed.read) for feed in feeds],
+        )  # fmt: skip
+        yield _family(
+            COUNTER, "tacit_feed_told", "Events of a feed by what the service made of them.",
+            ("feed", "outcome"),
+            [([feed.name, what], count) for feed in feeds for what, count in feed.told.items()],
+        )  # fmt: skip
+        yield _family(
+            COUNTER, "tacit_feed_rejected", "Events of a feed that could not be told, by reason.",
+            ("feed", "reason"),
+            [([feed.name, why], count) for feed in feeds for why, count in feed.rejected.items()],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_feed_lag_seconds", "From the last event of a feed to its report.", ("feed",),
+            [([feed.name], feed.lag) for feed in feeds],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_feed_silent_seconds", "Since a feed that has not ended reported last.", ("feed",),
+            [([feed.name], feed.seconds) for feed in feeds if not feed.ended],
+        )  # fmt: skip
 
 
 class _OfEngine(Collector):

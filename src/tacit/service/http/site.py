@@ -10,19 +10,29 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
-from tacit.service.config.keys import ADMIN
+from tacit.service.config.keys import ADMIN, FEEDBACK
 from tacit.service.engine.reading import ShardHealth
 from tacit.service.engine.service import Service
 from tacit.service.errors import NotDurable
 from tacit.service.http.endpoint import JSON
+from tacit.service.http.feeds import Feeds
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import GUARDED, OPEN, Answer, Route, RouteCall
+from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
 from tacit.service.log.requests import checked_id
 from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
 from tacit.service.placements.placement import Placement
-from tacit.wire.site import Blanked, Forgotten, Placements, PlacementSummary, ShardSummary, Status
+from tacit.wire.site import (
+    Blanked,
+    FeedReport,
+    FeedsNow,
+    Forgotten,
+    Placements,
+    PlacementSummary,
+    ShardSummary,
+    Status,
+)
 
 HTML = "text/html; charset=utf-8"
 
@@ -39,12 +49,14 @@ class Site(NamedTuple):
     metrics : Metrics
     document : bytes
         The OpenAPI document.
+    feeds : Feeds
     """
 
     engine: Service
     pages: Pages
     metrics: Metrics
     document: bytes
+    feeds: Feeds
 
 
 async def _placements(site: Site, call: RouteCall) -> Placements:
@@ -89,6 +101,15 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> Pl
         pinned=None if pin is None else pin.arms,
         guardrail=None if placement.guardrail is None else placement.guardrail.now,
     )
+
+
+async def _feeds(site: Site, call: RouteCall) -> FeedsNow:
+    return FeedsNow(site.feeds.now(call.caller))
+
+
+async def _report(site: Site, call: RouteCall) -> Status:
+    site.feeds.report(checked_id("feed", call.id), call.request, call.caller)
+    return Status("ok")
 
 
 async def _alive(site: Site, call: RouteCall) -> Status:
@@ -144,6 +165,9 @@ ROUTES = (
               answer=Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
         for kind in SUBJECTS
     ),
+    _get("/v1/feeds", _feeds, "feeds", "Say how far those are who feed events", answer=FeedsNow, of="none"),
+    Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report,
+          FeedReport, Status, FEEDBACK, "body_limit", POSTED, of="none"),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
          answer=Status, scope=None, problems=OPEN, of="none"),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from time import monotonic, process_time
 from typing import Any
@@ -26,6 +26,7 @@ from tacit.service.page.reader import Reader
 from tacit.service.page.timeline import NAMES, asked_range
 from tacit.service.page.view import Look, controls_of
 from tacit.service.placements.placement import Placement
+from tacit.wire.site import FeedNow
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""
@@ -87,10 +88,18 @@ class Pages:
     engine : Reader
     answers : Answers, optional
         How requests were answered, where that is counted.
+    feeds : function, optional
+        Returns the feeds of events, as they were reported.
     """
 
-    def __init__(self, engine: Reader, answers: Answers | None = None) -> None:
+    def __init__(
+        self,
+        engine: Reader,
+        answers: Answers | None = None,
+        feeds: Callable[[], Sequence[FeedNow]] = lambda: (),
+    ) -> None:
         self._engine = engine
+        self._feeds = feeds
         self._answers = answers or Answers(lambda: ())
         self._rows = OverviewRows(engine.clock, self._answers)
         self._looks, self._compiled = Looks(), False
@@ -143,6 +152,7 @@ class Pages:
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,
+            feeds=self._feeds(),
             shards=self._engine.shards(),
             shared=[
                 (name, seconds)
