@@ -123,6 +123,27 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
     is_the_fold(config, crashed, live)
 
 
+@pytest.mark.parametrize("kind", ["slates", "features"])
+async def test_many_decisions_among_many_items_are_made_in_pieces(tmp_path, monkeypatch, kind):
+    """Their vectors at once, a thousand times ten thousand, would take the memory of the machine."""
+    monkeypatch.setattr(decisions, "LAID_OUT", 40 * DIM)
+    policy = "item-list-mix(epsilon=0.1)" if kind == "slates" else "embedding-mixture"
+    config = configured(kind=kind, policy=policy)
+    async with served(tmp_path / "s.db", config) as engine:
+        await put(engine)
+        home = engine.placements["home"]
+        told = [home.checked(DecisionRequest(f"key {i}", None, {})) for i in range(50)]
+        rows = await engine.decide_many("home", told)
+        assert [row.key for row in rows] == [f"key {i}" for i in range(50)]
+        assert len({row.id for row in rows}) == 50
+        assert [row.seq for row in rows] == list(range(rows[0].seq, rows[0].seq + 50))
+        engine.clock.now += 60 * SECOND
+        await engine.decide_many("home", told)
+        live = learned(engine)
+        crashed = as_after_a_crash(tmp_path / "s.db")
+    is_the_fold(config, crashed, live)
+
+
 async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path):
     config = with_home(kind="slates", policy="cascade-ec(relevance_dim=2, examination_dim=1)", positions=2)
     async with served(tmp_path / "s.db", config) as engine:

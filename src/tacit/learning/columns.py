@@ -20,7 +20,7 @@ from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
-from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces, laid_out
 from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.learning.reading import DecisionReader, ImpressionReader
 from tacit.policies.base import Policy
@@ -391,7 +391,7 @@ class ColumnLearner(Generic[ArmT_co]):
             batches = [decisions.batch]
         elif decisions:
             self.lanes.admit([d.key for d in decisions])
-            parts = in_pieces(self.policy, [len(d.offered) for d in decisions])
+            parts = in_pieces([len(d.offered) for d in decisions], laid_out(self.policy))
             batches = (self._decisions.batch(decisions[part]) for part in parts)
         else:
             return

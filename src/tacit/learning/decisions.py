@@ -248,21 +248,38 @@ def described(
     return Described(offered, slots, *blocks)
 
 
-def in_pieces(policy: Policy, sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield stretches of decisions, given how many arms each had on offer, to be read one after the other.
+def in_pieces(sizes: Sequence[int], width: int) -> Iterator[slice]:
+    """Yield stretches of decisions whose features take 32 MiB at most, laid out one below the other.
 
-    Of a list, features are laid out for all that were on offer: of many decisions at once that would take
-    gigabytes.
+    One decision may take more. Of many decisions among thousands of items they would take gigabytes.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        How many arms each has features of.
+    width : int
+        Numbers of one arm.
+
+    Examples
+    --------
+    >>> list(in_pieces([9, 1, 2**21, 2**21], 2))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    start, room = 0, LAID_OUT // max(sum(policy.feature_dims), 1)
-    if policy.arms is None and policy.showing.listed:
-        taken = 0
-        for i, size in enumerate(sizes):
-            if i > start and taken + size > room:
-                yield slice(start, i)
-                start, taken = i, 0
-            taken += size
+    start, taken, room = 0, 0, LAID_OUT // max(width, 1)
+    for i, size in enumerate(sizes):
+        if i > start and taken + size > room:
+            yield slice(start, i)
+            start, taken = i, 0
+        taken += size
     yield slice(start, len(sizes))
+
+
+def laid_out(policy: Policy) -> int:
+    """Return for how many numbers of each arm on offer there is room where a decision is read; 0 for none.
+
+    It is for all on offer where the order of a list says something.
+    """
+    return sum(policy.feature_dims) if policy.arms is None and policy.showing.listed else 0
 
 
 def _placed(rows: Floats, places: Ints, count: int) -> Floats:

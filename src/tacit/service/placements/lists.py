@@ -15,7 +15,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.catalogue import Located
-from tacit.learning.decisions import Arm, Decision
+from tacit.learning.decisions import Arm, Decision, in_pieces
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import checked_within
@@ -269,6 +269,13 @@ class FeaturePlacement(Placement):
         key, arms = impression.key, impression.arms
         relevance = as_array(relevance)
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
+
+    def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        sizes = [max(len(rows) for rows in given if rows is not None) for given in asked.column("given")]
+        pieces = in_pieces(sizes, sum(self.config.policy.feature_dims))
+        chosen = super()._chosen_many
+        parts = [chosen(asked[part], seq + part.start, time) for part in pieces]
+        return Block.joined(DecisionRow, parts)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims

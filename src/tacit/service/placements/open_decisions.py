@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into
 from tacit.learning.batch import Batch
-from tacit.learning.decisions import Decision, Decisions, described, in_pieces, none_for_nan
+from tacit.learning.decisions import Decision, Decisions, described, in_pieces, laid_out, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.log.blocks import Block
@@ -456,7 +456,8 @@ class OpenDecisions:
         """
         feedback = np.array(values, np.float64).reshape(len(slots), -1)
         sizes = list(map(len, self.offers(slots))) if self._offers else [0] * len(slots)
-        parts = [self._learn(slots[part], feedback[part]) for part in in_pieces(self._learner.policy, sizes)]
+        pieces = in_pieces(sizes, laid_out(self._learner.policy))
+        parts = [self._learn(slots[part], feedback[part]) for part in pieces]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _learn(self, slots: Ints, feedback: Floats) -> Booleans:
