@@ -149,6 +149,7 @@ class LentShard:
         """
         with appending:
             self.spool.close_file()
+        self.spool.sync()
         for file in self.spool.files():
             lines = self.spool.lines(file)
             for start in range(0, len(lines), AT_ONCE):

@@ -61,9 +61,11 @@ class Spool:
             raise TacitError(
                 f"folder: another process uses {folder}; give each process a folder of its own"
             ) from None
+        self._closed: list[int] = []
         self._open()
         # What another process has appended may end within a line.
         self.close_file()
+        self.sync()
 
     def _open(self) -> None:
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
@@ -86,14 +88,20 @@ class Spool:
         self.empty = False
 
     def close_file(self) -> None:
-        """Put what was appended behind what waits, durably."""
+        """Put what was appended behind what waits; durably once :meth:`sync` was called."""
         if self.empty:
             return
         before, last = self._file, max(map(_number, self.files()), default=0)
         os.rename(self.folder / OPEN, self.folder / CLOSED.format(last + 1))
+        self._closed.append(before)
         self._open()
-        os.fsync(before)
-        os.close(before)
+
+    def sync(self) -> None:
+        """Make durable what was put behind; takes its time, and others may append meanwhile."""
+        while self._closed:
+            file = self._closed.pop()
+            os.fsync(file)
+            os.close(file)
 
     def files(self) -> list[Path]:
         """Return the files that wait, oldest first."""
@@ -124,6 +132,7 @@ class Spool:
 
     def close(self) -> None:
         """Leave the folder to others."""
+        self.sync()
         os.close(self._file)
         os.close(self._lock)
 
