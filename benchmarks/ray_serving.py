@@ -207,29 +207,37 @@ def decided(count, pace, seconds):
         ]  # fmt: skip
         for each in deciders:
             assert each.stdout.readline() == "ready\n"
-        idle = core_seconds(process.pid)[1]
-        time.sleep(seconds / 4)
-        before = core_seconds(process.pid)[1], core_seconds(database)[1]
-        idle = (before[0] - idle) / (seconds / 4)
+        before = *core_seconds(process.pid), core_seconds(database)[1]
+        size = database_bytes()
         for each in deciders:
             each.stdin.write("\n")
             each.stdin.flush()
         found = [json.loads(each.stdout.readline()) for each in deciders]
-        after = core_seconds(process.pid)[1], core_seconds(database)[1]
+        after = *core_seconds(process.pid), core_seconds(database)[1]
+        size = database_bytes() - size
         for each in deciders:
             each.wait()
     made = count * int(pace * seconds)
-    parts = [sum(one["cpu"] for one in found), after[0] - before[0], after[1] - before[1]]
+    first, service, log = (then - now for now, then in zip(before, after, strict=True))
+    parts = sum(one["cpu"] for one in found), first, service - first, log
     worst = {what: max(one[what] for one in found) for what in found[0] if what not in ("rate", "cpu")}
-    names = "deciders", "ingress and shards", "database"
+    names = "deciders", "ingress", "shards", "database"
     us = dict(zip(names, (1e6 * part / made for part in parts), strict=True))
     return worst | {
         "rate": sum(one["rate"] for one in found),
         **{f"core us, {name}": value for name, value in us.items()},
-        "idle cores, ingress and shards": idle,
+        "bytes of the database": size / made,
         "decisions a core second": made / sum(parts),
         "load": os.getloadavg()[0],
     }
+
+
+def database_bytes():
+    """Return the size of all logs, with their indices."""
+    import psycopg
+
+    with psycopg.connect(stores.cluster().url) as connection:
+        return connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]
 
 
 def free_port():
