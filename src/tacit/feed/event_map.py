@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.service.config.file import complaint, meant
+from tacit.service.config.complaints import refusal
 
 JOINING = "key", "user", "arm"
 
@@ -260,7 +260,6 @@ def map_of(text: str) -> EventMap:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"is no TOML: {error}") from error
     except msgspec.ValidationError as error:
-        field, what = complaint(error)
-        raise ConfigError(f"{field}: {what}{meant(error, EventMap)}") from error
+        raise ConfigError(str(refusal(error, table, EventMap))) from error
     made.check()
     return made

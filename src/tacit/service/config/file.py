@@ -1,7 +1,6 @@
 """The configuration as a file: TOML, strict about names, complete before anything starts.
 
-First what msgspec complains of is put in words, then settings as the log knows them, the learner that a
-placement starts from, and last the file itself.
+First settings as the log knows them, the learner that a placement starts from, and last the file itself.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 import msgspec.structs
@@ -23,6 +21,7 @@ from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.spec import AUTO, goes_on
+from tacit.service.config.complaints import refusal
 from tacit.service.config.keys import KeyConfig, is_loopback
 from tacit.service.config.schema import (
     ARMS,
@@ -39,63 +38,7 @@ from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
 from tacit.service.log.marks import Start
 
-# ---- msgspec's complaints, taken apart into the field and what is wrong with it
-
 Result = TypeVar("Result")
-
-_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
-_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
-
-
-def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the dotted name of the field that is wrong, and what is wrong with it.
-
-    Examples
-    --------
-    >>> complaint(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
-    ('server.host', 'Expected `str`, got `int`')
-    >>> complaint(msgspec.ValidationError("Object missing required field `key`"))
-    ('key', 'Object missing required field `key`')
-    """
-    text = str(error)
-    placed = _PLACE.match(text)
-    what, path = (placed["what"], placed["path"]) if placed else (text, "$")
-    named = _FIELD.search(what)
-    parts = [path.removeprefix("$").removeprefix("."), named["name"] if named else ""]
-    return ".".join(part for part in parts if part) or "body", what
-
-
-def meant(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
-    """Return which field of a structure may have been meant by one that it has not, as a question.
-
-    Examples
-    --------
-    >>> from tacit.service.config.keys import KeyConfig
-    >>> try:
-    ...     msgspec.convert({"scope": []}, KeyConfig)
-    ... except msgspec.ValidationError as error:
-    ...     print(meant(error, KeyConfig))
-    ; did you mean scopes? there is sha256, scopes, placements
-    """
-    field, what = complaint(error)
-    if "unknown field" not in what:
-        return ""
-    *outer, name = field.split(".")
-    inner: Any = kind
-    for step in outer:
-        inner = next((f.type for f in _fields(inner) if f.encode_name == step), None)
-    known = [field.encode_name for field in _fields(inner)]
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"; {hint}there is {', '.join(known)}" if known else ""
-
-
-def _fields(kind: Any) -> tuple[Any, ...]:
-    """Return the fields of a structure, be it optional; none of anything else."""
-    for one in (kind, *get_args(kind)):
-        if isinstance(one, type) and issubclass(one, msgspec.Struct):
-            return msgspec.structs.fields(one)
-    return ()
 
 
 def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:
@@ -370,8 +313,7 @@ def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> An
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        field, what = complaint(error)
-        raise ConfigError(f"{source}: {prefix}{field}: {what}{meant(error, kind)}") from error
+        raise ConfigError(f"{source}: {prefix}{refusal(error, table, kind)}") from error
 
 
 def _key(name: str, table: Any, source: str) -> KeyConfig:

@@ -22,6 +22,7 @@ from tacit.service.http.messages import (
     BYTES,
     LARGE,
     SAFE_METHODS,
+    asked_in,
     decoded,
     problem,
     problem_of,
@@ -84,7 +85,7 @@ class Endpoint:
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
-            what = f"path: there is nothing at {scope['path']!r}"
+            what = f"path: there is nothing at {scope['path']!r}; GET /openapi.json lists what there is"
             return refusals.refused(problem("unknown-path", "path", what))
         route = routes.get(scope["method"])
         if route is None:
@@ -134,9 +135,9 @@ class Endpoint:
         if caller.placements is not None and route.of not in ("each", "none"):
             caller.check(self._concerned(route, found, query))
         placement = self._path.api.placed(self._opened, found.name, found.id)
-        request = None if decode is None else decoded(decode, body)
+        request = None if decode is None else decoded(decode, body, route.request)
         if route.asked is not None:
-            request = msgspec.convert(dict(QueryParams(query)), route.asked, strict=False)
+            request = asked_in(query, route.asked)
         return RouteCall(placement, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:

@@ -7,11 +7,13 @@ from contextvars import ContextVar
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import msgspec.structs
 from msgspec import Meta
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Send
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
-from tacit.service.config.file import complaint
+from tacit.service.config.complaints import complaint, meant, refusal
 from tacit.service.errors import (
     Busy,
     Forbidden,
@@ -156,13 +158,15 @@ async def received(receive: Receive, limit: int) -> bytes | None:
     return body if complete and size <= limit else None
 
 
-def decoded(decode: Callable[[bytes], Body], body: bytes) -> Body:
-    """Return a body as ``decode`` understands it.
+def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
+    """Return a body as ``decode`` understands it, which is of a kind.
 
     Raises
     ------
-    msgspec.MsgspecError
-        If it is not JSON, not UTF-8, nested too deep, or not what was expected.
+    msgspec.DecodeError
+        If it is not JSON, not UTF-8, or nested too deep.
+    TacitError
+        If it is not what was expected.
 
     Examples
     --------
@@ -172,10 +176,39 @@ def decoded(decode: Callable[[bytes], Body], body: bytes) -> Body:
     """
     try:
         return decode(body)
+    except msgspec.ValidationError as error:
+        raise refusal(error, _plain(body), kind) from error
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError("it is not UTF-8") from error
     except RecursionError as error:
         raise msgspec.DecodeError("it is nested too deep") from error
+
+
+def _plain(body: bytes) -> Any:
+    """Return a body as plain values; None where it holds a number that none of them can be."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def asked_in(query: bytes, kind: type[Body]) -> Body:
+    """Return what the query of an address asks.
+
+    Raises
+    ------
+    TacitError
+        If a value is not what was expected, or there is no such name.
+    """
+    given = dict(QueryParams(query))
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    for name in given:
+        if name not in known:
+            raise TacitError(f"{name}: nothing is asked by this name{meant(name, kind)}")
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise refusal(error, given, kind) from error
 
 
 def headers_of(answer: Answer) -> list[Header]:

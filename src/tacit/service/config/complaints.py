@@ -1,0 +1,161 @@
+"""What msgspec complains of, in the words of all errors: the field, what was given, what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+import msgspec.structs
+
+from tacit.errors import InvalidValue, TacitError
+
+_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
+_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_EXPECTED = re.compile(r"^Expected `(?P<types>[^`]+)`(?P<range>.*?)(, got `.*`)?$", re.DOTALL)
+
+NAMES = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table of names and values",
+}
+RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
+
+
+def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return the dotted name of the field that is wrong, and what is wrong with it.
+
+    Examples
+    --------
+    >>> complaint(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
+    ('server.host', 'Expected `str`, got `int`')
+    >>> complaint(msgspec.ValidationError("Object missing required field `key`"))
+    ('key', 'Object missing required field `key`')
+    """
+    what, path = _placed(error)
+    named = _FIELD.search(what)
+    parts = [path.removeprefix("."), named["name"] if named else ""]
+    return ".".join(part for part in parts if part) or "body", what
+
+
+def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError:
+    """Return the error that names the field, what was given there, and what is allowed.
+
+    Parameters
+    ----------
+    error : msgspec.ValidationError
+    given : object
+        What was to be converted, as plain values.
+    kind : type
+        What it was to be converted to.
+
+    Examples
+    --------
+    >>> from tacit.service.config.keys import KeyConfig
+    >>> def refused(given):
+    ...     try:
+    ...         msgspec.convert(given, KeyConfig)
+    ...     except msgspec.ValidationError as error:
+    ...         print(refusal(error, given, KeyConfig))
+    >>> refused({"sha256": 7})
+    sha256: 7 is not allowed; give text
+    >>> refused({"sha256": "0" * 64, "scopes": ["decides"]})
+    scopes[0]: 'decides' is not allowed; give one of decide, feedback, read, admin
+    >>> refused({"scope": []})
+    scope: Object contains unknown field `scope`; did you mean scopes? there is sha256, scopes, placements
+    """
+    field, what = complaint(error)
+    path, value, kind = _followed(_placed(error)[1], given, kind)
+    if "unknown field" in what:
+        return TacitError(f"{field}: {what}{meant(field.rpartition('.')[2], kind)}")
+    expected = _EXPECTED.match(what)
+    choices = [choice for one in _alternatives(kind) for choice in _choices(one)]
+    if expected is not None:
+        return InvalidValue(path or "body", value, f"give {_words(expected)}")
+    if "enum value" in what and choices:
+        return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}")
+    return TacitError(f"{field}: {what}")
+
+
+def _placed(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return what is wrong, and the path to it from the outermost value, which is the empty one."""
+    placed = _PLACE.match(str(error))
+    return (placed["what"], placed["path"].removeprefix("$")) if placed else (str(error), "")
+
+
+def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
+    """Return the path with the key that msgspec leaves out, what was given there, and what it should be."""
+    followed = ""
+    for name, index in _STEP.findall(path):
+        kind = _inner(kind, name)
+        if not isinstance(value, Mapping | list):
+            return path.removeprefix("."), value, kind
+        if index == "...":
+            name = next((key for key in value if not _fits(value[key], kind)), index)
+        if isinstance(value, Mapping):
+            value, followed = value.get(name), f"{followed}.{name}"
+        else:
+            value, followed = value[int(index)], f"{followed}[{index}]"
+    return followed.removeprefix("."), value, kind
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _inner(kind: Any, name: str) -> Any:
+    """Return the type of a field, of the values of a mapping, or of the items of a list."""
+    for one in _alternatives(kind):
+        if field := next((field for field in _fields(one) if field.encode_name == name), None):
+            return field.type
+        if get_origin(one) in (dict, Mapping, list, tuple):
+            return get_args(one)[1 if get_origin(one) in (dict, Mapping) else 0]
+    return Any
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """Yield what a type may be: the parts of a union, without what is annotated."""
+    if get_origin(kind) is Annotated:
+        yield from _alternatives(get_args(kind)[0])
+    elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _fields(kind):
+        yield kind
+    else:
+        for one in get_args(kind):
+            yield from _alternatives(one)
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    struct = get_origin(kind) or kind
+    if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
+        return msgspec.structs.fields(kind)
+    return ()
+
+
+def meant(name: str, kind: Any) -> str:
+    """Return which field may have been meant by one that there is not, as a question."""
+    known = [field.encode_name for one in _alternatives(kind) for field in _fields(one)]
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"; {hint}there is {', '.join(known)}" if known else ""
+
+
+def _words(expected: re.Match[str]) -> str:
+    names, ranges = expected["types"].split(" | "), expected["range"]
+    types = " or ".join(NAMES.get(name, f"`{name}`") for name in names if name != "null")
+    if "length" not in ranges:
+        ranges = re.sub(r"[<>]=?", lambda sign: RANGES[sign[0]], ranges)
+    return f"{types}{ranges}{', or nothing' if 'null' in names else ''}"
