@@ -56,6 +56,39 @@ MISTAKES = {
         lambda: taught(tacit.ListMix(4, positions=3), [1.0]),
         "reward: [1.0] is not allowed; give 3 numbers, one for each position: 1 for a click, 0 for none",
     ),
+    "a list of items in place of the key": (
+        lambda: tacit.Learner(tacit.UCB1(ARMS)).choose(["film"]),
+        "key: ['film'] is not allowed; give a string, or, by its name, arms=, those on offer",
+    ),
+    "who asks in place of the key": (
+        lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose({"age": 3}),
+        "key: {'age': 3} is not allowed; give a string, or, by its name, context=, who is asking",
+    ),
+    "numbers where a schema names fields": (
+        lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose(context=[1, 2, 3]),
+        "context: [1, 2, 3] is not allowed; give a dict of age, {} where nothing is known,",
+    ),
+    "one context for two impressions": (
+        lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose_many(KEYS, [{"age": 3}]),
+        "context: '1 contexts' is not allowed; give one for each of 2 impressions",
+    ),
+    "positions without a list": (
+        lambda: tacit.auto(ARMS, positions=2),
+        "positions: 2 is not allowed; leave it out, or show a list of them: shows='slate'",
+    ),
+    "a seed for a generator": (
+        lambda: TeamDraft().interleave([KEYS, KEYS], 7),
+        "rng: 7 is not allowed; give a generator, such as np.random.default_rng(1)",
+    ),
+    "a folder that is not there": (
+        lambda: tacit.Learner(tacit.UCB1(ARMS)).save("nowhere/home.tacit"),
+        "nowhere/home.tacit: cannot be written: nowhere: No such file or directory; make it, or give another",
+    ),
+    "a vector that is not finite": (
+        lambda: tacit.Learner(tacit.auto(relevance_dim=2)).items.put(["a"], [[1.0, np.nan]]),
+        "vectors[0, 1]: nan is not allowed; give finite numbers within ±65,504; divide larger ones, such as "
+        "prices",
+    ),
     "a key misspelt": (
         lambda: taught(tacit.UCB1(ARMS), 1.0).estimates("tomatoe"),
         "key: nothing was ever chosen for 'tomatoe' by this learner (did you mean 'tomato'?); "
@@ -378,6 +411,15 @@ WRONG = {
         ("clicks", "2", "give a whole number of at least 0 and at most 1"),
     ),
 }
+
+
+def test_a_log_of_who_asks_needs_no_key_and_says_so():
+    log = tacit.read_log(log_of(key=None, age=[30, 60] * 3), columns={"context": ["age"]})
+    assert {key for batch in log for key in batch["key"].to_pylist()} == {"default"}
+    assert log.report.notes()[0] == "key: there is no such column, so all rows are of one key, 'default'"
+    log = tacit.read_log(log_of(age=[30, 60] * 3), columns={"context": ["age"]})
+    assert {key for batch in log for key in batch["key"].to_pylist()} == {"tomato"}
+    assert not log.report.one_key
 
 
 @pytest.mark.parametrize("mistake", WRONG)

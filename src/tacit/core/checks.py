@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from tacit.errors import AssumptionWarning, InvalidValue
 
 MAX_NAME_BYTES = 512
+ONLY_KEY = "default"
+"""The key of those who have one problem only."""
 
 
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
@@ -60,6 +62,9 @@ def key(value: Any) -> str:
     """Return a key as text; a whole number stands for its digits."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
+    if isinstance(value, Mapping | list):
+        meant = "context=, who is asking" if isinstance(value, Mapping) else "arms=, those on offer"
+        raise InvalidValue("key", value, f"give a string, or, by its name, {meant}")
     return name("key", value)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from tacit.core import checks
 from tacit.core.arrays import Generator
 from tacit.core.part import Checked, whole
@@ -221,7 +223,10 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        return self._interleave(self._checked(rankings), rng)
+        checked = self._checked(rankings)
+        if not isinstance(rng, np.random.Generator):
+            raise InvalidValue("rng", rng, "give a generator, such as np.random.default_rng(1)")
+        return self._interleave(checked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
         """Return all that :meth:`interleave` may return, with probabilities that sum to 1.

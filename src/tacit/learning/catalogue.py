@@ -336,7 +336,7 @@ class Catalogue:
         if wrong.any():
             at = tuple(int(place[0]) for place in np.nonzero(wrong))
             remedy = f"give finite numbers within ±{LARGEST:,.0f}; divide larger ones, such as prices"
-            raise InvalidValue(f"vectors[{at[0]}, {at[1]}]", given[at], remedy)
+            raise InvalidValue(f"vectors[{at[0]}, {at[1]}]", float(given[at]), remedy)
         return halves
 
     def _checked_segments(self, given: Any, count: int) -> list[str | None]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
+from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
@@ -26,8 +27,6 @@ from tacit.learning.reading import DecisionReader, ImpressionReader
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
-ONLY_KEY = "default"
-"""The key of those who have one problem only."""
 
 
 class ColumnLearner(Generic[ArmT_co]):

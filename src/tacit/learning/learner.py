@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
-from tacit.learning.columns import ONLY_KEY, ColumnLearner
+from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
 from tacit.learning.estimates import (
     DRAWS,

@@ -217,12 +217,15 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         array = array.reshape(rows, dim) if array.shape == (rows, 1, dim) else array
     if array.shape != (rows, dim) or not np.isfinite(array).all():
         numbers = f"give {dim} finite numbers"
-        if policy.schema and contexts is None:
+        if policy.schema and (contexts is None or _is_one(contexts, rows)):
             fields = ", ".join(name for name, _ in policy.schema)
             numbers = f"give a dict of {fields}, {{}} where nothing is known,"
         elif _is_one(contexts, rows) and isinstance(contexts[0], Mapping):
             numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
         one = _is_one(contexts, rows)
+        if not one and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
+            lack = f"give one for each of {rows} impressions"
+            raise InvalidValue("context", f"{len(array)} contexts", lack)
         lacking = _lacking(contexts[0] if one else contexts, dim if one else rows)
         if lacking is not None:
             raise InvalidValue(f"context[{lacking}]", None, numbers)

@@ -168,7 +168,11 @@ def _copied(array: Any, room: Any) -> Any:
 
 def write(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``, replacing what was there only when complete."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        what = f"cannot be written: {path.parent}: {error.strerror}; make it, or give another"
+        raise SnapshotError(f"{path}: {what}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             for piece in pieces(snapshot):

@@ -93,15 +93,19 @@ class LogReader:
         self.strict = strict
         self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
         self.time_unit = checked_unit(time_unit)
-        self.constants = _constants(USUAL | dict(constants or {}), self.time_unit)
         renamed = dict(columns or {})
         for name in renamed:
             _check_column("columns", name)
         context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
+        # What is learned of who asks is shared by all keys, so that one is enough.
+        usual = USUAL if context is None else USUAL | {"key": checks.ONLY_KEY}
+        self.constants = _constants(usual | dict(constants or {}), self.time_unit)
         self._made_of: list[str] = []
         self._structs = False
         self._schema: Declared | None = None
         self.files = [self._planned(path, format, renamed) for path in files]
+        keyless = any("key" not in file.columns for file in self.files if file.names)
+        self.one_key = keyless and "key" not in (constants or {})
         if context is not None:
             self._take_context(context)
 
@@ -305,7 +309,7 @@ class LogReader:
         LogError
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
-        self.report = report = LogReport()
+        self.report = report = LogReport(one_key=self.one_key)
         decided = SeenDecisions()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):

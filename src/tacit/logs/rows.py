@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core.arrays import Ints
-from tacit.core.checks import MAX_NAME_BYTES
+from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import LogError
 from tacit.logs.doubts import Doubt, of_names
 from tacit.logs.schema import ALLOWED, NAMES, OWN, SCHEMA, SEGMENT, EpochTimes
@@ -114,6 +114,8 @@ class LogReport:
     doubts : dict
         From kind and column of what is doubted of rows that were kept to a
         :class:`~tacit.logs.doubts.Doubt`.
+    one_key : bool
+        Whether there is no column of keys, so that all rows are of one.
     """
 
     read: int = 0
@@ -122,6 +124,7 @@ class LogReport:
     examples: dict[str, Example] = field(default_factory=dict)
     time_units: dict[str, int] = field(default_factory=dict)
     doubts: dict[tuple[str, str], Doubt] = field(default_factory=dict)
+    one_key: bool = False
 
     def doubt(self, found: Iterable[Doubt]) -> None:
         """Count rows that are doubted, which come after those that were counted before."""
@@ -140,6 +143,7 @@ class LogReport:
         """Return the report of both; ``other`` is of rows that come later."""
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
+        both.one_key = self.one_key or other.one_key
         both.rejected = _added(self.rejected, other.rejected)
         both.time_units = _added(self.time_units, other.time_units)
         both.doubt([*self.doubts.values(), *other.doubts.values()])
@@ -156,7 +160,8 @@ class LogReport:
 
     def notes(self) -> list[str]:
         """Return what was inferred from the log itself, a line each."""
-        return [
+        one_key = [f"key: there is no such column, so all rows are of one key, {ONLY_KEY!r}"]
+        return (one_key if self.one_key else []) + [
             f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
             for unit, count in self.time_units.items()
         ]

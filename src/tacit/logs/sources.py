@@ -93,6 +93,7 @@ def read_log(
     ------
     LogError
         If there is nothing to read, or a column is missing that must be there: key, arm and arms.
+        Where columns make the context, the key may be missing, too: all rows are of one then.
         Without ``decision_id`` each row is a decision of its own, without ``placement`` all are of
         one; without ``timestamp`` times are those of 1970.
     InvalidValue

@@ -27,7 +27,7 @@ def auto(
     arms: Any = None,
     *,
     shows: str = "arm",
-    positions: int = 3,
+    positions: int | None = None,
     own_order: bool = False,
     context_dim: int = 0,
     context: Any = None,
@@ -52,8 +52,8 @@ def auto(
         How many arms there are, or their names; may be left out where arms are known by features.
     shows : str, default "arm"
         What is shown: one ``arm``, a ``duel`` of two, or a ``slate``, a list of several.
-    positions : int, default 3
-        How many arms a slate shows; at least 1.
+    positions : int, optional
+        How many arms a slate shows, at least 1; 3 by default.
     own_order : bool, default False
         Whether the order in which arms are given is good already: then lists start from it and
         leave it only for what proves better.
@@ -128,16 +128,19 @@ def auto(
     }
     if shows not in SHOWS:
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
+    if positions is not None and shows != "slate":
+        raise InvalidValue("positions", positions, "leave it out, or show a list of them: shows='slate'")
+    length = 3 if positions is None else positions
     if shows == "duel":
         _only(said, "a duel", ())
         return HorizonDraw(_given_arms(arms))
     if shows == "slate" and relevance_dim:
         reads: tuple[str, ...] = ("relevance_dim", "context_dim", "context", "per_key")
         _only(said, "a slate of arms by their features", reads)
-        return ItemListMix(relevance_dim, context_dim, positions=positions, context=schema, per_key=per_key)
+        return ItemListMix(relevance_dim, context_dim, positions=length, context=schema, per_key=per_key)
     if shows == "slate":
         _only(said, "a slate", ("own_order",))
-        return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=positions)
+        return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=length)
     if by_features:
         reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")
         _only(said, "an arm by its features", reads)

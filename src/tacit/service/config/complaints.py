@@ -70,17 +70,19 @@ def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError
     >>> refused({"scope": []})
     scope: Object contains unknown field `scope`; did you mean scopes? there is sha256, scopes, placements
     """
-    field, what = complaint(error)
-    path, value, kind = _followed(_placed(error)[1], given, kind)
-    if "unknown field" in what:
-        return TacitError(f"{field}: {what}{meant(field.rpartition('.')[2], kind)}")
+    what, path = _placed(error)
+    path, value, kind = _followed(path, given, kind)
+    if named := _FIELD.search(what):
+        name = named["name"]
+        hint = meant(name, kind) if "unknown" in what else ""
+        return TacitError(f"{f'{path}.{name}' if path else name}: {what}{hint}")
     expected = _EXPECTED.match(what)
     choices = [choice for one in _alternatives(kind) for choice in _choices(one)]
     if expected is not None:
         return InvalidValue(path or "body", value, f"give {_words(expected)}")
     if "enum value" in what and choices:
         return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}")
-    return TacitError(f"{field}: {what}")
+    return TacitError(f"{path or 'body'}: {what}")
 
 
 def _placed(error: msgspec.ValidationError) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from tacit.core.checks import ONLY_KEY
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.keys import DECIDE
 from tacit.service.engine.service import Service
@@ -76,7 +77,6 @@ class EvaluationFailure(msgspec.Struct, rename="camel"):
 # not offered: it would decide for placements that are not shown.
 
 TARGETING_KEY = "targetingKey"
-ONLY_KEY = "default"
 TRUTHS = {"true": True, "false": False}
 
 

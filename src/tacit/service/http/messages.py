@@ -185,14 +185,14 @@ def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Bo
 
 
 def _plain(body: bytes) -> Any:
-    """Return a body as plain values; None where it holds a number that none of them can be."""
+    """Return a body as plain values; None where its rest is no JSON that can be read."""
     try:
         return msgspec.json.decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def asked_in(query: bytes, kind: type[Body]) -> Body:
+def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
     """Return what the query of an address asks.
 
     Raises
