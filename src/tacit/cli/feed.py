@@ -3,18 +3,16 @@
 import os
 import re
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
-from tacit.cli.options import File, Json, NewFile, show, usage
+from tacit.cli.options import File, Json, NewFile, interruptible, show, usage
 from tacit.cli.parameters import Typed, command
 from tacit.cli.placement import connected
 from tacit.errors import MissingExtra
@@ -253,28 +251,6 @@ def _feed(
             code = code or (0 if endless else INTERRUPTED)
     show(tally.as_dict(), tally.summary(), as_json)
     return code
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield whether Ctrl-C or SIGTERM asked for an end; the second one interrupts at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    if current_thread() is not main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Line:

@@ -3,11 +3,13 @@
 import json
 import math
 import re
+import signal
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
@@ -28,6 +30,28 @@ def usage() -> Iterator[None]:
         yield
     except TacitError as error:
         raise click.UsageError(str(error)) from error
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C or SIGTERM asked for an end; the second one interrupts at once."""
+    asked = False
+
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 Existing = Annotated[Path, click.Path(exists=True, path_type=Path)]

@@ -4,15 +4,16 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import click
 
-from tacit.cli.options import File, Folder, Json, NewFile, NewFolder, Ray, show, usage
+from tacit.cli.options import File, Folder, Json, NewFile, NewFolder, Ray, interruptible, show, usage
 from tacit.cli.parameters import Typed, command
 from tacit.errors import ConfigError, MissingExtra, TacitError
 
@@ -57,6 +58,19 @@ class StoreOptions:
         finally:
             opened.close()
 
+    @contextmanager
+    def open_to_read(self) -> Iterator[Any]:
+        """Open the store of a configuration, as it is at the moment, without owning it."""
+        with usage():
+            store = self.configuration().store
+        if store.url is not None:
+            from tacit.service.engine.layout import partitions
+
+            if len(partitions(store, reading=True)) > 1:
+                raise click.UsageError("--store: it is dealt out to shards; give the schema of one of them")
+        with closing(_reading(store)) as opened:
+            yield opened
+
     def open_each(self, *, reading: bool = False) -> Iterator[tuple[str, Any, Any]]:
         """Open one after the other the stores of a configuration: of one server, or of each shard.
 
@@ -74,33 +88,29 @@ class StoreOptions:
 
             parts = partitions(configuration.store, reading=reading)
         for number, part in enumerate(parts):
-            with ExitStack() as stack:
-                opened = _as_it_is(part, stack) if reading else open_store(part)
-                stack.callback(opened.close)
+            with closing(_as_it_is(part) if reading else open_store(part)) as opened:
                 yield "" if part == configuration.store else f"shard-{number}", configuration, opened
 
 
-def _as_it_is(part: Any, stack: ExitStack) -> Any:
-    """Open a store that is only read, as it is at the moment; of an SQLite file in use, a copy."""
-    from tempfile import TemporaryDirectory
-
-    import msgspec
-
+def _as_it_is(part: Any) -> Any:
+    """Open a store that is only read, as it is at the moment, be it in use or not."""
     from tacit.service.engine.opening import open_store
     from tacit.service.errors import InUse
-    from tacit.service.log.archive import backup
 
+    try:
+        return _reading(part) if part.url is not None else open_store(part)
+    except InUse:
+        return _reading(part)
+
+
+def _reading(part: Any) -> Any:
     if part.url is not None:
         from tacit.service.engine.layout import ReadStore
 
         return ReadStore(part.url, part.schema)
-    try:
-        return open_store(part)
-    except InUse:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tacit-")))
-        click.echo(f"store.path: {part.path} is in use; a copy of it is read", err=True)
-        backup(part.path, folder / "copy.db")
-        return open_store(msgspec.structs.replace(part, path=str(folder / "copy.db")))
+    from tacit.service.log.sqlite import ReadSqlite
+
+    return ReadSqlite(part.path)
 
 
 logger = logging.getLogger(__name__)
@@ -346,6 +356,36 @@ def export(
             click.echo(f"{what}{lacking}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
     show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
+
+
+@command(group=log)
+def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False) -> None:
+    """Print the rows of the log as JSON lines, and go on as the service appends, until Ctrl-C.
+
+    Each row is printed once, in the order of its number, seq: whoever reads them can begin anew after the
+    last one that arrived.
+
+    Parameters
+    ----------
+    after
+        Begin after the row of this number.
+    once
+        End where the log ends now.
+    """
+    from tacit.service.maintenance.stream import POLL_SECONDS, lines_after
+
+    with kept.open_to_read() as opened, interruptible() as stopping:
+        while not stopping():
+            lines = list(lines_after(opened, after))
+            for _, line in lines:
+                click.echo(line)
+            if lines:
+                after = lines[-1][0]
+            elif once:
+                return
+            else:
+                time.sleep(POLL_SECONDS)
+            opened.renew()
 
 
 @command(group=log, name="import")

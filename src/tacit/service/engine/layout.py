@@ -252,6 +252,11 @@ class ReadStore(LayoutStore):
         with self._reading() as reader:
             return self._last(reader)
 
+    def renew(self) -> None:
+        """Let it be as it is at the next look."""
+        with self._named_errors():
+            self._reader.rollback()
+
 
 def partitions(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
     """Return where the log is: in one place, or in that of each shard.

@@ -254,6 +254,8 @@ UNFIT = (
 """Errors that are about what was to be kept."""
 CHECK_SECONDS = 5.0
 """How long a start looks at indexes after an end that was not clean."""
+BUSY_MILLISECONDS = 10_000
+"""How long a reader waits for who cleans up after a crash."""
 STEPS = 10_000
 """Of SQLite's machine, between two looks at the clock."""
 REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
@@ -477,3 +479,56 @@ class SqliteStore(SqlStore):
         """Return the bytes that the store takes."""
         files = (self._file.path, Path(f"{self._file.path}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
+
+
+class ReadSqlite(SqliteStore):
+    """The log in an SQLite file as it is at one moment, served or not: it is neither owned nor written.
+
+    Who serves it goes on meanwhile; while the moment lasts, its write-ahead log grows.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    StoreError
+        If there is no store, or one of another version; by whatever would write.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        SqlStore.__init__(self)
+        self.path = Path(path)
+        self._where = f"store.path: {self.path}"
+        if not self.path.is_file():
+            raise StoreError(f"{self._where}: there is no store; give the path of one that was served")
+        with contextlib.ExitStack() as cleanup, self._named_errors():
+            self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
+            cleanup.callback(self._reader.close)
+            self._reader.set_busy_timeout(BUSY_MILLISECONDS)
+            if self._reader.pragma("application_id") != APPLICATION_ID:
+                raise StoreError(f"{self._where} is no tacit store; give another path")
+            version = self._reader.execute("SELECT version FROM store").get
+            self._check_version(version, len(MIGRATIONS))
+            if version < len(MIGRATIONS):
+                raise StoreError(
+                    f"{self._where} is of version {version}; serve it once with this tacit first"
+                )
+            self.salt = self._reader.execute("SELECT salt FROM store").get
+            # All that is read is of one transaction, which begins with the first statement.
+            self._reader.execute("BEGIN")
+            self._cleanup = cleanup.pop_all()
+
+    def renew(self) -> None:
+        """Let it be as it is at the next look."""
+        with self._named_errors():
+            self._reader.execute("COMMIT; BEGIN")
+
+    @contextlib.contextmanager
+    def _undone(self) -> Iterator[None]:
+        raise StoreError(f"{self._where} is open for reading only")
+        yield
+
+    def close(self) -> None:
+        """Release it."""
+        SqlStore.close(self)
