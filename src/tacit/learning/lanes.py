@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -200,6 +200,7 @@ class Lanes:
 
     def __init__(self, policy: Policy) -> None:
         self.of: dict[str, int] = {}
+        self._names: list[str] = []
         self.state: Any = policy.init(0)
         self.plays = no_plays(policy, 0)
         self._policy = policy
@@ -227,6 +228,10 @@ class Lanes:
     def rows(self) -> list[int]:
         """How many rows of each array a lane has; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
+
+    def keys(self) -> KeysOfNow:
+        """Return all keys of now in the order of their lanes, whatever keys come."""
+        return KeysOfNow(self._names)
 
     def view(self, lane: int) -> Any:
         """Return what a lane's kernels read and write, as views: its rows, and all that is shared.
@@ -262,6 +267,7 @@ class Lanes:
             self._say_size()
             self._grow(self._policy)
         self.of[key] = lane
+        self._names.append(key)
 
     def _say_size(self) -> None:
         """Warn before keys take much memory, whenever it doubles."""
@@ -295,6 +301,7 @@ class Lanes:
         self.of.clear()
         of, self.state, self.plays, self._capacity = kept
         self.of.update(of)
+        self._names = list(of)
 
     def used(self) -> Any:
         """Return the state without spare lanes, as views."""
@@ -303,6 +310,7 @@ class Lanes:
     def restore(self, state: Any, plays: Ints | None, keys: Sequence[str]) -> None:
         """Take over the state of a snapshot, a lane for each of its keys, and its plays if any."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
+        self._names = list(self.of)
         self.state, self._capacity = state, len(keys)
         self.plays = no_plays(self._policy, len(keys)) + UNKNOWN if plays is None else plays
 
@@ -323,6 +331,34 @@ class Lanes:
         # Before it was tuned, the policy may have forgotten nothing.
         grown[: len(used), : used.shape[1] or None] = used if used.shape[1] else UNKNOWN
         self.plays = grown
+
+
+class KeysOfNow(Sequence[str]):
+    """The keys that a list has now, to which others are appended: to copy a million takes long.
+
+    Examples
+    --------
+    >>> names = ["a", "b"]
+    >>> keys = KeysOfNow(names)
+    >>> names.append("c")
+    >>> list(keys), keys[1:9], keys[-1]
+    (['a', 'b'], ['b'], 'b')
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self._names, self._count = names, len(names)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self._names[i] for i in range(*index.indices(self._count))]
+        return self._names[range(self._count)[index]]
 
 
 def no_plays(policy: Policy, lanes: int) -> Ints:

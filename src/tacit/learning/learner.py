@@ -34,7 +34,7 @@ from tacit.learning.estimates import (
 from tacit.learning.explanation import Explanation
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
-from tacit.learning.snapshot import LearnerSnapshot, from_bytes, pieces, read, write
+from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Impression, Policy
 from tacit.policies.context import columns_of, fields_of
 
@@ -569,6 +569,11 @@ def _one(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
     return first, second, third, fourth
 
 
+def arrays_of(learner: Learner) -> Arrays:
+    """Return all arrays of a learner, its own."""
+    return Arrays(learner.lanes.used(), learner.lanes.plays[: len(learner)])
+
+
 def snapshot_of(learner: Learner) -> LearnerSnapshot:
     """Return what a snapshot of a learner holds; its arrays are the learner's own."""
     return LearnerSnapshot(
@@ -577,9 +582,8 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
         propensities=learner.reports_propensities,
         decisions=learner.decisions,
         generator=learner.rng.bit_generator.state,
-        keys=learner.keys,
-        state=learner.lanes.used(),
-        plays=learner.lanes.plays[: len(learner)],
+        keys=learner.lanes.keys(),
+        **arrays_of(learner)._asdict(),
         items=learner.kept_items,
     )
 

@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,7 +55,7 @@ class LearnerSnapshot(NamedTuple):
         How many were made.
     generator : dict
         The state of the random generator.
-    keys : list of str
+    keys : sequence of str
         In the order of their lanes.
     state : named tuple
         Arrays with a lane for each key.
@@ -69,7 +69,7 @@ class LearnerSnapshot(NamedTuple):
     propensities: bool
     decisions: int
     generator: Mapping[str, Any]
-    keys: list[str]
+    keys: Sequence[str]
     state: Any
     plays: Ints | None = None
     items: Catalogue | None = None
@@ -77,7 +77,7 @@ class LearnerSnapshot(NamedTuple):
     @property
     def arrays(self) -> Any:
         """All arrays, as a named tuple."""
-        return _Arrays(self.state, self.plays)
+        return Arrays(self.state, self.plays)
 
     def copied(self, room: CopyRoom | None = None) -> LearnerSnapshot:
         """Return one with arrays of its own, in a room if there is one, whatever is learned."""
@@ -110,7 +110,9 @@ class LearnerSnapshot(NamedTuple):
         }
 
 
-class _Arrays(NamedTuple):
+class Arrays(NamedTuple):
+    """All arrays of a learner: its state, and how often arms were shown."""
+
     state: Any
     plays: Any
 
@@ -222,7 +224,7 @@ def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
         yield VECTORS, _array_blocks(np.ascontiguousarray(vectors))
 
 
-def _json_blocks(values: list[Any]) -> Iterator[bytes]:
+def _json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
     """Yield a JSON list block by block: no other thread runs while one is encoded."""
     yield b"["
     for first in range(0, len(values), VALUES_AT_ONCE):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.learning.decisions import none_for_nan
 from tacit.service.config.rule import Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
@@ -437,7 +438,7 @@ class ClickAttribution(Attribution):
         ]
 
     def _so_far(self, slots: Ints) -> list[Any]:
-        pairs = zip(slots.tolist(), super()._so_far(slots), strict=True)
+        pairs = zip(slots.tolist(), none_for_nan(self._windows.reward[slots]), strict=True)
         return [self._clicked.get(slot, reward) for slot, reward in pairs]
 
     def _take_so_far(self, slot: int, reward: Any) -> None:

@@ -125,6 +125,10 @@ class OpenRows:
             for seq in block.column("seq"):
                 del self._strays[seq]
 
+    def all(self) -> dict[int, Block[DecisionRow]]:
+        """Return the blocks of now by their numbers."""
+        return dict(self._blocks)
+
     def block(self, number: int) -> Block[DecisionRow]:
         """Return a block by its number."""
         return self._blocks[number]
@@ -155,9 +159,11 @@ class OpenRows:
 
 # ---- Open decisions as columns, each in a slot of its own: nothing is made for one of them alone
 
-Beside = Callable[[Ints], Iterable[Iterable[Any]]]
+Beside = Callable[[Ints], Iterable[Ints | list[Any]]]
 """Returns columns of what is known elsewhere of decisions, by their slots."""
 
+PIECE = 4096
+"""Rows that are made at once of columns."""
 SPARE_SLOTS = 256
 ROW_BYTES = 430
 """What Python keeps of an open decision: its row, its id and its place by that."""
@@ -300,31 +306,32 @@ class OpenSlots:
         self._spent.clear()
 
     def _packed(self, slots: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
-        windows = self._windows
-        numbers = windows.block[slots].tolist()
-        blocks = {number: self._rows.block(number) for number in set(numbers)}
+        windows, blocks = self._windows, self._rows.all()
         contents: Iterable[Any] = repeat(None)
         if self._ids:
             found = map(self._ids.get, slots.tolist())
             contents = [content and dict(content) for content in found]
-        rows = zip(
-            numbers,
-            windows.place[slots].tolist(),
-            windows.deadline[slots].tolist(),
-            windows.active[slots].tolist(),
+        # To copy columns takes little time; what is made of them can wait until it is written.
+        columns: list[Any] = [
+            windows.block[slots],
+            windows.place[slots],
+            windows.deadline[slots],
+            windows.active[slots],
             self._so_far(slots),
-            windows.examined[slots].tolist(),
-            windows.settled[slots].tolist(),
-            windows.answers[slots].tolist(),
-            contents,
-            *beside(slots),
-            strict=False,
+            windows.examined[slots],
+            windows.settled[slots],
+            windows.answers[slots],
+        ]
+        rows = _rows_of([*columns, *beside(slots)], len(slots))
+        return (
+            (blocks[number][place], *rest[:6], content, *rest[6:])
+            for (number, place, *rest), content in zip(rows, contents, strict=False)
         )
-        return ((blocks[number][place], *rest) for number, place, *rest in rows)
 
-    def _so_far(self, slots: Ints) -> list[Any]:
-        """Return what came for decisions; None for nothing."""
-        return none_for_nan(self._windows.reward[slots])
+    def _so_far(self, slots: Ints) -> Floats | list[Any]:
+        """Return what came for decisions; NaN, or None in a list, for nothing."""
+        so_far: Floats = self._windows.reward[slots]
+        return so_far
 
     def _take_so_far(self, slot: int, reward: Any) -> None:
         self._windows.reward[slot] = reward
@@ -348,6 +355,20 @@ class OpenSlots:
             if contents and named:
                 self._ids[slot] = {id: tuple(content) for id, content in contents.items()}
         return slots
+
+
+def _rows_of(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of columns, as what Python has, a piece at a time."""
+    for first in range(0, count, PIECE):
+        piece = [_as_python(column[first : first + PIECE]) for column in columns]
+        yield from zip(*piece, strict=True)
+
+
+def _as_python(column: Any) -> list[Any]:
+    if isinstance(column, list):
+        return column
+    values: list[Any] = none_for_nan(column) if column.dtype.kind == "f" else column.tolist()
+    return values
 
 
 # ---- What a learner must know again of open decisions: columns by their slots
@@ -420,9 +441,9 @@ class OpenDecisions:
         """How many bytes their columns take."""
         return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
-    def epochs(self, slots: Ints) -> list[int]:
+    def epochs(self, slots: Ints) -> Ints:
         """Return the epochs of decisions."""
-        epochs: list[int] = self._epochs[slots].tolist()
+        epochs: Ints = self._epochs[slots]
         return epochs
 
     def actions(self, slots: Ints) -> Ints:

@@ -13,7 +13,7 @@ import msgspec
 
 from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, SnapshotError, TacitError
-from tacit.learning.learner import Learner, restored, snapshot_of
+from tacit.learning.learner import Learner, arrays_of, restored, snapshot_of
 from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
@@ -89,14 +89,14 @@ class Saving(Learning):
 
     def rooms(self) -> dict[str, CopyRoom] | None:
         """Return memory for the next draft, to be touched ahead; None where it takes no time."""
-        states = {name: snapshot_of(one).arrays for name, one in self._by_field.items()}
+        states = {name: arrays_of(one) for name, one in self._by_field.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
         return {name: CopyRoom(state) for name, state in states.items()}
 
     def room(self) -> CopyRoom:
         """Return memory for a copy of what was learned, to be touched ahead."""
-        return CopyRoom(snapshot_of(self.learner).arrays)
+        return CopyRoom(arrays_of(self.learner))
 
     def copied(self, room: CopyRoom) -> LearnerSnapshot:
         """Return a copy of what was learned, for those who decide or look elsewhere."""
@@ -140,7 +140,7 @@ class Saving(Learning):
         """Return the open decisions as what JSON can hold, in the order of their windows."""
         return list(self.windows.saved(self._epochs))
 
-    def _epochs(self, slots: Ints) -> tuple[list[int], list[int | None]]:
+    def _epochs(self, slots: Ints) -> tuple[Ints, list[int | None]]:
         """Return the epochs of open decisions, as either policy counts them."""
         of_second: list[int | None] = [None] * len(slots)
         if self.second is not None:

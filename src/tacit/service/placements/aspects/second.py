@@ -117,7 +117,7 @@ class Second(Aspect):
     def epochs(self, slots: Ints) -> Iterator[int | None]:
         """Yield the epochs of open decisions as it counts them; None of those that are not its own."""
         for i, slot in enumerate(slots.tolist()):
-            yield self._open.epochs(slots[i : i + 1])[0] if slot in self._learns else None
+            yield int(self._open.epochs(slots[i : i + 1])[0]) if slot in self._learns else None
 
     # The fold --------------------------------------------------------------------------------
 
