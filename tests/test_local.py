@@ -274,6 +274,15 @@ def test_who_has_nothing_to_decide_with_says_so(tmp_path):
         here.decide("k")
 
 
+def test_one_that_is_closed_says_so(tmp_path):
+    with served_once(tmp_path) as url, local(url, tmp_path) as here:
+        shown = here.decide("k")
+    for call in (lambda: here.decide("k"), lambda: here.feedback(shown.decision_id, 1.0)):
+        with pytest.raises(TacitError, match="closed"):
+            call()
+    assert here.known() == []
+
+
 # Kills ---------------------------------------------------------------------------------------
 
 CALLER = """

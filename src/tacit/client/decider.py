@@ -86,11 +86,15 @@ async def _alive(_: Any, call: RouteCall) -> Status:
 
 
 def _passed_on(handler: Handler) -> Handler:
-    """Let what the service refuses be refused as it did."""
+    """Let what the service refuses be refused as it did; and what finds no room on the disk."""
 
     async def handled(opened: Any, call: RouteCall) -> Any:
         try:
             return await handler(opened, call)
+        except OSError as error:
+            return refused(
+                problem("unavailable", "folder", f"folder: {error.strerror}; make room on the disk")
+            )
         except ServiceError as error:
             kind = error.kind if error.kind in PROBLEMS else "unavailable"
             return refused(problem(kind, error.field, str(error)))
@@ -113,7 +117,7 @@ APIS = (
         "/v1/placements/(?P<name>[^/]+)/",
         (
             route_of(verbs.DECIDE, _passed_on(_decide)),
-            route_of(verbs.FEEDBACK, _feedback),
+            route_of(verbs.FEEDBACK, _passed_on(_feedback)),
             Route("GET", "known", "known", "Say what is known here of each shard, and how old it is", _known),
         ),
         REFUSALS,

@@ -298,7 +298,8 @@ class Local:
         with self._exchanging:
             for error in self._deliver():
                 logger.warning("%s: what waits in %s is kept", error, self._folder)
-        self._leave()
+        with self._lock:
+            self._leave()
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -314,17 +315,23 @@ class Local:
         shards = self._shards
         if len(shards) == 1:
             return shards[0], 0
+        self._check_open()
         if self._layout.spread:
             slot = next(self._turns) * ODD % SLOTS
         else:
             slot = slot_of(self._placement, checks.key(key))
         return shards[shard_of(slot, len(shards))], slot
 
+    def _check_open(self) -> None:
+        if not self._shards:
+            raise TacitError("local: it is closed; make another one")
+
     def _told_of(self, id: str) -> LentShard:
         """Return who is told of a decision, and then of its feedback."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0]
+        self._check_open()
         slot = slot_in(id)
         return shards[shard_of(slot_of(self._placement, id) if slot is None else slot, len(shards))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -110,7 +111,12 @@ class Spool:
     @property
     def waiting(self) -> int:
         """How many bytes wait."""
-        return os.fstat(self._file).st_size + sum(file.stat().st_size for file in self.files())
+        size = os.fstat(self._file).st_size
+        for file in self.files():
+            # It may be delivered, and dropped, just now.
+            with contextlib.suppress(FileNotFoundError):
+                size += file.stat().st_size
+        return size
 
     def lines(self, file: Path) -> list[bytes]:
         """Return the lines of a file that are whole."""
