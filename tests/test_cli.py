@@ -10,6 +10,7 @@ import pty
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -114,6 +115,15 @@ def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     assert "clairvoyant optimum" in told.stdout
     assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_is_fed_what_it_wrote_and_each_event_counts_once(tmp_path):
+    told = process("demo", "--feed", "--impressions", 300, "--out", tmp_path)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "as it grew and then again: each event counts once" in told.stdout
+    with contextlib.closing(sqlite3.connect(tmp_path / "demo.sqlite")) as log:
+        assert log.execute("SELECT count(*), count(DISTINCT decision) FROM feedback").fetchone() == (300, 300)
+    assert process("demo", "--lists", "--feed").returncode == 2
 
 
 def test_the_demo_of_lists_says_what_readers_saw(tmp_path):

@@ -83,7 +83,8 @@ service/app
 service/maintenance client
 feed
 cluster
-warmup demo checking
+warmup demo_feed checking
+demo
 demo_lists
 cli
 """

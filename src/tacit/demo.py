@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -25,6 +25,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
 from tacit.core.spread import progress
 from tacit.core.text import aligned
+from tacit.demo_feed import Tell, feeding
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.learning.learner import Learner
@@ -226,18 +227,21 @@ def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
     return contexts, logistic(logits)
 
 
-def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool) -> None:
-    """Run the demonstration and print what came of it."""
+def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool, feed: bool = False) -> None:
+    """Run the demonstration and print what came of it; clicks may go to a file of events, which is fed."""
     with progress(None, "drawing the searchers"):
         traffic = Traffic.drawn(scene)
     with running_service(scene, folder, port) as address:
         if not as_json:
             click.echo(f"tacit demo: {scene.title}")
             click.echo(f"policy {scene.label}; page {address}")
-        shown, seconds = send(scene, traffic, address)
+        with feeding(folder, PLACEMENT, address) if feed else nullcontext() as tell:
+            shown, seconds = send(scene, traffic, address, tell)
         outcomes = compared(scene, traffic, shown)
         figure = draw(scene, outcomes, folder / "demo.png")
         report(scene, outcomes, seconds, figure, address, as_json)
+        if feed and not as_json:
+            click.echo(f"fed {folder / 'events.jsonl'}, as it grew and then again: each event counts once")
         if scene.holdout and not as_json:
             click.echo(f"lift {verdict(address)}")
         if traffic.contexts and not as_json:
@@ -291,7 +295,7 @@ def report(
     click.echo()
     click.echo(
         f"{scene.impressions:,} impressions through the service in {seconds:.1f} s "
-        f"({rate:,.0f}/s, each a decision and its feedback, both durable before the answer)"
+        f"({rate:,.0f}/s, each a decision and its feedback, both in its log)"
     )
     click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
     click.echo(f"page {address} (tacit demo --keep leaves it open)")
@@ -387,8 +391,11 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise TacitError(f"the service was not ready after {PATIENCE:.0f} s; see {log}")
 
 
-def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
-    """Let the searchers search; return the slots they were shown and the seconds it took."""
+def send(scene: Scenario, traffic: Traffic, address: str, tell: Tell | None = None) -> tuple[Ints, float]:
+    """Let the searchers search; return the slots they were shown and the seconds it took.
+
+    What comes back is sent, or told otherwise.
+    """
     slots = {arm: slot for slot, arm in enumerate(scene.arms)}
     shown = np.empty(scene.impressions, np.int64)
     port = int(address.rstrip("/").rpartition(":")[2])
@@ -409,7 +416,10 @@ def send(scene: Scenario, traffic: Traffic, address: str) -> tuple[Ints, float]:
             answer = post(connection, "decide", asked)
             shown[i] = slots[answer["arm"]]
             reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
-            post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
+            if tell is None:
+                post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
+            else:
+                tell(answer["decision_id"], reward, time.time())
             advance(1)
 
     began = time.monotonic()

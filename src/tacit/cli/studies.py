@@ -19,6 +19,7 @@ def demo(
     lists: bool = False,
     impressions: Annotated[int, click.IntRange(100)] | None = None,
     holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
+    feed: bool = False,
     out: Path = Path("demo"),
     port: Annotated[int, click.IntRange(0, 65535)] = 0,
     keep: bool = False,
@@ -41,6 +42,8 @@ def demo(
         How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists]
     holdout
         Show this share of searchers an arm at random, and say what learning earned beside them.
+    feed
+        Write clicks to a file of events, which tacit feed follows.
     out
         Folder.
     port
@@ -53,14 +56,14 @@ def demo(
     if lists:
         from tacit.demo_lists import play
 
-        if context or interest is not None or holdout is not None:
-            raise click.UsageError("--lists: leave out --context, --interest and --holdout")
+        if context or interest is not None or holdout is not None or feed:
+            raise click.UsageError("--lists: leave out --context, --interest, --holdout and --feed")
         with usage():
             play(policy, impressions or 5000, out, port, seed, as_json=as_json)
         return
     with usage():
         scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
-    show_case.play(scenario, out, port, keep=keep, as_json=as_json)
+    show_case.play(scenario, out, port, keep=keep, as_json=as_json, feed=feed)
 
 
 @command(configured=True)
