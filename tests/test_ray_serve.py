@@ -50,6 +50,11 @@ kind = "features"
 policy = "laplace-ec(relevance_dim=1, examination_dim=1, relevance_intercept=True)"
 attribution_window = 600
 spread = true
+[placements.lists]
+kind = "slates"
+relevance_dim = 2
+positions = 2
+attribution_window = 600
 [placements.held]
 arms = ["a", "b", "c"]
 policy = "uniform-random"
@@ -182,6 +187,22 @@ def test_the_lift_is_that_of_all_shards(service):
     assert [one["name"] for one in found["metrics"]] == ["revenue"]
     # Both of them decided.
     assert {len({shard_of(slot_in(one["decision_id"]), SHARDS) for one in made})} == {2}
+
+
+def test_lists_of_items_by_id_are_made_in_every_shard(service):
+    items = [{"id": f"doc-{i}", "vector": [i / 4, 1.0], "segment": "news"} for i in range(5)]
+    status, _, now = service.client.ask("PUT", "/v1/placements/lists/items", {"items": items})
+    assert (status, now["count"]) == (200, 5), now
+    assert service.done("lists", "items/remove", {"ids": ["doc-4"]})["count"] == 4
+    for shard in range(SHARDS):
+        asked = {"key": key_in("lists", shard), "arms": ["doc-3", "doc-9", "doc-1"], "unknown": "skip"}
+        made = service.done("lists", "slate", asked)
+        assert set(made["slate"]) == {"doc-1", "doc-3"}
+        told = {"decision_id": made["decision_id"], "items": ["doc-3"]}
+        assert service.done("lists", "clicks", told)["outcome"] == "pending"
+        status, problem = service.post("lists", "slate", {"key": asked["key"], "arms": ["doc-4"]})
+        assert (status, "'doc-4'" in problem["detail"]) == (422, True), problem
+    assert service.client.ask("GET", "/v1/placements/lists/items")[2]["segments"] == {"news": 4}
 
 
 def test_what_is_learned_for_all_keys_is_shared(service):
