@@ -122,6 +122,7 @@ bench-items: $(VENV)/.dev
 	$(BIN)/python benchmarks/embeddings.py
 	$(BIN)/python benchmarks/item_lists.py --times
 	$(BIN)/python benchmarks/item_lists.py
+	$(BIN)/python benchmarks/items_elsewhere.py
 
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)
