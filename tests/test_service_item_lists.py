@@ -443,7 +443,7 @@ async def test_lists_as_records_of_ubi_name_what_was_on_offer(tmp_path):
     assert sum(len(batch["arm"]) for batch in rows) > 100
 
 
-async def test_the_log_that_begins_with_a_base_is_exported_with_its_items(tmp_path):
+async def test_the_log_that_begins_with_a_base_is_exported_with_its_items(tmp_path, caplog):
     """The rows that filled the catalogue were dropped."""
     config = configured(snapshot_every=10, retention=1.0)
     async with served(tmp_path / "s.db", config) as engine:
@@ -457,3 +457,4 @@ async def test_the_log_that_begins_with_a_base_is_exported_with_its_items(tmp_pa
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")
     assert counts["lists-home"] > 10
+    assert "decisions are in no click log: their requests named no items" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,8 @@ from tacit.service.placements.aspects.items import ItemsThen, items_then
 from tacit.service.placements.reading import parsed
 
 ROWS = 10_000
+
+logger = logging.getLogger(__name__)
 ITEMS_SCHEMA = pa.schema(
     {"id": pa.string(), "from": pa.timestamp("us", "UTC"), "vector": pa.list_(pa.float64())}
 )
@@ -36,6 +39,7 @@ class _Described:
         self._items = items
         self._known: dict[str, tuple[int, bytes]] = {}
         self.rows: list[dict[str, Any]] = []
+        self.nameless = 0
 
     def named(self, event: DecisionRow | MarkRow) -> DecisionRow | None:
         """Return a decision with the names that its items have in the table; None if it names none.
@@ -48,6 +52,7 @@ class _Described:
             return None
         offered, vectors = self._candidates(event)
         if not len(offered):
+            self.nameless += 1
             return None
         named = [self._name(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)]
         names = dict(zip(offered, named, strict=True))
@@ -115,6 +120,7 @@ def export_items(
     known = filter(None, map(described.named, own))
     first = next(known, None)
     if first is None:
+        _say_left_out(name, described.nameless)
         return {}
     known = itertools.chain([first], known)  # type: ignore[assignment]
 
@@ -134,7 +140,16 @@ def export_items(
     write_log(batches(), folder / f"{log}-{name}.parquet")
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
+    _say_left_out(name, described.nameless)
     return {f"{log}-{name}": count, f"items-{name}": table.num_rows}
+
+
+def _say_left_out(name: str, count: int) -> None:
+    if count:
+        logger.warning(
+            "placement %s: %d decisions are in no click log: their requests named no items, or described "
+            "how likely these are seen; send arms and their relevance", name, count,
+        )  # fmt: skip
 
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
