@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.errors import InvalidValue
 from tacit.reproduce import defaults as study
 from tacit.reproduce import item
 from tacit.reproduce.study import Setup, write
@@ -20,15 +21,61 @@ def test_ratios_and_their_errors_worked_by_hand():
     assert (ratio, error) == (0.5, pytest.approx(1.0 / math.sqrt(3) / 8.0))
 
 
-@pytest.mark.parametrize("name", study.SETTINGS)
+ALL = {
+    name: setting
+    for family in study.families(Setup(1, reading="all")).values()
+    for name, setting in family.items()
+}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_candidates_and_the_recommended_policy_suit_each_setting(name):
-    setting = study.SETTINGS[name]
-    world = setting.environment
-    candidates = setting.candidates(world, setting.horizon)
-    own = tacit.policy_from_spec("auto", world.arm_count, setting=world.setting)
-    assert len({each.label for each in candidates}) == len(candidates) > 4
-    assert all(each.shows == own.shows == world.takes for each in candidates)
-    assert own not in candidates
+    setting = ALL[name]
+    for world in (setting.environment, *setting.others):
+        candidates = setting.candidates(world, setting.horizon)
+        own = tacit.policy_from_spec("auto", world.arm_count, setting=world.setting)
+        assert len({each.label for each in candidates}) == len(candidates) > 4
+        assert all(each.shows == own.shows == world.takes for each in candidates)
+        assert own not in candidates
+    assert list(setting.looks) == sorted({*setting.looks})
+    assert all(0 < look < setting.horizon for look in setting.looks)
+
+
+def test_there_are_nineteen_settings_62_cells_of_duels_and_five_readers_from_three_starts():
+    found = study.families(Setup(1, reading="all"))
+    cells = {family: sum(1 + len(s.looks) for s in made.values()) for family, made in found.items()}
+    assert cells == {"nineteen": len(study.SETTINGS), "stealth": 4, "duels": 62, "lists": 2 * 15}
+
+
+def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_its_look(tmp_path):
+    table = tmp_path / "interest.csv"
+    table.write_text("date,holiday,film\n1996-07-02,80,0\n1996-07-03,70,5\n1996-07-05,10,90\n")
+    result = item("defaults").reproduce(Setup(6, seed=1, workers=2, reading="quick", data=table))
+    assert [cell["family"] for cell in result.cells] == list(study.FAMILIES)
+    assert all(math.isfinite(cell["ratio"]) and cell["runs"] > 1 for cell in result.cells)
+    for family in study.FAMILIES:
+        assert f"Family '{family}': geometric mean" in result.report
+    assert len(write("defaults", result, tmp_path / "out")) == 4
+
+
+def test_each_look_has_the_best_that_was_tuned_for_it_and_runs_are_dealt_out_among_worlds():
+    world = tacit.BernoulliArms([0.1, 0.5])
+    setting = study.RegretSetting(
+        world,
+        400,
+        lambda world, horizon: [tacit.UniformRandom(2), tacit.KLUCB(2)],
+        others=[world],
+        looks=[100],
+    )
+    early, late = study._cells("x", setting, Setup(8, seed=1, workers=1))
+    assert (early["setting"], late["setting"]) == ("x, 100", "x, 400")
+    assert (early["runs"], late["best"]) == (8, "KLUCB")
+    assert early["regret_mean"] < late["regret_mean"]
+
+
+def test_interest_alone_needs_a_table():
+    with pytest.raises(InvalidValue, match="give a table"):
+        item("defaults").reproduce(Setup(6, reading="interest"))
 
 
 def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
@@ -44,6 +91,7 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     paths = write("defaults", result, tmp_path)
     assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
     first, second = json.loads(paths[0].read_text())["cells"]
+    assert {cell["family"] for cell in (first, second)} == {"nineteen"}
     assert (first["policy"], first["candidates"], first["tuning_runs"]) == ("DriftMixture", 2, 5)
     assert first["best"] in ("KLUCB", "Thompson")
     assert first["ratio"] == pytest.approx(first["regret_mean"] / first["best_mean"])

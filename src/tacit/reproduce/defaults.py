@@ -2,12 +2,15 @@
 
 Candidates are played on streams of their own first; the one of least regret there is the *tuned
 best* of the setting, and meets the recommended policy on other streams, paired run by run.
+
+A reading is a family of settings, or ``all`` of them; ``quick`` plays one setting of each family, for a
+tenth of its rounds. Search interest is played where a table of it is given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,18 +25,23 @@ from tacit.environments import (
     Environment,
     ExaminationArms,
     LongTail,
+    SearchInterest,
     ShiftingArms,
 )
+from tacit.errors import InvalidValue
 from tacit.plots import COLOURS
 from tacit.policies import (
     EXP3S,
     GLRKLUCB,
     KLUCB,
     PBMUCB,
+    RMED1,
+    RUCB,
     UCB1,
     CascadeKLUCB,
     CascadeUCB1,
     DiscountedUCB,
+    DoubleThompsonSampling,
     EpsilonGreedy,
     LaplaceEC,
     LinTS,
@@ -42,10 +50,14 @@ from tacit.policies import (
     PBMThompson,
     Policy,
     RankedBandit,
+    SelfSparring,
     SlidingWindowUCB,
     Thompson,
+    WinnerStays,
     policy_from_spec,
 )
+from tacit.reproduce.duels.cells import duel_settings
+from tacit.reproduce.readers import KINDS, SHAPES, STARTS, Readers
 from tacit.reproduce.study import (
     Cell,
     Item,
@@ -56,6 +68,7 @@ from tacit.reproduce.study import (
     listed,
     play,
     report,
+    select,
     table,
 )
 
@@ -63,6 +76,7 @@ TITLE = "One default, untuned, beside everything else, tuned"
 TUNING_SHARE, LEAST_TUNING = 4, 5
 TUNING_SEED = 1_000_000
 """Added to the seed for the streams on which candidates are tuned."""
+MANY = 30
 INTENTS = ((0.55, 0.25, 0.15, 0.10, 0.05), (0.10, 0.50, 0.15, 0.25, 0.05), (0.05, 0.15, 0.60, 0.10, 0.35))
 
 
@@ -107,6 +121,17 @@ def _lists(world: Environment, horizon: int) -> list[Policy]:
     ]
 
 
+def _duels(world: Environment, horizon: int) -> list[Policy]:
+    arms = world.arm_count
+    return [
+        RMED1(arms),
+        *_grid(partial(RUCB, arms), alpha=(0.51, 1.0)),
+        *_grid(partial(DoubleThompsonSampling, arms), alpha=(0.51, 1.0)),
+        SelfSparring(arms),
+        WinnerStays(arms),
+    ]
+
+
 class RegretSetting(NamedTuple):
     """Where everybody is played, for how long, and against whom.
 
@@ -118,12 +143,18 @@ class RegretSetting(NamedTuple):
         Of the environment and the horizon.
     stealthy : bool
         Whether shifts leave the clicks on what is shown as they are; such settings count apart.
+    others : sequence of Environment
+        More worlds of the kind; runs are dealt out among all.
+    looks : sequence of int
+        After how many rounds regret is looked at besides the horizon; each look is a cell.
     """
 
     environment: Environment
     horizon: int
     candidates: Callable[[Environment, int], list[Policy]] = _named_arms
     stealthy: bool = False
+    others: Sequence[Environment] = ()
+    looks: Sequence[int] = ()
 
 
 def _recurring(count: int, horizon: int) -> ShiftingArms:
@@ -161,6 +192,92 @@ SETTINGS: dict[str, RegretSetting] = {
 }  # fmt: skip
 
 
+# ---- Families of settings: the first one is what the recommendation was tuned on first
+
+STEPS = (0.05, 0.1, 0.2, 0.4)
+INTEREST = (20_000, 100_000)
+LIST = "5 of 20"
+QUICK = 10
+"""The quick reading plays so many times fewer rounds."""
+
+
+def _stealth() -> dict[str, RegretSetting]:
+    return {
+        f"3 stealthy shifts by {step:g} to {1.5 * step:g}": RegretSetting(
+            ShiftingArms(events=3, stealthy=True, gap=step), 10_000, stealthy=True
+        )
+        for step in STEPS
+    }
+
+
+def _of_duels() -> dict[str, RegretSetting]:
+    found = {}
+    for name, (worlds, horizons) in duel_settings().items():
+        first, *others = worlds
+        *looks, horizon = horizons
+        found[f"duels: {name}"] = RegretSetting(first, horizon, _duels, others=others, looks=looks)
+    return found
+
+
+def _of_lists() -> dict[str, RegretSetting]:
+    arms, positions = SHAPES[LIST]
+    return {
+        f"lists, {start} start: {kind}": RegretSetting(
+            Readers(kind, arms, positions, noise, scale), 20_000, _lists, looks=[3_000]
+        )
+        for start, (noise, scale) in STARTS.items()
+        for kind in KINDS
+    }
+
+
+def _interest(data: Path | None) -> dict[str, RegretSetting]:
+    """Return settings of search interest: of a table, or of each one in a folder."""
+    if data is None:
+        return {}
+    tables = sorted(data.glob("*.csv")) if data.is_dir() else [data]
+    return {
+        f"interest, {table.stem}, {horizon:,}": RegretSetting(
+            SearchInterest(table), horizon, looks=[horizon // 2]
+        )
+        for table in tables
+        for horizon in INTEREST
+    }
+
+
+FAMILIES: dict[str, Callable[[Setup], dict[str, RegretSetting]]] = {
+    "nineteen": lambda setup: SETTINGS,
+    "stealth": lambda setup: _stealth(),
+    "duels": lambda setup: _of_duels(),
+    "lists": lambda setup: _of_lists(),
+    "interest": lambda setup: _interest(setup.data),
+}
+
+
+def families(setup: Setup) -> dict[str, dict[str, RegretSetting]]:
+    """Return what a reading plays, by family.
+
+    Raises
+    ------
+    InvalidValue
+        If it plays search interest alone, and no table is given.
+    """
+    names = [setup.reading] if setup.reading in FAMILIES else list(FAMILIES)
+    found = {name: made for name in names if (made := FAMILIES[name](setup))}
+    if not found:
+        raise InvalidValue("data", setup.data, "give a table of search interest for this reading")
+    return {name: _shortened(made) for name, made in found.items()} if setup.reading == "quick" else found
+
+
+def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
+    """Return the shortest setting of a family, for a part of its rounds."""
+    name = min(made, key=lambda name: made[name].horizon)
+    one = made[name]
+    return {name: one._replace(horizon=one.horizon // QUICK, looks=())}
+
+
+# ---- What is found
+
+
 def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     """Return the ratio of two paired means, and its standard error by the delta method."""
     ratio = own.mean() / other.mean()
@@ -168,29 +285,49 @@ def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     return float(ratio), float(error)
 
 
-def _cell(name: str, setting: RegretSetting, setup: Setup) -> Cell:
-    """Tune the candidates, and play the best of them beside the recommended policy."""
+def _regrets(policies: Sequence[Policy], setting: RegretSetting, setup: Setup) -> Floats:
+    """Return regrets of policies, of shape (policies, runs, looks and the horizon)."""
+    worlds = [setting.environment, *setting.others]
+    dealt = setup._replace(runs=max(setup.runs // len(worlds), 1))
+    looks = [*setting.looks, setting.horizon]
+    found = [
+        play(policies, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
+        for i, world in enumerate(worlds)
+    ]
+    return np.concatenate(found, axis=1)
+
+
+def _cells(name: str, setting: RegretSetting, setup: Setup) -> list[Cell]:
+    """Tune the candidates, and play the best of them beside the recommended policy: a cell for each look."""
     world, horizon = setting.environment, setting.horizon
     candidates = setting.candidates(world, horizon)
-    tuning = setup._replace(runs=max(setup.runs // TUNING_SHARE, LEAST_TUNING), seed=setup.seed + TUNING_SEED)
-    tuned = play(candidates, world, horizon, tuning).regret[:, :, -1].mean(axis=1)
-    best = candidates[int(tuned.argmin())]
+    runs = max(setup.runs // TUNING_SHARE, LEAST_TUNING)
+    tuning = setup._replace(runs=runs, seed=setup.seed + TUNING_SEED)
+    chosen = _regrets(candidates, setting, tuning).mean(axis=1).argmin(axis=0)
+    bests = [candidates[place] for place in dict.fromkeys(chosen.tolist())]
     own = policy_from_spec("auto", world.arm_count, setting=world.setting)
-    regret = play([own, best], world, horizon, setup).regret[:, :, -1]
-    ratio, error = ratio_of(*regret)
-    return {
-        "setting": name,
-        "stealthy": setting.stealthy,
-        "policy": own.label,
-        "regret_mean": float(regret[0].mean()),
-        "best": best.label,
-        "best_mean": float(regret[1].mean()),
-        "ratio": ratio,
-        "ratio_se": error,
-        "runs": setup.runs,
-        "tuning_runs": tuning.runs,
-        "candidates": len(candidates),
-    }
+    regret = _regrets([own, *bests], setting, setup)
+    cells = []
+    for k, rounds in enumerate([*setting.looks, horizon]):
+        best = candidates[int(chosen[k])]
+        mine, its = regret[0, :, k], regret[1 + bests.index(best), :, k]
+        ratio, error = ratio_of(mine, its)
+        cells.append(
+            {
+                "setting": f"{name}, {rounds:,}" if setting.looks else name,
+                "stealthy": setting.stealthy,
+                "policy": own.label,
+                "regret_mean": float(mine.mean()),
+                "best": best.label,
+                "best_mean": float(its.mean()),
+                "ratio": ratio,
+                "ratio_se": error,
+                "runs": len(mine),
+                "tuning_runs": runs,
+                "candidates": len(candidates),
+            }
+        )
+    return cells
 
 
 def _summary(cells: list[Cell], what: str) -> str:
@@ -214,31 +351,44 @@ def _written(cells: list[Cell], setup: Setup) -> str:
         "ratio ± s.e.": "{ratio:.2f} ± {ratio_se:.2f}",
     }
     open_ = [cell for cell in cells if not cell["stealthy"]]
-    summary = listed([_summary(cells, "All settings"), _summary(open_, "Without stealthy shifts")])
+    names = list(dict.fromkeys(cell["family"] for cell in cells))
+    of_each = [_summary(select(cells, family=name), f"Family {name!r}") for name in names]
+    lines = [_summary(cells, "All settings"), _summary(open_, "Without stealthy shifts")] if open_ else []
+    summary = listed([*lines, *(of_each if len(names) > 1 else ())])
     tuning = cells[0]["tuning_runs"]
     return report("defaults", setup, title=TITLE, tuning=tuning, table=table(cells, columns), summary=summary)
 
 
 def _draw(cells: list[Cell], path: Path) -> None:
-    with drawing(path, 7.5, 0.3 * len(cells) + 1.2) as ax:
+    with drawing(path, 7.5, (0.3 if len(cells) < MANY else 0.16) * len(cells) + 1.2) as ax:
         for y, cell in enumerate(reversed(cells)):
             better = cell["ratio"] + 2.0 * cell["ratio_se"] < 1.0
             worse = cell["ratio"] - 2.0 * cell["ratio_se"] > 1.0
             colour = COLOURS[0] if better else COLOURS[1] if worse else "0.5"
             ax.errorbar(cell["ratio"], y, xerr=2.0 * cell["ratio_se"], fmt="o", ms=5, color=colour)
         ax.axvline(1.0, color="0.6", lw=1.0)
-        ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=8)
-        ticks = [0.25, 0.5, 1.0, 2.0, 4.0]
-        inscribe(ax, xscale="log", xlim=(0.2, 5.0))
+        size = 8 if len(cells) < MANY else 6
+        ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=size)
+        least = min(0.2, min(cell["ratio"] for cell in cells) / 1.2)
+        ticks = [0.01, 0.05, 0.25, 0.5, 1.0, 2.0, 4.0]
+        ticks = [tick for tick in ticks if tick >= least]
+        inscribe(ax, xscale="log", xlim=(least, 5.0))
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
         ax.set_xlabel("regret, the untuned default's over the tuned best's (±2 s.e.)")
 
 
 def reproduce(setup: Setup) -> Reproduction:
-    """Play every setting."""
-    cells = [_cell(name, setting, setup) for name, setting in SETTINGS.items()]
-    return Reproduction(cells, _written(cells, setup), partial(_draw, cells), setup.settings())
+    """Play every setting of a reading."""
+    cells = [
+        {"family": family, **cell}
+        for family, made in families(setup).items()
+        for name, setting in made.items()
+        for cell in _cells(name, setting, setup)
+    ]
+    settings = setup.settings() | ({} if setup.reading == READINGS[0] else {"reading": setup.reading})
+    return Reproduction(cells, _written(cells, setup), partial(_draw, cells), settings)
 
 
-DEFAULTS = Item(TITLE, 100, reproduce)
+READINGS = ("nineteen", "all", "quick", *(name for name in FAMILIES if name != "nineteen"))
+DEFAULTS = Item(TITLE, 100, reproduce, READINGS)

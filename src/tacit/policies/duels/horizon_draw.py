@@ -285,7 +285,7 @@ class HorizonDraw(DuelPolicy):
     less and less of pairs that are settled. A tie counts for nothing; which of two is left is a coin's.
 
     Over 62 settings (``benchmarks/duel_defaults.py``) it has a third of the regret of :class:`RMED1`, and
-    more in none. Each key learns for itself.
+    at most 1.14 ± 0.14 times in any. Each key learns for itself.
 
     Parameters
     ----------
