@@ -87,7 +87,7 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
         for name, setting in kept.items()
     }
     monkeypatch.setattr(study, "SETTINGS", few)
-    result = item("defaults").reproduce(Setup(6, seed=1, workers=2))
+    result = item("defaults").reproduce(Setup(6, seed=1, workers=2, reading="nineteen"))
     paths = write("defaults", result, tmp_path)
     assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
     first, second = json.loads(paths[0].read_text())["cells"]

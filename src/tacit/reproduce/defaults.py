@@ -194,11 +194,11 @@ SETTINGS: dict[str, RegretSetting] = {
 
 # ---- Families of settings: the first one is what the recommendation was tuned on first
 
-STEPS = (0.05, 0.1, 0.2, 0.4)
+STEPS = (0.05, 0.1, 0.15, 0.2)
 INTEREST = (20_000, 100_000)
 LIST = "5 of 20"
-QUICK = 10
-"""The quick reading plays so many times fewer rounds."""
+QUICK, FEW = 10, 2
+"""The quick reading plays so many times fewer rounds, and so many candidates."""
 
 
 def _stealth() -> dict[str, RegretSetting]:
@@ -261,7 +261,7 @@ def families(setup: Setup) -> dict[str, dict[str, RegretSetting]]:
     InvalidValue
         If it plays search interest alone, and no table is given.
     """
-    names = [setup.reading] if setup.reading in FAMILIES else list(FAMILIES)
+    names = list(FAMILIES) if setup.reading in ("all", "quick") else [setup.reading]
     found = {name: made for name in names if (made := FAMILIES[name](setup))}
     if not found:
         raise InvalidValue("data", setup.data, "give a table of search interest for this reading")
@@ -269,10 +269,14 @@ def families(setup: Setup) -> dict[str, dict[str, RegretSetting]]:
 
 
 def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
-    """Return the shortest setting of a family, for a part of its rounds."""
+    """Return the shortest setting of a family, for a part of its rounds, with its first candidates."""
     name = min(made, key=lambda name: made[name].horizon)
     one = made[name]
-    return {name: one._replace(horizon=one.horizon // QUICK, looks=())}
+
+    def few(world: Environment, horizon: int) -> list[Policy]:
+        return one.candidates(world, horizon)[:FEW]
+
+    return {name: one._replace(horizon=one.horizon // QUICK, looks=(), candidates=few)}
 
 
 # ---- What is found
