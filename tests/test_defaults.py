@@ -67,7 +67,7 @@ def test_each_look_has_the_best_that_was_tuned_for_it_and_runs_are_dealt_out_amo
         others=[world],
         looks=[100],
     )
-    early, late = study._cells("x", setting, Setup(8, seed=1, workers=1))
+    early, late = study.cells_of("x", setting, Setup(8, seed=1, workers=1))
     assert (early["setting"], late["setting"]) == ("x, 100", "x, 400")
     assert (early["runs"], late["best"]) == (8, "KLUCB")
     assert early["regret_mean"] < late["regret_mean"]

@@ -301,7 +301,7 @@ def _regrets(policies: Sequence[Policy], setting: RegretSetting, setup: Setup) -
     return np.concatenate(found, axis=1)
 
 
-def _cells(name: str, setting: RegretSetting, setup: Setup) -> list[Cell]:
+def cells_of(name: str, setting: RegretSetting, setup: Setup) -> list[Cell]:
     """Tune the candidates, and play the best of them beside the recommended policy: a cell for each look."""
     world, horizon = setting.environment, setting.horizon
     candidates = setting.candidates(world, horizon)
@@ -388,7 +388,7 @@ def reproduce(setup: Setup) -> Reproduction:
         {"family": family, **cell}
         for family, made in families(setup).items()
         for name, setting in made.items()
-        for cell in _cells(name, setting, setup)
+        for cell in cells_of(name, setting, setup)
     ]
     settings = setup.settings() | ({} if setup.reading == READINGS[0] else {"reading": setup.reading})
     return Reproduction(cells, _written(cells, setup), partial(_draw, cells), settings)
