@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +25,7 @@ import pytest
 from conftest import DATA
 from harness import PATIENCE, eventually, started, stopped
 
+from tacit import demo
 from tacit.cli import cli, main
 from tacit.errors import AssumptionWarning
 
@@ -114,6 +117,8 @@ def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     )
     assert "clairvoyant optimum" in told.stdout
     assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
+    assert "is shown most" in told.stdout
+    assert ("up to 35 years" if more else "independence day") in told.stdout
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -136,6 +141,36 @@ def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
     assert rows["best order"]["clicks_per_1000"] > rows["the order offered"]["clicks_per_1000"]
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert process("demo", "--lists", "--context").returncode == 2
+
+
+def test_the_demo_of_rankers_ends_with_their_verdict(tmp_path):
+    told = process("demo", "--duel", "--impressions", 300, "--out", tmp_path)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "neural alone" in told.stdout
+    assert re.search("^verdict .*(preferred|No difference|Too early)", told.stdout, re.MULTILINE)
+    assert re.search("^page http://127.0.0.1:.*/placements/search", told.stdout, re.MULTILINE)
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert process("demo", "--duel", "--lists").returncode == 2
+
+
+def test_a_demo_takes_no_other_service_for_its_own(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        told = process("demo", "--port", other.getsockname()[1], "--out", tmp_path, "--impressions", 100)
+    assert told.returncode == 2
+    assert "port: " in told.stderr
+    assert "give another, or 0" in told.stderr
+
+
+def test_the_page_of_a_demo_says_what_its_terminal_says(tmp_path):
+    """All windows have closed by then, so that nothing comes later that would change it."""
+    scene = demo.scenario(None, None, 300, seed=1)
+    with demo.running_service(scene, tmp_path, 0) as address:
+        demo.send(scene, demo.Traffic.drawn(scene), address)
+        said = demo.verdict(address)
+        with urllib.request.urlopen(f"{address}placements/{demo.PLACEMENT}") as page:
+            assert said in html.unescape(page.read().decode())
 
 
 def test_simulate_prints_a_table_and_writes_files(tmp_path):

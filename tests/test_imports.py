@@ -85,7 +85,7 @@ feed
 cluster
 warmup demo_feed checking
 demo
-demo_lists
+demo_lists demo_duel
 cli
 """
 """Rooms from the ground up: a room imports from floors below its own, and from nothing else."""

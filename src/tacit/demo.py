@@ -56,6 +56,8 @@ class Scenario:
     holdout: float | None = None
     positions: int = 0
     """Of lists; 0 where one arm is shown."""
+    rankers: bool = False
+    """Whether the arms are rankers, which duel."""
 
     @property
     def label(self) -> str:
@@ -175,6 +177,17 @@ class Traffic:
             learner.learn(decision, float(self.uniforms[i] < self.truth[i, decision.slot]))
         return shown
 
+    def whom(self, scene: Scenario) -> dict[str, Any]:
+        """Return which impressions are of whom: of users of an age, or of searchers for something."""
+        if not self.contexts:
+            return {key: self.lanes == lane for lane, key in enumerate(scene.keys)}
+        ages = np.array([context["age"] for context in self.contexts])
+        return {
+            "up to 35 years": ages <= 35,
+            "36 to 60 years": (ages > 35) & (ages <= 60),
+            "above 60 years": ages > 60,
+        }
+
     def best_fixed(self) -> Ints:
         """Return, per impression, the slot that is best for its key in hindsight."""
         best = np.array(
@@ -242,13 +255,37 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
         report(scene, outcomes, seconds, figure, address, as_json)
         if feed and not as_json:
             click.echo(f"fed {folder / 'events.jsonl'}, as it grew and then again: each event counts once")
-        if scene.holdout and not as_json:
-            click.echo(f"lift {verdict(address)}")
-        if traffic.contexts and not as_json:
-            click.echo(f"for whom: {verdict(address, 'for-whom')}")
-        if keep:
-            click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
-            threading.Event().wait()
+        if not as_json:
+            click.echo(f"\n{aligned(shown_last(scene, traffic, shown))}\n")
+            if traffic.contexts:
+                click.echo(f"for whom: {verdict(address, 'for-whom')}")
+            how = "" if scene.holdout else " (From propensities; tacit demo --holdout 0.1 measures it.)"
+            click.echo(f"lift {verdict(address)}{how}")
+        end(address, keep=keep, as_json=as_json)
+
+
+def end(address: str, query: str = "", *, keep: bool, as_json: bool) -> None:
+    """Say where the page is, and leave it open if it shall be kept."""
+    if not as_json:
+        click.echo(f"page {address}placements/{PLACEMENT}{query} (tacit demo --keep leaves it open)")
+    if keep:
+        click.echo("the page stays open until Ctrl-C", err=True)
+        threading.Event().wait()
+
+
+def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str, ...]]:
+    """Return what is shown most at the end, in the last fifth, to whom, as rows of a table."""
+    last = np.arange(len(shown)) >= 0.8 * len(shown)
+    clicked = traffic.outcome(shown).clicks
+    rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
+    for name, these in traffic.whom(scene).items():
+        each = last & these
+        if not each.any():
+            continue
+        counts = np.bincount(shown[each], minlength=len(scene.arms))
+        arm, share = scene.arms[counts.argmax()], counts.max() / counts.sum()
+        rows.append((name, arm, f"{share:.0%}", f"{1000 * clicked[each].mean():.0f}"))
+    return rows
 
 
 def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTotals]:
@@ -298,7 +335,6 @@ def report(
         f"({rate:,.0f}/s, each a decision and its feedback, both in its log)"
     )
     click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
-    click.echo(f"page {address} (tacit demo --keep leaves it open)")
 
 
 # The service ---------------------------------------------------------------------------------
@@ -310,7 +346,7 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("demo.sqlite*"):
         old.unlink()
-    port = port or free_port()
+    port = free_port(port)
     config = folder / "demo.toml"
     config.write_text(configuration(scene, port), encoding="utf-8")
     log = (folder / "service.log").open("w")
@@ -338,15 +374,18 @@ def configuration(scene: Scenario, port: int) -> str:
 
     policy = policy_to_spec(scene.policy)
     arms = policy.pop("arms", list(scene.arms))
-    context = ""
-    if scene.positions:
+    # The verdict counts what its window has closed for, so that it shall not be long.
+    context = "attribution_window = 5"
+    if scene.rankers:
+        context = 'kind = "duels"\naggregation = "first"\nattribution_window = 5'
+    elif scene.positions:
         policy.pop("positions")
         # What is clicked in a list is learned when its window closes.
         context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.2'
     elif scene.environment is None:
         # The placement says what is known of users; how many numbers that makes follows.
         policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
-        context = f"context = {toml(SCHEMA)}"
+        context += f"\ncontext = {toml(SCHEMA)}"
     return f"""[server]
 host = "127.0.0.1"
 port = {port}
@@ -355,7 +394,7 @@ port = {port}
 path = "demo.sqlite"
 
 [placements.{PLACEMENT}]
-arms = {toml(arms)}
+{"rankers" if scene.rankers else "arms"} = {toml(arms)}
 policy = {toml(policy)}
 seed = {scene.seed}
 {context}
@@ -363,10 +402,20 @@ seed = {scene.seed}
 """
 
 
-def free_port() -> int:
-    """Return a port of the loopback that was free a moment ago."""
+def free_port(port: int = 0) -> int:
+    """Return a port of the loopback if nothing listens there; for 0 one that was free a moment ago.
+
+    Raises
+    ------
+    InvalidValue
+        If something does: it would be taken for the service.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise InvalidValue("port", port, "something listens there: give another, or 0") from None
         return int(probe.getsockname()[1])
 
 
@@ -433,9 +482,15 @@ def send(scene: Scenario, traffic: Traffic, address: str, tell: Tell | None = No
 
 
 def verdict(address: str, of: str = "lift") -> str:
-    """Return in words what learning earned beside the holdout, or for whom."""
-    with urlopen(f"{address}v1/placements/{PLACEMENT}/{of}", timeout=30) as answer:  # noqa: S310
-        return str(json.load(answer)["verdict"])
+    """Return in words what learning earned, for whom, or who won, when all windows have closed."""
+    latest = time.monotonic() + PATIENCE
+    while True:
+        with urlopen(f"{address}v1/placements/{PLACEMENT}/{of}", timeout=30) as answer:  # noqa: S310
+            said = json.load(answer)
+        open_still = said.get("pending") or said.get("open") or not said.get("whole", True)
+        if not open_still or time.monotonic() > latest:
+            return str(said["verdict"])
+        threading.Event().wait(0.1)
 
 
 def post(connection: HTTPConnection, action: str, content: dict[str, Any]) -> Any:

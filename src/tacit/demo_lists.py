@@ -16,7 +16,7 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.spread import progress
 from tacit.core.text import aligned
-from tacit.demo import SEARCHERS, Scenario, post, running_service
+from tacit.demo import SEARCHERS, Scenario, end, post, running_service, verdict
 from tacit.errors import MissingExtra
 from tacit.policies import policy_from_spec
 from tacit.policies.auto import auto
@@ -106,27 +106,54 @@ class ListTotals:
         return [{name: float(mean[k]) for name, mean in means.items()} for k in range(POSITIONS)]
 
 
-def play(policy: str | None, lists: int, folder: Path, port: int, seed: int, *, as_json: bool) -> None:
+def play(
+    policy: str | None,
+    lists: int,
+    folder: Path,
+    port: int,
+    seed: int,
+    holdout: float | None,
+    *,
+    keep: bool,
+    as_json: bool,
+) -> None:
     """Run the demonstration and print what came of it."""
     made = auto(arms=ARTICLES, shows="slate", positions=POSITIONS)
     if policy is not None:
         made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
     title = f"{len(ARTICLES)} articles, lists of {POSITIONS}, readers who do not see everything"
-    scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, positions=POSITIONS)
+    scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, holdout, POSITIONS)
     readers = DrawnReaders.drawn(lists, seed)
     with running_service(scene, folder, port) as address:
         if not as_json:
             click.echo(f"tacit demo: {title}")
             click.echo(f"policy {made.label}; page {address}")
         shown, seconds = send(readers, lists, address)
+        told(scene, readers, shown, seconds, folder, address, as_json)
+        if holdout and not as_json:
+            click.echo(f"lift {verdict(address)}")
+        end(address, keep=keep, as_json=as_json)
+
+
+def told(
+    scene: Scenario,
+    readers: DrawnReaders,
+    shown: Ints,
+    seconds: float,
+    folder: Path,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Draw and print what each way to rank got."""
+    lists = len(shown)
     best = np.argsort(-readers.relevance)[:POSITIONS]
     outcomes = {
-        f"tacit: {made.label}": readers.outcome(shown),
+        f"tacit: {scene.policy.label}": readers.outcome(shown),
         "the order offered": readers.outcome(np.tile(np.arange(POSITIONS), (lists, 1))),
-        "clicks for each time shown": readers.outcome(readers.by_rate(seed)),
+        "clicks for each time shown": readers.outcome(readers.by_rate(scene.seed)),
         "best order": readers.outcome(np.tile(best, (lists, 1))),
     }
-    figure = draw(title, outcomes, folder / "demo.png")
+    figure = draw(scene.title, outcomes, folder / "demo.png")
     report(outcomes, lists, seconds, figure, address, as_json)
 
 

@@ -17,6 +17,7 @@ def demo(
     interest: File | None = None,
     context: bool = False,
     lists: bool = False,
+    duel: bool = False,
     impressions: Annotated[int, click.IntRange(100)] | None = None,
     holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
     feed: bool = False,
@@ -38,8 +39,10 @@ def demo(
         Play users who differ, and of whom something is known: beside one page for all.
     lists
         Play readers of lists, who do not see everything: looks, clicks and relevance by position.
+    duel
+        Play searchers who are shown the lists of two rankers made one: which ranker they prefer.
     impressions
-        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists]
+        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists, 6000 with --duel]
     holdout
         Show this share of searchers an arm at random, and say what learning earned beside them.
     feed
@@ -53,13 +56,23 @@ def demo(
     """
     import tacit.demo as show_case
 
+    if sum((lists, duel, context, interest is not None)) > 1 or (duel and holdout):
+        raise click.UsageError(
+            "of --lists, --duel, --context and --interest give one; --duel has no --holdout"
+        )
+    if feed and (lists or duel):
+        raise click.UsageError("--feed: leave out --lists and --duel")
     if lists:
         from tacit.demo_lists import play
 
-        if context or interest is not None or holdout is not None or feed:
-            raise click.UsageError("--lists: leave out --context, --interest, --holdout and --feed")
         with usage():
-            play(policy, impressions or 5000, out, port, seed, as_json=as_json)
+            play(policy, impressions or 5000, out, port, seed, holdout, keep=keep, as_json=as_json)
+        return
+    if duel:
+        from tacit.demo_duel import play as compare
+
+        with usage():
+            compare(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
         return
     with usage():
         scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
