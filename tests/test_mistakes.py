@@ -413,6 +413,16 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("given", ["IOS", "ios ", "Ios"])
+def test_a_value_that_differs_by_its_capitals_is_doubted(given):
+    learner = tacit.Learner(tacit.auto(ARMS, context={"device": ["ios", "web"]}))
+    with pytest.warns(AssumptionWarning, match=r"context\.device: '.*' counts as other; send 'ios'"):
+        learner.choose(context={"device": given})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.choose(context={"device": "android"})
+
+
 def test_a_log_of_who_asks_needs_no_key_and_says_so():
     log = tacit.read_log(log_of(key=None, age=[30, 60] * 3), columns={"context": ["age"]})
     assert {key for batch in log for key in batch["key"].to_pylist()} == {"default"}

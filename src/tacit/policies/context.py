@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -32,7 +33,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import frame_batches, frame_names, is_frame
 
 Declared = tuple[tuple[str, str | tuple[str, ...]], ...]
@@ -362,6 +363,7 @@ class Encoder:
             else:
                 row[last - 1] = 1.0
                 self.others[name] += 1
+                _doubt_case(f"{field}.{name}", known, holds)
         elif holds == NUMBER:
             row[first] = _number(f"{field}.{name}", value)
         elif holds == BOOLEAN:
@@ -372,6 +374,16 @@ class Encoder:
             seen = self.seen.setdefault((first + place, sign), [])
             if len(seen) < MOST_SEEN and value not in seen:
                 seen.append(value)
+
+
+def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> None:
+    """Warn of a value that is one of those declared, but for capitals and blanks around it."""
+    meant = [value for value in values if value.casefold() == given.strip().casefold()]
+    if meant:
+        what = (
+            f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
+        )
+        warnings.warn(what, AssumptionWarning, stacklevel=2)
 
 
 def _is_named(value: Any) -> bool:
