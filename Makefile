@@ -102,6 +102,7 @@ bench-peers: $(VENV)/.dev
 bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/recovery.py
+	$(BIN)/python benchmarks/open_decisions.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/local_decisions.py
 
