@@ -357,8 +357,9 @@ def _written(cells: list[Cell], setup: Setup) -> str:
     open_ = [cell for cell in cells if not cell["stealthy"]]
     names = list(dict.fromkeys(cell["family"] for cell in cells))
     of_each = [_summary(select(cells, family=name), f"Family {name!r}") for name in names]
-    lines = [_summary(cells, "All settings"), _summary(open_, "Without stealthy shifts")] if open_ else []
-    summary = listed([*lines, *(of_each if len(names) > 1 else ())])
+    without = [_summary(open_, "Without stealthy shifts")] if 0 < len(open_) < len(cells) else []
+    whole = [_summary(cells, "All settings"), *without]
+    summary = listed([*whole, *(of_each if len(names) > 1 else ())])
     tuning = cells[0]["tuning_runs"]
     return report("defaults", setup, title=TITLE, tuning=tuning, table=table(cells, columns), summary=summary)
 
