@@ -1,4 +1,4 @@
-"""Events of others, fed to a service: each counts once, and what cannot be told is said."""
+"""Events of others, fed to a service: each counts once, and what cannot be sent is said."""
 
 import csv
 import gzip
@@ -28,7 +28,7 @@ from tacit.feed.event_map import map_of
 from tacit.feed.examples import EXAMPLES
 from tacit.feed.joining import Joining
 from tacit.feed.mapping import BadEvent, Mapper
-from tacit.feed.sources import CHUNK, LONGEST_LINE, Lines, events_at
+from tacit.feed.sources import CHUNK, LONGEST_LINE, TextLines, events_at
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 from tacit.service.http.feeds import MOST, Feeds
@@ -84,11 +84,11 @@ def test_a_file_that_is_fed_twice_counts_once(service, tmp_path):
     path = written(tmp_path / "events.jsonl", events_of(decided(client, 250)))
     came, counts = fed(url, path)
     assert came.returncode == 0, came.stderr
-    assert counts["told"] == {"learned": 250}
+    assert counts["sent"] == {"learned": 250}
     came, counts = fed(url, path)
-    assert (came.returncode, counts["told"]) == (0, {"duplicate": 250})
+    assert (came.returncode, counts["sent"]) == (0, {"duplicate": 250})
     came = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
-    assert "nothing changed: all 250 were told before" in came.stdout
+    assert "nothing changed: all 250 were sent before" in came.stdout
 
 
 def test_an_event_without_an_id_counts_once_wherever_its_file_lies(service, tmp_path):
@@ -98,11 +98,11 @@ def test_an_event_without_an_id_counts_once_wherever_its_file_lies(service, tmp_
     # Two events of the same content are two; the same file under another name, and compressed, are none.
     path = written(tmp_path / "a.jsonl", [{"decision": one, "clicked": 1}] * 2)
     _, counts = fed(url, path, map="nameless.toml")
-    assert counts["told"] == {"learned": 1, "repeated": 1}
+    assert counts["sent"] == {"learned": 1, "repeated": 1}
     moved = tmp_path / "b.jsonl.gz"
     moved.write_bytes(gzip.compress(path.read_bytes()))
     _, counts = fed(url, moved, map="nameless.toml")
-    assert counts["told"] == {"duplicate": 2}
+    assert counts["sent"] == {"duplicate": 2}
 
 
 # Sources -------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_events_are_read_from_files_of_each_format(service, tmp_path, name):
     url, client = service
     path = in_format(events_of(decided(client, 20)), tmp_path / name)
     came, counts = fed(url, path)
-    assert (came.returncode, counts["told"]) == (0, {"learned": 20}), came.stderr
-    assert fed(url, path)[1]["told"] == {"duplicate": 20}
+    assert (came.returncode, counts["sent"]) == (0, {"learned": 20}), came.stderr
+    assert fed(url, path)[1]["sent"] == {"duplicate": 20}
 
 
 def test_a_folder_is_read_whole(service, tmp_path):
@@ -149,7 +149,7 @@ def test_a_folder_is_read_whole(service, tmp_path):
     in_format(events[10:20], tmp_path / "all" / "day" / "b.jsonl")
     in_format(events[20:], tmp_path / "all" / "day" / "c.parquet")
     _, counts = fed(url, tmp_path / "all", folder=tmp_path)
-    assert counts["told"] == {"learned": 30}
+    assert counts["sent"] == {"learned": 30}
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def feedback_of(url):
     return home["feedback"]
 
 
-def test_standard_input_is_told_as_it_comes(service, tmp_path):
+def test_standard_input_is_sent_as_it_comes(service, tmp_path):
     url, client = service
     events = [msgspec.json.encode(event) + b"\n" for event in events_of(decided(client, 3))]
     with feeding(url, "-", folder=tmp_path, stdin=subprocess.PIPE) as process:
@@ -198,7 +198,7 @@ def test_standard_input_is_told_as_it_comes(service, tmp_path):
         eventually(lambda: feedback_of(url) == 1)
         process.stdin.write(events[1][5:] + events[2].rstrip())
         code, counts = ended(process)
-        assert (code, counts["told"]) == (0, {"learned": 3})
+        assert (code, counts["sent"]) == (0, {"learned": 3})
 
 
 def test_a_file_is_followed_as_it_grows_and_is_replaced(service, tmp_path):
@@ -213,7 +213,7 @@ def test_a_file_is_followed_as_it_grows_and_is_replaced(service, tmp_path):
             file.write(events[1] + events[2][:7])
             file.flush()
             eventually(lambda: feedback_of(url) == 2)
-            # What is half written is told once it is whole, also under another name.
+            # What is half written is sent once it is whole, also under another name.
             path.rename(tmp_path / "events.jsonl.1")
             file.write(events[2][7:] + events[3])
         path.write_bytes(events[4])
@@ -223,7 +223,7 @@ def test_a_file_is_followed_as_it_grows_and_is_replaced(service, tmp_path):
         eventually(lambda: feedback_of(url) == 6)
         code, counts = ended(process, signal.SIGINT)
         assert code == 0
-        assert counts["told"]["learned"] == 6
+        assert counts["sent"]["learned"] == 6
         assert counts["rejected"] == {}
 
 
@@ -250,18 +250,18 @@ def test_what_cannot_grow_is_not_followed(service, tmp_path, name):
 
 def test_lines_know_their_places_however_they_are_cut():
     content = b'{"a":1}\n\n{"b":"\xc3\xbc"}\r\n[1]\nnone\n{"c":3}'
-    whole = [*(lines := Lines("s")).cut(content), *lines.rest()]
+    whole = [*(lines := TextLines("s")).cut(content), *lines.rest()]
     places = [0, 9, 21, 25, 30]
     assert [found.named.partition("@")[2] for found in whole] == list(map(str, places))
     assert [found.reason for found in whole] == ["", "", "not-an-object", "not-json", ""]
     for size in range(1, len(content)):
-        lines = Lines("s")
+        lines = TextLines("s")
         parts = [content[i : i + size] for i in range(0, len(content), size)]
         assert [*(found for part in parts for found in lines.cut(part)), *lines.rest()] == whole
 
 
 def test_a_line_that_is_too_long_is_rejected_and_not_kept():
-    lines = Lines("s")
+    lines = TextLines("s")
     found = list(lines.cut(b'{"a":1}\n"'))
     for _ in range(3 * LONGEST_LINE // CHUNK):
         found += lines.cut(b"x" * CHUNK)
@@ -276,7 +276,7 @@ def test_a_line_that_is_too_long_is_rejected_and_not_kept():
 # Bad events ----------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_told_is_counted_by_reason_with_the_first_of_each(service, tmp_path):
+def test_what_cannot_be_sent_is_counted_by_reason_with_the_first_of_each(service, tmp_path):
     url, client = service
     a, b, c = decided(client, 3)
     lines = [
@@ -293,7 +293,7 @@ def test_what_cannot_be_told_is_counted_by_reason_with_the_first_of_each(service
     path.write_bytes(path.read_bytes() + b'{"decision": NaN}\n{"decision": "\xff"}\n7\n')
     came, counts = fed(url, path, "--most-rejected", "100%", "--rejected", tmp_path / "bad.jsonl")
     assert came.returncode == 0
-    assert counts["told"] == {"learned": 2}
+    assert counts["sent"] == {"learned": 2}
     assert counts["rejected"] == {
         "unknown-decision": 2,
         "bad-reward": 1,
@@ -321,8 +321,8 @@ def test_rejected_events_are_fed_again_as_the_events_that_they_were(service, tmp
     came, counts = fed(url, path, "--rejected", bad)
     assert (came.returncode, counts["rejected"]) == (3, {"unknown-decision": 1})
     client.decide("home", "key", decision_id="x")
-    assert fed(url, bad)[1]["told"] == {"learned": 1}
-    assert fed(url, path)[1]["told"] == {"duplicate": 2}
+    assert fed(url, bad)[1]["sent"] == {"learned": 1}
+    assert fed(url, path)[1]["sent"] == {"duplicate": 2}
 
 
 def test_a_strict_feed_ends_at_the_first_bad_event_after_what_came_before(service, tmp_path):
@@ -332,7 +332,7 @@ def test_a_strict_feed_ends_at_the_first_bad_event_after_what_came_before(servic
     came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--strict")
     assert came.returncode == 3
     assert "1 of 3 events are rejected, none is allowed" in came.stderr
-    assert counts["told"] == {"learned": 2}
+    assert counts["sent"] == {"learned": 2}
 
 
 def test_too_many_bad_events_end_a_feed_after_the_first_thousand(service, tmp_path):
@@ -343,12 +343,12 @@ def test_too_many_bad_events_end_a_feed_after_the_first_thousand(service, tmp_pa
     assert came.returncode == 3
     assert "at most 5 % are allowed" in came.stderr
     # More than a twentieth of what was read by then.
-    assert counts["told"] == {"learned": 1000}
+    assert counts["sent"] == {"learned": 1000}
     assert counts["rejected"] == {"bad-reward": 53}
-    # A share of a few is looked at in the end, and all that can be told is told.
+    # A share of a few is looked at in the end, and all that can be sent is sent.
     path = written(tmp_path / "few.jsonl", bad + events_of(decided(client, 3)))
     came, counts = fed(url, path)
-    assert (came.returncode, counts["told"]) == (3, {"learned": 3})
+    assert (came.returncode, counts["sent"]) == (3, {"learned": 3})
     assert fed(url, path, "--most-rejected", "0.25")[0].returncode == 0
 
 
@@ -361,11 +361,11 @@ def test_a_placement_that_is_none_rejects_its_events_alone(service, tmp_path):
     ]
     came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--most-rejected", "50%")
     assert came.returncode == 0, came.stderr
-    assert counts["told"] == {"learned": 2}
+    assert counts["sent"] == {"learned": 2}
     assert counts["rejected"] == {"unknown-placement": 1, "invalid-value": 1}
 
 
-def test_a_request_of_which_one_is_refused_is_told_without_it(tmp_path):
+def test_a_request_of_which_one_is_refused_is_sent_without_it(tmp_path):
     (tmp_path / "feed.toml").write_text(
         'placement = { value = "home" }\ndecision_id = "decision"\nid = "id"\nevent = "kind"\n'
         '[reward]\nclick = 1\nbuy = { metric = "none", field = "total" }\n'
@@ -378,7 +378,7 @@ def test_a_request_of_which_one_is_refused_is_told_without_it(tmp_path):
         events.append({"kind": "page"})
         came, counts = fed(url, written(tmp_path / "e.jsonl", events), "--most-rejected", "50%")
     assert came.returncode == 0, came.stderr
-    assert (counts["told"], counts["rejected"], counts["left_out"]) == (
+    assert (counts["sent"], counts["rejected"], counts["left_out"]) == (
         {"learned": 3},
         {"invalid-value": 2},
         1,
@@ -395,10 +395,10 @@ def test_rows_of_csv_that_are_wrong_are_rejected(tmp_path):
     assert found[2].event == {"decision": "c\nd", "clicked": "0"}
 
 
-# Before anything is told ---------------------------------------------------------------------
+# Before anything is sent ---------------------------------------------------------------------
 
 
-def test_a_check_says_what_would_be_told_and_tells_nothing(service, tmp_path):
+def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
     url, client = service
     (tmp_path / "feed.toml").write_text(MAP + '[where]\nkind = ["click", "view"]\n')
     (one,) = decided(client, 1)
@@ -410,7 +410,7 @@ def test_a_check_says_what_would_be_told_and_tells_nothing(service, tmp_path):
     assert lines[0] == f"{path}, line 1: home: decision {one}: reward 1.0"
     assert lines[1] == f"{path}, line 2: left out: kind is 'page'"
     assert "line 3: rejected, missing-field: decision" in lines[2]
-    assert "1,000 events: 1 would be told, 998 left out by the map, 1 rejected" in came.stdout
+    assert "1,000 events: 1 would be sent, 998 left out by the map, 1 rejected" in came.stdout
     assert feedback_of(url) == 0
     refused = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check", "--follow")
     assert refused.returncode == 2
@@ -522,7 +522,7 @@ GA4 = {
 
 
 @pytest.mark.parametrize(
-    ("name", "event", "told"),
+    ("name", "event", "sent"),
     [
         ("segment", SEGMENT, ("D", 1.0, SEGMENT["messageId"], 1424730535.111)),
         ("posthog", POSTHOG, ("D", 1.0, POSTHOG["uuid"], 1721469600.0)),
@@ -535,14 +535,14 @@ GA4 = {
         ("ga4", GA4, ("D", 1.0, "named", 1611705600.0)),
     ],
 )
-def test_what_others_write_is_told_by_the_map_that_is_printed_for_it(name, event, told):
+def test_what_others_write_is_sent_by_the_map_that_is_printed_for_it(name, event, sent):
     text = tacit("feed", "--example", name).stdout
     assert text == EXAMPLES[name]
     mapper = Mapper(map_of(text))
     assert mapper.left_out(event) is None
     _, message, time = mapper.mapped(event, "named")
     value = message.items if name == "ubi" else message.reward
-    assert (message.decision_id, value, message.feedback_id, time) == told
+    assert (message.decision_id, value, message.feedback_id, time) == sent
     other = {"type": "page", "event": "other", "action_name": "other", "event_name": "other"}
     assert mapper.left_out(event | other) is not None
 
@@ -563,7 +563,7 @@ def test_a_worth_can_be_a_metric_beside_a_reward():
             mapper.mapped(event | bad, "n")
 
 
-def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
+def test_clicks_on_lists_are_sent_by_position_or_item(tmp_path):
     values = {"placements": {"shelf": {"kind": "slates", "arms": ["a", "b", "c"], "positions": 2, "seed": 7}}}
     for field, clicked in (("clicks", 0), ("items", None)):
         folder = tmp_path / field
@@ -579,7 +579,7 @@ def test_clicks_on_lists_are_told_by_position_or_item(tmp_path):
                 {"d": listed.decision_id, "clicked": "none"},
             ]
             came, counts = fed(url, written(folder / "e.jsonl", events))
-        assert counts["told"] == {"pending": 1}, came.stderr
+        assert counts["sent"] == {"pending": 1}, came.stderr
         assert sum(counts["rejected"].values()) == 1
 
 
@@ -630,11 +630,11 @@ def test_events_without_a_decision_are_joined_to_the_last_one_before_and_never_g
     path = written(tmp_path / "events.jsonl", events)
     came, counts = fed(url, path, "--most-rejected", "50%")
     assert came.returncode == 0, came.stderr
-    assert counts["told"] == {"remembered": 6, "learned": 4}
+    assert counts["sent"] == {"remembered": 6, "learned": 4}
     assert counts["rejected"] == {"unmatched": 3, "ambiguous": 1, "missing-field": 1}
     assert counts["first"]["ambiguous"]["line"] == 13
     came, counts = fed(url, path, "--most-rejected", "50%")
-    assert counts["told"] == {"remembered": 6, "duplicate": 4}
+    assert counts["sent"] == {"remembered": 6, "duplicate": 4}
     text = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check").stdout
     assert f"line 2: home: what was shown, to be joined to\n{path}, line 3" in text
     assert f"line 4: home: decision {a}: reward 1.0" in text
@@ -657,11 +657,11 @@ def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service,
     ]
     path = written(tmp_path / "events.jsonl", events)
     _, counts = fed(url, path)
-    assert counts["told"] == {"logged": 2, "learned": 1}
+    assert counts["sent"] == {"logged": 2, "learned": 1}
     # What is shown to nobody's knowledge has no feedback either.
     assert counts["rejected"] == {"invalid-value": 1, "unknown-decision": 1}
     _, counts = fed(url, path)
-    assert counts["told"] == {"logged": 2, "duplicate": 1}
+    assert counts["sent"] == {"logged": 2, "duplicate": 1}
     (home,) = asked(url, "/v1/placements")["placements"]
     assert (home["decisions"], home["feedback"]) == (2, 1)
 
@@ -685,12 +685,12 @@ def test_the_service_says_how_far_a_feed_is(service, tmp_path):
     feeds = asked(url, "/v1/feeds")["feeds"]
     assert [feed["name"] for feed in feeds] == ["events.jsonl", "shop"]
     first = feeds[1]
-    assert (first["read"], first["told"], first["ended"], first["lag"]) == (31, {"learned": 30}, True, None)
+    assert (first["read"], first["sent"], first["ended"], first["lag"]) == (31, {"learned": 30}, True, None)
     assert first["rejected"] == {"unknown-decision": 1}
-    assert feeds[0]["told"] == {"duplicate": 30}
+    assert feeds[0]["sent"] == {"duplicate": 30}
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         metrics = answer.read().decode()
-    assert 'tacit_feed_told_total{feed="shop",outcome="learned"} 30.0' in metrics
+    assert 'tacit_feed_sent_total{feed="shop",outcome="learned"} 30.0' in metrics
     assert 'tacit_feed_rejected_total{feed="shop",reason="unknown-decision"} 1.0' in metrics
     with urllib.request.urlopen(url) as answer:
         page = answer.read().decode()
@@ -774,7 +774,7 @@ def test_a_service_that_is_busy_slows_a_feed_down_and_loses_nothing(service, tmp
     # More refusals than the client itself bears.
     with before(url, 6, status) as address:
         came, counts = fed(address, path)
-    assert (came.returncode, counts["told"]) == (0, {"learned": 1000}), came.stderr
+    assert (came.returncode, counts["sent"]) == (0, {"learned": 1000}), came.stderr
 
 
 def test_a_service_that_stays_away_ends_a_feed_which_says_how_to_go_on(service, tmp_path):
@@ -783,8 +783,8 @@ def test_a_service_that_stays_away_ends_a_feed_which_says_how_to_go_on(service, 
     with before(url, 10**9, 503) as address:
         came, _ = fed(address, path, "--wait", "0")
     assert came.returncode == 1
-    assert "feed it again: what is told counts once" in came.stderr
-    assert fed(url, path)[1]["told"] == {"learned": 10}
+    assert "feed it again: what is sent counts once" in came.stderr
+    assert fed(url, path)[1]["sent"] == {"learned": 10}
 
 
 def test_an_interrupt_ends_after_a_whole_batch(service, tmp_path):
@@ -796,7 +796,7 @@ def test_an_interrupt_ends_after_a_whole_batch(service, tmp_path):
         process.stdin.flush()
         eventually(lambda: feedback_of(url) == 5)
         code, counts = ended(process, signal.SIGINT)
-        assert (code, counts["told"]) == (130, {"learned": 5})
+        assert (code, counts["sent"]) == (130, {"learned": 5})
 
 
 def test_each_event_counts_once_though_feeder_and_service_are_killed(tmp_path):
@@ -822,8 +822,8 @@ def test_each_event_counts_once_though_feeder_and_service_are_killed(tmp_path):
     url = f"http://127.0.0.1:{port}"
     came, counts = fed(url, path)
     assert came.returncode == 0, came.stderr
-    assert counts["told"].keys() <= {"learned", "duplicate"}
-    assert sum(counts["told"].values()) == 20_000
+    assert counts["sent"].keys() <= {"learned", "duplicate"}
+    assert sum(counts["sent"].values()) == 20_000
     assert feedback_of(url) == 20_000
-    assert fed(url, path)[1]["told"] == {"duplicate": 20_000}
+    assert fed(url, path)[1]["sent"] == {"duplicate": 20_000}
     assert stopped(server, signal.SIGTERM) == 0

@@ -86,12 +86,12 @@ def test_a_topic_is_read_to_its_end_and_then_from_there(cluster, service, tmp_pa
     events = events_of(decided(client, 500))
     sent(cluster, "once", events[:300])
     came, counts = fed(url, cluster, "once", "--once", folder=tmp_path)
-    assert (came.returncode, counts["told"]) == (0, {"learned": 300}), came.stderr
-    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["told"] == {}
+    assert (came.returncode, counts["sent"]) == (0, {"learned": 300}), came.stderr
+    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["sent"] == {}
     sent(cluster, "once", events[300:])
-    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["told"] == {"learned": 200}
+    assert fed(url, cluster, "once", "--once", folder=tmp_path)[1]["sent"] == {"learned": 200}
     # Another group knows no offsets, and changes nothing.
-    assert fed(url, cluster, "once", "--once", folder=tmp_path, group="h")[1]["told"] == {"duplicate": 500}
+    assert fed(url, cluster, "once", "--once", folder=tmp_path, group="h")[1]["sent"] == {"duplicate": 500}
 
 
 def test_another_broker_gives_all_that_it_has_and_keeps_offsets(tansu, service, tmp_path):
@@ -101,10 +101,10 @@ def test_another_broker_gives_all_that_it_has_and_keeps_offsets(tansu, service, 
     made.result(PATIENCE)
     events = events_of(decided(client, 900))
     sent(tansu, "clicks", events[:600])
-    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["told"] == {"learned": 600}
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"] == {"learned": 600}
     sent(tansu, "clicks", events[600:])
-    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["told"] == {"learned": 300}
-    assert fed(url, tansu, "clicks", "--once", folder=tmp_path, group="h")[1]["told"] == {"duplicate": 900}
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"] == {"learned": 300}
+    assert fed(url, tansu, "clicks", "--once", folder=tmp_path, group="h")[1]["sent"] == {"duplicate": 900}
 
 
 def test_events_without_an_id_are_named_by_their_offset(cluster, service, tmp_path):
@@ -112,21 +112,21 @@ def test_events_without_an_id_are_named_by_their_offset(cluster, service, tmp_pa
     (tmp_path / "feed.toml").write_text(MAP.replace('id = "id"\n', ""))
     (one,) = decided(client, 1)
     sent(cluster, "nameless", [{"decision": one, "clicked": 1}] * 2)
-    assert fed(url, cluster, "nameless", "--once", folder=tmp_path)[1]["told"] == {
+    assert fed(url, cluster, "nameless", "--once", folder=tmp_path)[1]["sent"] == {
         "learned": 1,
         "repeated": 1,
     }
     again = fed(url, cluster, "nameless", "--once", folder=tmp_path, group="h")
-    assert again[1]["told"] == {"duplicate": 2}
+    assert again[1]["sent"] == {"duplicate": 2}
 
 
 def test_a_check_of_a_topic_moves_no_offset(cluster, service, tmp_path):
     url, client = service
     sent(cluster, "checked", events_of(decided(client, 8)))
     came, counts = fed(url, cluster, "checked", "--check", folder=tmp_path)
-    assert (came.returncode, counts["told"]) == (0, {"foreseen": 8})
+    assert (came.returncode, counts["sent"]) == (0, {"foreseen": 8})
     assert feedback_of(url) == 0
-    assert fed(url, cluster, "checked", "--once", folder=tmp_path)[1]["told"] == {"learned": 8}
+    assert fed(url, cluster, "checked", "--once", folder=tmp_path)[1]["sent"] == {"learned": 8}
 
 
 def test_messages_that_are_no_events_are_rejected_by_offset(cluster, service, tmp_path):
@@ -135,7 +135,7 @@ def test_messages_that_are_no_events_are_rejected_by_offset(cluster, service, tm
     (one,) = decided(client, 1)
     sent(cluster, "bad", [b"{", None, poison, {"decision": one, "clicked": 1, "id": "e"}])
     came, counts = fed(url, cluster, "bad", "--once", "--most-rejected", "100%", folder=tmp_path)
-    assert (came.returncode, counts["told"]) == (0, {"learned": 1}), came.stderr
+    assert (came.returncode, counts["sent"]) == (0, {"learned": 1}), came.stderr
     assert counts["rejected"] == {"not-json": 2, "too-long": 1}
     assert counts["first"]["too-long"]["place"] == "bad[2], offset 0"
 
@@ -163,12 +163,12 @@ def test_a_topic_is_followed_by_two_feeders_and_each_event_counts_once(cluster, 
             eventually(lambda: feedback_of(url) == 900)
             code, counts = ended(other, signal.SIGTERM)
     assert code == 0
-    assert counts["told"].keys() <= {"learned", "duplicate"}
-    # Whatever the dead one had not committed is told again by the next, and changes nothing.
-    assert fed(url, cluster, "followed", "--once", folder=tmp_path)[1]["told"].keys() <= {"duplicate"}
+    assert counts["sent"].keys() <= {"learned", "duplicate"}
+    # Whatever the dead one had not committed is sent again by the next, and changes nothing.
+    assert fed(url, cluster, "followed", "--once", folder=tmp_path)[1]["sent"].keys() <= {"duplicate"}
 
 
-def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_told(cluster, tmp_path):
+def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_shown(cluster, tmp_path):
     for url in (
         "kafka://a:1",
         "kafka:///t",

@@ -1,4 +1,4 @@
-"""Events from files or a topic, told to a running service: ``tacit feed``."""
+"""Events from files or a topic, sent to a running service: ``tacit feed``."""
 
 import os
 import re
@@ -20,8 +20,8 @@ from tacit.errors import MissingExtra
 if TYPE_CHECKING:
     from tacit.feed.feeder import Limits
     from tacit.feed.mapping import Mapper
-    from tacit.feed.sources import Source
-    from tacit.feed.tally import Tally
+    from tacit.feed.sources import EventSource
+    from tacit.feed.tally import FeedTally
 
 CHECKED = 1000
 """How many events ``--check`` reads."""
@@ -69,22 +69,22 @@ class SourceOptions:
     name: str | None = None
 
     @contextmanager
-    def open(self, place: str, *, once: bool) -> "Iterator[Source]":
+    def open(self, place: str, *, once: bool) -> "Iterator[EventSource]":
         """Open the source at a place, to be read to its end if it shall be read once."""
-        from tacit.feed.sources import Source, events_at
+        from tacit.feed.sources import EventSource, events_at
 
         if place.startswith("kafka://"):
             source = self._topic(place, once)
         elif self.properties is not None:
             raise click.UsageError("--properties: they are for kafka://HOST:PORT/TOPIC; leave them out")
         else:
-            source = Source(events_at(place, self.format, follow=self.follow))
+            source = EventSource(events_at(place, self.format, follow=self.follow))
         try:
             yield source
         finally:
             source.close()
 
-    def _topic(self, place: str, once: bool) -> "Source":
+    def _topic(self, place: str, once: bool) -> "EventSource":
         from tacit.feed.kafka import Topic, address_of, properties_of
 
         if self.format not in (None, "json"):
@@ -194,9 +194,9 @@ def same_file(source: str, rejected: Path | None) -> None:
 
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
     from tacit.feed.feeder import foreseen
-    from tacit.feed.tally import Tally
+    from tacit.feed.tally import FeedTally
 
-    tally = Tally()
+    tally = FeedTally()
     lines = []
     with reading.open(source, once=True) as events:
         for line in foreseen(mapper, events, tally, CHECKED):
@@ -204,7 +204,7 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
                 lines.append(line)
             else:
                 click.echo(line)
-    text = "nothing was told; whether the service knows these decisions is said when they are fed"
+    text = "nothing was sent; whether the service knows these decisions is said when they are fed"
     show(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
 
 
@@ -213,10 +213,10 @@ def _feed(
 ) -> int:
     """Feed a source, say what became of it, and return the exit code."""
     from tacit.feed.feeder import Feeder, TooManyRejected
-    from tacit.feed.tally import RejectedFile, Tally
-    from tacit.feed.telling import Reporter, Teller
+    from tacit.feed.sending import Reporter, Sender
+    from tacit.feed.tally import RejectedFile, FeedTally
 
-    tally, code, limits = Tally(), 0, reading.limits()
+    tally, code, limits = FeedTally(), 0, reading.limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)
     url, key = service
     with (
@@ -226,14 +226,14 @@ def _feed(
         reading.open(source, once=reading.once) as events,
         interruptible() as stopping,
     ):
-        line, report = Line(tally), Reporter(beside, reading.name or name_of(source), tally)
+        line, report = ProgressLine(tally), Reporter(beside, reading.name or name_of(source), tally)
 
         def progress() -> None:
             line()
             report()
 
-        teller = Teller(client, reading.wait, stopping, line.waiting)
-        feeder = Feeder(events, mapper, teller, tally, rejected, limits, stopping, progress)
+        sender = Sender(client, reading.wait, stopping, line.waiting)
+        feeder = Feeder(events, mapper, sender, tally, rejected, limits, stopping, progress)
         try:
             feeder.feed()
         except TooManyRejected as error:
@@ -242,7 +242,7 @@ def _feed(
             code = REJECTED
         except BaseException:
             line.clear()
-            click.echo(f"{tally.summary()}\nfeed it again: what is told counts once", err=True)
+            click.echo(f"{tally.summary()}\nfeed it again: what is sent counts once", err=True)
             raise
         line.clear()
         report(ended=True)
@@ -253,10 +253,10 @@ def _feed(
     return code
 
 
-class Line:
+class ProgressLine:
     """A line on a terminal that says how far a feed is, once a second."""
 
-    def __init__(self, tally: "Tally") -> None:
+    def __init__(self, tally: "FeedTally") -> None:
         from tacit.core.spread import is_watched
 
         self._tally = tally
@@ -272,9 +272,9 @@ class Line:
             return
         tally, rate = self._tally, (self._tally.read - read) / (now - since)
         self._before = now, tally.read
-        told = tally.told
-        parts = [f"{tally.read:,} events", f"{rate:,.0f}/s", f"{told['learned'] + told['pending']:,} learned"]
-        parts += [f"{told[name]:,} {name}" for name in ("late", "duplicate") if told[name]]
+        sent = tally.sent
+        parts = [f"{tally.read:,} events", f"{rate:,.0f}/s", f"{sent['learned'] + sent['pending']:,} learned"]
+        parts += [f"{sent[name]:,} {name}" for name in ("late", "duplicate") if sent[name]]
         parts += [f"{count:,} {reason}" for reason, count in tally.rejected.most_common(3)]
         parts += [] if tally.last is None else [f"lag {max(0.0, time.time() - tally.last):,.0f} s"]
         self._show(", ".join(parts))

@@ -1,1 +1,1 @@
-"""Events of others, read from where they are and told to a service as feedback: ``tacit feed``."""
+"""Events of others, read from where they are and sent to a service as feedback: ``tacit feed``."""

@@ -122,7 +122,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id : str, optional
         Names the event, so that it counts once; by default its content and its place in the file do.
     event : str, optional
-        Where its kind is, by which ``reward`` is told.
+        Where its kind is, by which ``reward`` is sent.
     where : dict, optional
         Only events in which these fields have this value, or one of these.
     time : str, optional
@@ -189,9 +189,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ------
         ConfigError
         """
-        told = [name for name in ("reward", "clicks", "items") if getattr(self, name) is not None]
-        if len(told) != 1:
-            given = " and ".join(told) or "none"
+        sent = [name for name in ("reward", "clicks", "items") if getattr(self, name) is not None]
+        if len(sent) != 1:
+            given = " and ".join(sent) or "none"
             raise ConfigError(f"reward: {given} given; give one of reward, clicks and items")
         if isinstance(self.reward, dict) and self.event is None:
             raise ConfigError('event: missing; [reward] tells by it: give the kind\'s field, event = "type"')

@@ -1,4 +1,4 @@
-"""Events from a source to a service: read, mapped, told in batches, counted."""
+"""Events from a source to a service: read, mapped, sent in batches, counted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
 from tacit.feed.mapping import BadEvent, Mapper, Message
-from tacit.feed.sources import Found, Source
-from tacit.feed.tally import FORESEEN, REMEMBERED, RejectedFile, Tally
-from tacit.feed.telling import MOST, Answer, Teller
+from tacit.feed.sending import MOST, Answer, Sender
+from tacit.feed.sources import Found, EventSource
+from tacit.feed.tally import FORESEEN, REMEMBERED, RejectedFile, FeedTally
 from tacit.wire.decisions import LocalDecision
 
 LARGEST_BATCH = 16 * 2**20
 """Bytes of events in a batch, so that memory is bounded however large they are."""
 JUDGED_FIRST = 1000
-"""How many events must be told or rejected before the share of rejected ones can stop it."""
+"""How many events must be sent or rejected before the share of rejected ones can stop it."""
 
 
 class TooManyRejected(TacitError):
@@ -49,14 +49,14 @@ class Piece(NamedTuple):
 
 
 class Feeder:
-    """Feeds events to a service; while one batch is told, the next is read.
+    """Feeds events to a service; while one batch is sent, the next is read.
 
     Parameters
     ----------
-    source : Source
+    source : EventSource
     mapper : Mapper
-    teller : Teller
-    tally : Tally
+    sender : Sender
+    tally : FeedTally
     rejected : RejectedFile
     limits : Limits
     stopping : function
@@ -67,10 +67,10 @@ class Feeder:
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         mapper: Mapper,
-        teller: Teller,
-        tally: Tally,
+        sender: Sender,
+        tally: FeedTally,
         rejected: RejectedFile,
         limits: Limits,
         stopping: Callable[[], bool] = lambda: False,
@@ -78,7 +78,7 @@ class Feeder:
     ) -> None:
         self._source = source
         self._mapper = mapper
-        self._teller = teller
+        self._sender = sender
         self._tally = tally
         self._rejected = rejected
         self._limits = limits
@@ -92,7 +92,7 @@ class Feeder:
         Raises
         ------
         TooManyRejected
-            As the limits say; what came before is told.
+            As the limits say; what came before is sent.
         ServiceError
             If the service refuses everything, or gives no answer for too long.
         """
@@ -100,12 +100,12 @@ class Feeder:
             for batch in self._batches():
                 position = self._source.position()
                 self._settle()
-                self._under_way = batch, position, threads.submit(self._told, batch)
+                self._under_way = batch, position, threads.submit(self._sent, batch)
             self._settle()
         self._check_limits()
 
     def _batches(self) -> Iterator[list[Piece]]:
-        """Yield events that are to be told, as soon as they are many or nothing more is there for now."""
+        """Yield events that are to be sent, as soon as they are many or nothing more is there for now."""
         batch: list[Piece] = []
         size = 0
         for found in self._source:
@@ -138,7 +138,7 @@ class Feeder:
             self._reject(found, error)
             return None
         if message is None:
-            self._tally.tell(REMEMBERED, time)
+            self._tally.count(REMEMBERED, time)
             return None
         return Piece(found, placement, message, time)
 
@@ -146,7 +146,7 @@ class Feeder:
         self._tally.reject(found, why.reason, why.detail)
         self._rejected.write(found, why.reason, why.detail)
 
-    def _told(self, batch: list[Piece]) -> list[Answer]:
+    def _sent(self, batch: list[Piece]) -> list[Answer]:
         """Return what became of a batch: the feedback of each placement is a request of its own."""
         groups: dict[tuple[str, type], list[int]] = {}
         for i, piece in enumerate(batch):
@@ -156,27 +156,27 @@ class Feeder:
         for (placement, _), places in sorted(
             groups.items(), key=lambda group: group[0][1] is not LocalDecision
         ):
-            told = self._teller.tell(placement, [batch[i].message for i in places])
-            answers.update(zip(places, told, strict=True))
+            sent = self._sender.send(placement, [batch[i].message for i in places])
+            answers.update(zip(places, sent, strict=True))
         return [answers[i] for i in range(len(batch))]
 
     def _settle(self) -> None:
         """Count what became of the batch under way, once the service has answered."""
         if self._under_way is not None:
-            (batch, position, told), self._under_way = self._under_way, None
-            for piece, answer in zip(batch, told.result(), strict=True):
+            (batch, position, sent), self._under_way = self._under_way, None
+            for piece, answer in zip(batch, sent.result(), strict=True):
                 if isinstance(answer, BadEvent):
                     self._reject(piece.found, answer)
                 else:
-                    self._tally.tell(answer, piece.time)
+                    self._tally.count(answer, piece.time)
             self._rejected.flush()
             # Where it ends for a rejected event, that is read again.
             if not self._too_many():
-                self._source.told(position)
+                self._source.sent(position)
         self._progress()
 
     def _too_many(self, ended: bool = False) -> bool:
-        """Whether more events are rejected than is allowed, be all told that are not rejected yet."""
+        """Whether more events are rejected than is allowed, be all sent that are not rejected yet."""
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False
@@ -192,14 +192,14 @@ class Feeder:
             )
 
 
-def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: Tally, most: int) -> Iterator[str]:
-    """Yield what would be told of each of the first events, without telling it.
+def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: FeedTally, most: int) -> Iterator[str]:
+    """Yield what would be sent of each of the first events, without sending it.
 
     Parameters
     ----------
     mapper : Mapper
     source : iterable of Found or None
-    tally : Tally
+    tally : FeedTally
         What is counted.
     most : int
         After so many events it ends.
@@ -209,7 +209,7 @@ def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: Tally, most:
         yield f"{found.place}: {_foreseen(mapper, found, tally)}"
 
 
-def _foreseen(mapper: Mapper, found: Found, tally: Tally) -> str:
+def _foreseen(mapper: Mapper, found: Found, tally: FeedTally) -> str:
     try:
         if found.event is None:
             raise BadEvent(found.reason, found.detail)
@@ -221,12 +221,12 @@ def _foreseen(mapper: Mapper, found: Found, tally: Tally) -> str:
         tally.reject(found, error.reason, error.detail)
         return f"rejected, {error.reason}: {error.detail}"
     if message is None:
-        tally.tell(REMEMBERED, time)
+        tally.count(REMEMBERED, time)
         return f"{placement}: what was shown, to be joined to"
-    tally.tell(FORESEEN, time)
-    told = ", ".join(
+    tally.count(FORESEEN, time)
+    sent = ", ".join(
         f"{field} {getattr(message, field)}"
         for field in ("key", "arm", "propensity", "reward", "clicks", "items", "metrics")
         if getattr(message, field, None) is not None
     )
-    return f"{placement}: decision {message.decision_id}: {told}"
+    return f"{placement}: decision {message.decision_id}: {sent}"

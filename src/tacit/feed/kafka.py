@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, InvalidValue, LogError, MissingExtra
-from tacit.feed.sources import POLL_SECONDS, Found, Source, found_in, named
+from tacit.feed.sources import POLL_SECONDS, Found, EventSource, found_in, named
 
 try:
     import confluent_kafka as kafka
@@ -80,7 +80,7 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
     Raises
     ------
     ConfigError
-        If the file cannot be read; no value is ever told.
+        If the file cannot be read; no value is ever sent.
     """
     found: dict[str, str] = {}
     try:
@@ -97,7 +97,7 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
     return found | {name.removeprefix(ENVIRONMENT).lower().replace("_", "."): ours[name] for name in ours}
 
 
-class Topic(Source):
+class Topic(EventSource):
     """The events of a topic, each named by its content, topic, partition and offset.
 
     Parameters
@@ -139,7 +139,7 @@ class Topic(Source):
                 ours | dict(properties), logger=_Silent(), error_cb=self._on_error
             )
         except kafka.KafkaException as error:
-            raise ConfigError(f"properties: {self._told(error)}") from None
+            raise ConfigError(f"properties: {self._sent(error)}") from None
         try:
             partitions = self._partitions()
             if once:
@@ -170,7 +170,7 @@ class Topic(Source):
         """Return how far it was read."""
         return dict(self._read)
 
-    def told(self, position: Read) -> None:
+    def sent(self, position: Read) -> None:
         """Keep the offsets of a position: what is before them is with the service."""
         for (topic, partition), offset in position.items():
             try:
@@ -231,9 +231,9 @@ class Topic(Source):
             self._fatal = error
 
     def _lost(self, error: Any) -> LogError:
-        return LogError(f"{self._address.topic}: cannot be read: {self._told(self._fatal or error)}")
+        return LogError(f"{self._address.topic}: cannot be read: {self._sent(self._fatal or error)}")
 
-    def _told(self, error: Any) -> str:
+    def _sent(self, error: Any) -> str:
         """Return what librdkafka says, without any secret."""
         error = error.args[0] if isinstance(error, kafka.KafkaException) else error
         text = error.str() if isinstance(error, kafka.KafkaError) else str(error)

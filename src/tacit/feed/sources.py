@@ -76,8 +76,8 @@ class Found(NamedTuple):
         return f"{self.source}, {self.unit} {self.line}"
 
 
-class Source:
-    """Events in order, and how far they have been told.
+class EventSource:
+    """Events in order, and how far they have been sent.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Source:
         """Return how far it was read; of files nothing is kept, as they can be read again."""
         return None
 
-    def told(self, position: Any) -> None:
+    def sent(self, position: Any) -> None:
         """Take note that all events before a position are with the service."""
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ def _read(file: File, format: str) -> Iterator[Found]:
 # ---- JSON lines
 
 
-class Lines:
+class TextLines:
     """Cuts what is read into lines that know their places, and makes events of them.
 
     Parameters
@@ -161,7 +161,7 @@ class Lines:
 
     Examples
     --------
-    >>> lines = Lines("clicks.jsonl")
+    >>> lines = TextLines("clicks.jsonl")
     >>> [(found.line, found.event) for found in lines.cut(b'{"a": 1}\\n{"a"')], lines.size
     ([(1, {'a': 1})], 13)
     >>> [(found.line, found.event) for found in lines.cut(b': 2}\\n')]
@@ -264,7 +264,7 @@ def named(content: bytes, place: int) -> str:
 
 
 def _json(file: Path) -> Iterator[Found]:
-    lines = Lines(str(file))
+    lines = TextLines(str(file))
     with pa.input_stream(str(file), compression="detect") as stream:
         while chunk := stream.read(CHUNK):
             yield from lines.cut(chunk)
@@ -272,7 +272,7 @@ def _json(file: Path) -> Iterator[Found]:
 
 
 def _standard_input(number: int) -> Iterator[Found | None]:
-    lines = Lines("standard input")
+    lines = TextLines("standard input")
     while True:
         if not select.select([number], [], [], POLL_SECONDS)[0]:
             yield None
@@ -301,7 +301,7 @@ class Tail:
         self._kept = kept
         self._open: BinaryIO | None = None
         self._node: tuple[int, int] | None = None
-        self._lines = Lines(str(path))
+        self._lines = TextLines(str(path))
 
     def news(self) -> Iterator[Found]:
         """Yield the events that were not there before."""
@@ -317,7 +317,7 @@ class Tail:
                 yield from self._read()
                 yield from self._lines.rest()
             self.close()
-            self._lines = Lines(str(self._path))
+            self._lines = TextLines(str(self._path))
         self._node = node
         if now.st_size > self._lines.size:
             if self._open is None:

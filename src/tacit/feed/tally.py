@@ -34,27 +34,27 @@ class First(NamedTuple):
     text: str
 
 
-class Tally:
+class FeedTally:
     """Counts of what became of events.
 
     Attributes
     ----------
     read, left_out : int
         How many there were, and how many of them the map leaves out.
-    told : Counter
+    sent : Counter
         By what the service made of them; ``remembered`` are those that say what it knows already.
     rejected : Counter
         By reason.
     first : dict
         The first rejected one by reason.
     last : float or None
-        The latest time of an event that was told, in seconds since 1970.
+        The latest time of an event that was sent, in seconds since 1970.
     """
 
     def __init__(self) -> None:
         self.read = 0
         self.left_out = 0
-        self.told: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.first: dict[str, First] = {}
         self.last: float | None = None
@@ -69,9 +69,9 @@ class Tally:
         """The share of these that is rejected."""
         return self.rejected.total() / max(1, self.judged)
 
-    def tell(self, outcome: str, time: float | None) -> None:
-        """Count an event that was told."""
-        self.told[outcome] += 1
+    def count(self, outcome: str, time: float | None) -> None:
+        """Count an event that was sent."""
+        self.sent[outcome] += 1
         if time is not None:
             self.last = time if self.last is None else max(self.last, time)
 
@@ -83,13 +83,13 @@ class Tally:
 
     def summary(self) -> str:
         """Return what became of all, in lines."""
-        told, rejected = self.told.total() - self.told[REMEMBERED], self.rejected.total()
-        word = "would be told" if self.told[FORESEEN] else "told"
-        counts = f"{told:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
+        sent, rejected = self.sent.total() - self.sent[REMEMBERED], self.rejected.total()
+        word = "would be sent" if self.sent[FORESEEN] else "sent"
+        counts = f"{sent:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
         lines = [f"{self.read:,} events: {counts}"]
-        if remembered := self.told[REMEMBERED]:
+        if remembered := self.sent[REMEMBERED]:
             lines[0] += f", {remembered:,} remembered"
-        for outcome, count in self.told.most_common():
+        for outcome, count in self.sent.most_common():
             if outcome == FORESEEN:
                 continue
             lines.append(f"  {count:,} {outcome}: {(OUTCOMES | MADE).get(outcome, 'as the service says it')}")
@@ -100,14 +100,14 @@ class Tally:
                 f"    {first.detail}",
                 f"    {first.text}",
             ]
-        if told and told == self.told[DUPLICATE]:
-            lines.append(f"nothing changed: all {told:,} were told before")
+        if sent and sent == self.sent[DUPLICATE]:
+            lines.append(f"nothing changed: all {sent:,} were sent before")
         return "\n".join(lines)
 
     def report(self, rate: float, ended: bool) -> FeedReport:
         """Return how far it is, for the service."""
         return FeedReport(
-            read=self.read, left_out=self.left_out, told=dict(self.told), rejected=dict(self.rejected),
+            read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
         )  # fmt: skip
 
@@ -116,7 +116,7 @@ class Tally:
         return {
             "read": self.read,
             "left_out": self.left_out,
-            "told": dict(self.told),
+            "sent": dict(self.sent),
             "rejected": dict(self.rejected),
             "first": {reason: first._asdict() for reason, first in self.first.items()},
             "last": self.last,

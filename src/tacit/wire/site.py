@@ -90,7 +90,7 @@ class FeedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     read: Annotated[int, Meta(ge=0, description="Events that were read.")] = 0
     left_out: Annotated[int, Meta(ge=0, description="Those that the map leaves out.")] = 0
-    told: Annotated[Counted, Meta(description="By what the service made of them.")] = {}
+    sent: Annotated[Counted, Meta(description="By what the service made of them.")] = {}
     rejected: Annotated[Counted, Meta(description="By reason.")] = {}
     rate: Annotated[float, Meta(ge=0, description="Events read per second, lately.")] = 0.0
     last: Annotated[

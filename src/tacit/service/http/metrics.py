@@ -185,12 +185,12 @@ class _OfFeeds(Collector):
             [([feed.name], feed.read) for feed in feeds],
         )  # fmt: skip
         yield _family(
-            COUNTER, "tacit_feed_told", "Events of a feed by what the service made of them.",
+            COUNTER, "tacit_feed_sent", "Events of a feed by what the service made of them.",
             ("feed", "outcome"),
-            [([feed.name, what], count) for feed in feeds for what, count in feed.told.items()],
+            [([feed.name, what], count) for feed in feeds for what, count in feed.sent.items()],
         )  # fmt: skip
         yield _family(
-            COUNTER, "tacit_feed_rejected", "Events of a feed that could not be told, by reason.",
+            COUNTER, "tacit_feed_rejected", "Events of a feed that could not be sent, by reason.",
             ("feed", "reason"),
             [([feed.name, why], count) for feed in feeds for why, count in feed.rejected.items()],
         )  # fmt: skip

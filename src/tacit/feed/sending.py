@@ -1,4 +1,4 @@
-"""Batches of feedback told to a service: for as long as it takes, and what it refuses told apart."""
+"""Batches of feedback sent to a service: for as long as it takes, and what it refuses kept apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
 from tacit.feed.mapping import BadEvent, Message
-from tacit.feed.tally import Tally
+from tacit.feed.tally import FeedTally
 from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 
 MOST = 1000
@@ -32,7 +32,7 @@ _PLACE = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
 Answer = str | BadEvent
 
 
-class Teller:
+class Sender:
     """Tells feedback to a service.
 
     Parameters
@@ -62,7 +62,7 @@ class Teller:
         self._waiting = waiting
         self._pause = pause
 
-    def tell(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
+    def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
         """Return what became of messages of one kind, in their order.
 
         Raises
@@ -94,13 +94,13 @@ class Teller:
             return [refusal]
         named = _PLACE.match(error.field)
         if named is None:
-            # Which one it is about is found by halving; what stands before is told first.
+            # Which one it is about is found by halving; what stands before is sent first.
             cuts = [0, len(messages) // 2, len(messages)]
         else:
             bad = int(named[1])
             cuts = [0, bad, bad + 1, len(messages)]
         parts = [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
-        return [answer for part in parts for answer in self.tell(placement, part)]
+        return [answer for part in parts for answer in self.send(placement, part)]
 
     def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Return the service's answer, however often it must be asked."""
@@ -127,10 +127,10 @@ class Reporter:
     client : Client
     name : str
         Of the feed.
-    tally : Tally
+    tally : FeedTally
     """
 
-    def __init__(self, client: Any, name: str, tally: Tally) -> None:
+    def __init__(self, client: Any, name: str, tally: FeedTally) -> None:
         self._client, self._name, self._tally = client, name, tally
         self._before = time.monotonic(), 0
 
