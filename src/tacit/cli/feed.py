@@ -214,7 +214,7 @@ def _feed(
     """Feed a source, say what became of it, and return the exit code."""
     from tacit.feed.feeder import Feeder, TooManyRejected
     from tacit.feed.sending import Reporter, Sender
-    from tacit.feed.tally import RejectedFile, FeedTally
+    from tacit.feed.tally import FeedTally, RejectedFile
 
     tally, code, limits = FeedTally(), 0, reading.limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)

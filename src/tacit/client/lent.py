@@ -1,4 +1,4 @@
-"""What one shard lends, and what it has yet to be told: a learner, and a spool of what was decided."""
+"""What one shard lends, and what it has yet to learn: a learner, and a spool of what was decided."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from tacit.errors import TacitError
 from tacit.feed.mapping import BadEvent, Mapper, Message
 from tacit.feed.sending import MOST, Answer, Sender
-from tacit.feed.sources import Found, EventSource
-from tacit.feed.tally import FORESEEN, REMEMBERED, RejectedFile, FeedTally
+from tacit.feed.sources import EventSource, Found
+from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
 from tacit.wire.decisions import LocalDecision
 
 LARGEST_BATCH = 16 * 2**20

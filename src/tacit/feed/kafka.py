@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, InvalidValue, LogError, MissingExtra
-from tacit.feed.sources import POLL_SECONDS, Found, EventSource, found_in, named
+from tacit.feed.sources import POLL_SECONDS, EventSource, Found, found_in, named
 
 try:
     import confluent_kafka as kafka

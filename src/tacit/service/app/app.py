@@ -38,7 +38,7 @@ from typing import Any
 from msgspec import MsgspecError
 
 from tacit.errors import TacitError
-from tacit.service.app.guard import KnownHead, Visit
+from tacit.service.app.guard import LetIn, Visit
 from tacit.service.app.routes import PLACEMENTS, find
 from tacit.service.http.messages import Headers, request_id
 from tacit.service.http.protocol import AnswerUnderWay
@@ -99,7 +99,7 @@ class UsualAnswers:
         return size if size <= self._engine.config.server.body_limit else None
 
     @property
-    def heads(self) -> Mapping[bytes, KnownHead]:
+    def heads(self) -> Mapping[bytes, LetIn]:
         """What is known of heads that were let in."""
         return self._guard.heads
 
@@ -120,7 +120,7 @@ class UsualAnswers:
         self._go_on(visit, refusal, body, reply)
 
     def begin_again(
-        self, known: KnownHead, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
+        self, known: LetIn, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
     ) -> None:
         """Begin to answer a request whose head is known."""
         visit = self._guard.enter_again(known, METHOD)
@@ -137,7 +137,7 @@ class UsualAnswers:
 
 
 class _Work:
-    """A usual request: the :class:`~tacit.service.engine.writer.Reply` to what it asks."""
+    """A usual request: the :class:`~tacit.service.engine.writer.Waiter` to what it asks."""
 
     __slots__ = ("_answer", "_done", "_endpoint", "_guard", "_reply", "_route", "_visit")
 

@@ -90,7 +90,7 @@ class Visit:
         self.started = time.perf_counter()
 
 
-class KnownHead(NamedTuple):
+class LetIn(NamedTuple):
     """What is known of a head whose bytes were let in before.
 
     Attributes
@@ -125,7 +125,7 @@ class Guard:
 
     Attributes
     ----------
-    heads : dict of bytes to KnownHead
+    heads : dict of bytes to LetIn
         Heads of requests that were let in; none is known any more when limits or keys change.
     """
 
@@ -147,7 +147,7 @@ class Guard:
     def configure(self, server: ServerConfig, keys: Keys) -> None:
         """Take over limits and keys, from the next request on."""
         self._server, self._keys = server, keys
-        self.heads: dict[bytes, KnownHead] = {}
+        self.heads: dict[bytes, LetIn] = {}
         self._rates = Rates(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
         # Without keys, a page of somebody else could reach us under a name of its own.
@@ -193,7 +193,7 @@ class Guard:
         shared = shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
-    def enter_again(self, known: KnownHead, method: str) -> Visit:
+    def enter_again(self, known: LetIn, method: str) -> Visit:
         """Let a request in whose head is known."""
         self.running += 1
         visit = Visit(known.found, method, known.address, NO_HEADERS, (), next(_new_ids))
@@ -210,7 +210,7 @@ class Guard:
             return
         if len(self.heads) == MOST_HEADS:
             del self.heads[next(iter(self.heads))]
-        self.heads[head] = KnownHead(visit.found, visit.address, size, visit.caller)
+        self.heads[head] = LetIn(visit.found, visit.address, size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
         """Return the answer to a request that may not go on; None to all others, once for each."""

@@ -48,7 +48,7 @@ from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
-from tacit.service.engine.writer import STOPPING, Commits, Reply, Writer, give
+from tacit.service.engine.writer import STOPPING, Commits, Waiter, Writer, give
 from tacit.service.errors import NotDurable, Refused, StoreError
 from tacit.service.kind import check_path
 from tacit.service.log.ids import DecisionNames, LogClock, LogTime, Shard, as_text, wall_time
@@ -319,7 +319,7 @@ class Engine(Verbs):
         outcomes: list[str | TacitError] = await self._submit(self._checked(Record(placement, feedback)))
         return outcomes
 
-    def begin(self, request: Decide | Record, reply: Reply) -> None:
+    def begin(self, request: Decide | Record, reply: Waiter) -> None:
         """Serve a request as :meth:`decide_many` or :meth:`record_many` does, but give the reply the result.
 
         Raises
@@ -669,7 +669,7 @@ class Engine(Verbs):
         self._begin(request, reply)
         return await reply
 
-    def _begin(self, request: Request, reply: Reply) -> None:
+    def _begin(self, request: Request, reply: Waiter) -> None:
         if self._writer.stopping:
             raise NotDurable(STOPPING)
         if self._pending.frozen or not self._pending.runs_ahead(request):

@@ -111,7 +111,7 @@ STOPPING = "service: it is stopping; try again when it is back"
 logger = logging.getLogger(__name__)
 
 
-class Reply(Protocol):
+class Waiter(Protocol):
     """What is given the result of a request, or the error that it met: a future, or what acts at once."""
 
     def done(self) -> bool:
@@ -124,7 +124,7 @@ class Reply(Protocol):
         """Take the error."""
 
 
-_Waiting = tuple[Request, Reply]
+_Waiting = tuple[Request, Waiter]
 _Step = Callable[[], Awaitable[None]]
 
 
@@ -165,7 +165,7 @@ class Writer:
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
-        self._steps: deque[tuple[_Step, Reply]] = deque()
+        self._steps: deque[tuple[_Step, Waiter]] = deque()
         self._heal_after = self._append_seconds = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.between_groups)
@@ -202,7 +202,7 @@ class Writer:
         """How many requests wait for a group."""
         return len(self._waiting)
 
-    def submit(self, request: Request, reply: Reply) -> None:
+    def submit(self, request: Request, reply: Waiter) -> None:
         """Give the reply the result of a request, once it is durable."""
         self._waiting.append((request, reply))
         self.wake()
@@ -393,7 +393,7 @@ class Writer:
 
     # When the store fails --------------------------------------------------------------------
 
-    def _refuse(self, replies: Sequence[Reply], error: Exception) -> None:
+    def _refuse(self, replies: Sequence[Waiter], error: Exception) -> None:
         if not isinstance(error, NotDurable):
             if str(error) != str(self.failure):
                 logger.error("a group was not committed: %s", error, exc_info=error)
@@ -477,7 +477,7 @@ def _timed(step: Callable[..., None], *arguments: Any) -> float:
     return clocks.perf_counter() - began
 
 
-def give(reply: Reply, result: Any) -> None:
+def give(reply: Waiter, result: Any) -> None:
     """Give a reply its result; where that fails, the others of the group get theirs all the same."""
     if reply.done():
         return

@@ -15,7 +15,7 @@ MOST = 100
 """Of more feeds, those that were silent for longest are forgotten."""
 
 
-class _Known(NamedTuple):
+class _Reported(NamedTuple):
     report: FeedReport
     time: float
     by: str | None
@@ -39,12 +39,12 @@ class Feeds:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _Reported] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
         """Take a report."""
         self._known.pop(name, None)
-        self._known[name] = _Known(report, self._clock(), caller.name)
+        self._known[name] = _Reported(report, self._clock(), caller.name)
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 

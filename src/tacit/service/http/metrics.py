@@ -102,7 +102,7 @@ class _Reached:
                 yield family
 
 
-class _Counts:
+class _Histogram:
     """How many values are within each of some bounds, and their sum: no lock, as one thread counts."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
@@ -121,13 +121,13 @@ class _Counts:
 
 class _OfRequests(Collector):
     def __init__(self) -> None:
-        self._times: dict[tuple[str, int], _Counts] = {}
+        self._times: dict[tuple[str, int], _Histogram] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
         times = self._times.get((path, status))
         if times is None:
-            times = self._times[path, status] = _Counts(SECONDS)
+            times = self._times[path, status] = _Histogram(SECONDS)
         times.observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
@@ -141,7 +141,7 @@ class _OfRequests(Collector):
 
 class _OfCommits(Collector):
     def __init__(self) -> None:
-        self._seconds, self._rows = _Counts(SECONDS), _Counts(ROWS)
+        self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
 
     def observed(self, rows: int, seconds: float) -> None:
         """Count a commit."""
