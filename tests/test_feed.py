@@ -28,7 +28,7 @@ from tacit.feed.event_map import map_of
 from tacit.feed.examples import EXAMPLES
 from tacit.feed.joining import Joining
 from tacit.feed.mapping import BadEvent, Mapper
-from tacit.feed.sources import CHUNK, LONGEST_LINE, TextLines, events_at
+from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 from tacit.service.http.feeds import MOST, Feeds
@@ -250,18 +250,18 @@ def test_what_cannot_grow_is_not_followed(service, tmp_path, name):
 
 def test_lines_know_their_places_however_they_are_cut():
     content = b'{"a":1}\n\n{"b":"\xc3\xbc"}\r\n[1]\nnone\n{"c":3}'
-    whole = [*(lines := TextLines("s")).cut(content), *lines.rest()]
+    whole = [*(lines := EventLines("s")).cut(content), *lines.rest()]
     places = [0, 9, 21, 25, 30]
     assert [found.named.partition("@")[2] for found in whole] == list(map(str, places))
     assert [found.reason for found in whole] == ["", "", "not-an-object", "not-json", ""]
     for size in range(1, len(content)):
-        lines = TextLines("s")
+        lines = EventLines("s")
         parts = [content[i : i + size] for i in range(0, len(content), size)]
         assert [*(found for part in parts for found in lines.cut(part)), *lines.rest()] == whole
 
 
 def test_a_line_that_is_too_long_is_rejected_and_not_kept():
-    lines = TextLines("s")
+    lines = EventLines("s")
     found = list(lines.cut(b'{"a":1}\n"'))
     for _ in range(3 * LONGEST_LINE // CHUNK):
         found += lines.cut(b"x" * CHUNK)

@@ -50,7 +50,7 @@ logger = logging.getLogger("tacit.client")
 _context = {field.name: field.check for field in fields_of(LocalDecision)}["context"]
 
 
-class Lending(msgspec.Struct, frozen=True):
+class ShardLayout(msgspec.Struct, frozen=True):
     """In how many parts what was learned is lent, and whether any of them may decide for any key."""
 
     shards: int = 1
@@ -377,17 +377,17 @@ class Local:
             for shard in self._shards:
                 shard.state = None
             return []
-        self._go_on(Lending(len(lent.rows), lent.spread))
+        self._go_on(ShardLayout(len(lent.rows), lent.spread))
         pairs = zip(self._shards, lent.rows, strict=True)
         return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
 
     # In how many shards ----------------------------------------------------------------------
 
-    def _kept_layout(self) -> Lending:
+    def _kept_layout(self) -> ShardLayout:
         path = self._folder / LAYOUT
-        return msgspec.json.decode(path.read_bytes(), type=Lending) if path.exists() else Lending()
+        return msgspec.json.decode(path.read_bytes(), type=ShardLayout) if path.exists() else ShardLayout()
 
-    def _begin(self, layout: Lending) -> None:
+    def _begin(self, layout: ShardLayout) -> None:
         """Have a spool for each shard: the first one's is in the folder, the others' are in there."""
         numbers = range(layout.shards) if layout.shards > 1 else (None,)
         folders = (self._folder / str(number) if number else self._folder for number in numbers)
@@ -400,7 +400,7 @@ class Local:
             shard.spool.close()
         self._shards = []
 
-    def _go_on(self, layout: Lending) -> None:
+    def _go_on(self, layout: ShardLayout) -> None:
         """Go on with as many shards as there are by now.
 
         Raises

@@ -57,7 +57,7 @@ class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{field}: give reward, or field, or metric; with metric, any of the others")
 
 
-class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Events of a second kind, which say what was shown.
 
     Attributes
@@ -133,7 +133,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What joins events without a decision's id.
     join_seconds : float
         So long after a decision at most.
-    shown : Shown, optional
+    shown : ShownMap, optional
         Which events say what was shown.
 
     Examples
@@ -166,7 +166,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str | None = None
     arm: str | None = None
     join_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
-    shown: Shown | None = None
+    shown: ShownMap | None = None
 
     @property
     def joined_by(self) -> list[str]:

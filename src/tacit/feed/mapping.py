@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.feed.event_map import JOINING, EventMap, Fixed, Scalar, Shown, Worth
+from tacit.feed.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.feed.joining import Joining
 from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Feedback, LocalDecision
@@ -173,12 +173,12 @@ class ShownMapper:
 
     Parameters
     ----------
-    table : Shown
+    table : ShownMap
     event_map : EventMap
         Where it is a part.
     """
 
-    def __init__(self, table: Shown, event_map: EventMap) -> None:
+    def __init__(self, table: ShownMap, event_map: EventMap) -> None:
         self.where = conditions(table.where)
         self._table = table
         self._id = table.decision_id or event_map.decision_id

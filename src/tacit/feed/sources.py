@@ -151,7 +151,7 @@ def _read(file: File, format: str) -> Iterator[Found]:
 # ---- JSON lines
 
 
-class TextLines:
+class EventLines:
     """Cuts what is read into lines that know their places, and makes events of them.
 
     Parameters
@@ -161,7 +161,7 @@ class TextLines:
 
     Examples
     --------
-    >>> lines = TextLines("clicks.jsonl")
+    >>> lines = EventLines("clicks.jsonl")
     >>> [(found.line, found.event) for found in lines.cut(b'{"a": 1}\\n{"a"')], lines.size
     ([(1, {'a': 1})], 13)
     >>> [(found.line, found.event) for found in lines.cut(b': 2}\\n')]
@@ -264,7 +264,7 @@ def named(content: bytes, place: int) -> str:
 
 
 def _json(file: Path) -> Iterator[Found]:
-    lines = TextLines(str(file))
+    lines = EventLines(str(file))
     with pa.input_stream(str(file), compression="detect") as stream:
         while chunk := stream.read(CHUNK):
             yield from lines.cut(chunk)
@@ -272,7 +272,7 @@ def _json(file: Path) -> Iterator[Found]:
 
 
 def _standard_input(number: int) -> Iterator[Found | None]:
-    lines = TextLines("standard input")
+    lines = EventLines("standard input")
     while True:
         if not select.select([number], [], [], POLL_SECONDS)[0]:
             yield None
@@ -301,7 +301,7 @@ class Tail:
         self._kept = kept
         self._open: BinaryIO | None = None
         self._node: tuple[int, int] | None = None
-        self._lines = TextLines(str(path))
+        self._lines = EventLines(str(path))
 
     def news(self) -> Iterator[Found]:
         """Yield the events that were not there before."""
@@ -317,7 +317,7 @@ class Tail:
                 yield from self._read()
                 yield from self._lines.rest()
             self.close()
-            self._lines = TextLines(str(self._path))
+            self._lines = EventLines(str(self._path))
         self._node = node
         if now.st_size > self._lines.size:
             if self._open is None:

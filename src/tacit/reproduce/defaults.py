@@ -57,7 +57,7 @@ from tacit.policies import (
     policy_from_spec,
 )
 from tacit.reproduce.duels.cells import duel_settings
-from tacit.reproduce.readers import KINDS, SHAPES, STARTS, Readers
+from tacit.reproduce.readers import KINDS, SHAPES, STARTS, ReadersOfLists
 from tacit.reproduce.study import (
     Cell,
     Item,
@@ -223,7 +223,7 @@ def _of_lists() -> dict[str, RegretSetting]:
     arms, positions = SHAPES[LIST]
     return {
         f"lists, {start} start: {kind}": RegretSetting(
-            Readers(kind, arms, positions, noise, scale), 20_000, _lists, looks=[3_000]
+            ReadersOfLists(kind, arms, positions, noise, scale), 20_000, _lists, looks=[3_000]
         )
         for start, (noise, scale) in STARTS.items()
         for kind in KINDS

@@ -18,7 +18,7 @@ STARTS = {"good": (0.5, 1.0), "random": (50.0, 1.0), "sparse, good": (0.5, 0.1)}
 KINDS = ("position-based", "cascade", "dependent click", "dynamic Bayesian", "mixture")
 
 
-class Group(NamedTuple):
+class ReaderGroup(NamedTuple):
     """Readers of one kind, as columns: their share; whether they read from the top (1), look at
     positions (0) or click at random (2); which taste they have; how they go on.
 
@@ -35,7 +35,7 @@ class Group(NamedTuple):
 
 
 @kernel
-def clicks_of(group: Group, g: int, action: Ints) -> float:
+def clicks_of(group: ReaderGroup, g: int, action: Ints) -> float:
     """Return the expected clicks of one group on a list."""
     total, examined = 0.0, 1.0
     for k in range(len(action)):
@@ -54,7 +54,7 @@ def clicks_of(group: Group, g: int, action: Ints) -> float:
 
 
 @kernel
-def clicks(group: Group, action: Ints) -> float:
+def clicks(group: ReaderGroup, action: Ints) -> float:
     """Return the expected clicks on a list."""
     total = 0.0
     for g in range(len(group.share)):
@@ -62,7 +62,7 @@ def clicks(group: Group, action: Ints) -> float:
     return total
 
 
-def climb(group: Group, order: Ints, action: Ints) -> float:
+def climb(group: ReaderGroup, order: Ints, action: Ints) -> float:
     """Exchange arms of an order while that adds to the clicks on its beginning."""
     best, better = clicks(group, order[: len(action)]), True
     while better:
@@ -79,7 +79,7 @@ def climb(group: Group, order: Ints, action: Ints) -> float:
 
 
 @dataclass(frozen=True)
-class Readers(Environment):
+class ReadersOfLists(Environment):
     """One key and its readers, drawn anew in each run; arms are offered in the start's order.
 
     ``noise`` is the deviation of the logits by which the start list is sorted.
@@ -92,7 +92,7 @@ class Readers(Environment):
 
     class World(NamedTuple):
         impression: Impression
-        group: Group
+        group: ReaderGroup
         drawn: Floats  # (1 + 2 · positions,)
         best: Floats  # (1,)
 
@@ -130,7 +130,7 @@ class Readers(Environment):
             ],
         }[self.readers]
         share, kind, tastes, leaves, skip, onward = zip(*rows, strict=True)
-        group = Group(
+        group = ReaderGroup(
             np.array(share), np.array(kind), taste[list(tastes)], np.array(leaves),
             np.array(skip), np.array(onward),
         )  # fmt: skip
