@@ -100,6 +100,9 @@ class SourceOptions:
         return Limits(self.strict, share_of(self.most_rejected))
 
 
+# ---- The command
+
+
 @command()
 def feed(
     source: str | None = None,
@@ -192,6 +195,9 @@ def same_file(source: str, rejected: Path | None) -> None:
         raise click.UsageError(f"--rejected: {rejected} is a part of SOURCE; give another file")
 
 
+# ---- What it does: a check, or feeding
+
+
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
     from tacit.feed.feeder import foreseen
     from tacit.feed.tally import FeedTally
@@ -251,6 +257,9 @@ def _feed(
             code = code or (0 if endless else INTERRUPTED)
     show(tally.as_dict(), tally.summary(), as_json)
     return code
+
+
+# ---- The line that says how far it is
 
 
 class ProgressLine:

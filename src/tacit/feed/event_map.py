@@ -16,6 +16,9 @@ JOINING = "key", "user", "arm"
 Scalar = str | int | float | bool
 
 
+# ---- What a field of an event is worth
+
+
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that stands in no event.
 
@@ -55,6 +58,9 @@ class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{field}.reward: {self.reward} is not allowed; give a number in [0, 1]")
         if self.metric is None and (self.reward is None) == (self.field is None):
             raise ConfigError(f"{field}: give reward, or field, or metric; with metric, any of the others")
+
+
+# ---- What events of impressions say
 
 
 class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +106,9 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for field in ("propensity", "arms", "context"):
             if getattr(self, field) is not None and not self.elsewhere:
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")
+
+
+# ---- The map as a whole
 
 
 class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -229,6 +238,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in joined:
             if getattr(shown, name) is None:
                 raise ConfigError(f"shown.{name}: missing; events are joined by it")
+
+
+# ---- From TOML
 
 
 def map_at(path: Path) -> EventMap:

@@ -20,6 +20,9 @@ JUDGED_FIRST = 1000
 """How many events must be sent or rejected before the share of rejected ones can stop it."""
 
 
+# ---- What stops a feed
+
+
 class TooManyRejected(TacitError):
     """A feed in which more events were rejected than it allows."""
 
@@ -46,6 +49,9 @@ class Piece(NamedTuple):
     placement: str
     message: Message
     time: float | None
+
+
+# ---- Feeding: read, mapped, sent in batches, settled when the service has answered
 
 
 class Feeder:
@@ -190,6 +196,9 @@ class Feeder:
                 f"{'strict' if limits.strict else 'most_rejected'}: {tally.rejected.total():,} of "
                 f"{tally.judged:,} events are rejected, {allowed}; mend the map or the source, or allow more"
             )
+
+
+# ---- What would be sent, where nothing is (``--check``)
 
 
 def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: FeedTally, most: int) -> Iterator[str]:

@@ -22,6 +22,9 @@ LONGEST_ID = 256
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
+# ---- An event as feedback
+
+
 class BadEvent(Exception):
     """An event that cannot be feedback: why in one word, and in a sentence."""
 
@@ -166,6 +169,9 @@ class Mapper:
 
     def _worth_of(self, kind: Any) -> tuple[Worth, Get] | None:
         return self._worths.get(kind) if isinstance(kind, str) else None
+
+
+# ---- An event of an impression, by which others are joined
 
 
 class ShownMapper:

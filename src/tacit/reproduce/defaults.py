@@ -80,6 +80,9 @@ MANY = 30
 INTENTS = ((0.55, 0.25, 0.15, 0.10, 0.05), (0.10, 0.50, 0.15, 0.25, 0.05), (0.05, 0.15, 0.60, 0.10, 0.35))
 
 
+# ---- The rivals, and what of them is tuned
+
+
 def _grid(make: Callable[..., Policy], **values: tuple[Any, ...]) -> list[Policy]:
     """Return a policy for each combination of hyperparameters."""
     return [make(**dict(zip(values, each, strict=True))) for each in product(*values.values())]

@@ -59,6 +59,9 @@ class Change(msgspec.Struct, frozen=True):
     ]
 
 
+# ---- Modes
+
+
 class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The mode that a placement shall have."""
 
@@ -69,6 +72,9 @@ class ModeNow(msgspec.Struct):
     """The mode that a placement has, logged."""
 
     mode: str
+
+
+# ---- Arms that come and go
 
 
 class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +104,9 @@ class ArmsNow(msgspec.Struct, frozen=True):
 
     arms: Annotated[list[int | str], Meta(description="Those on offer.")]
     retired: list[int | str]
+
+
+# ---- Pins
 
 
 class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +155,9 @@ class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
     """A control that shows one arm always."""
 
     arm: int | str
+
+
+# ---- A part of the traffic for a control
 
 
 class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,6 +216,9 @@ class HoldoutNow(msgspec.Struct):
     """The holdout, logged; null where there is none."""
 
     holdout: Holdout | None
+
+
+# ---- Another policy, and the way back
 
 
 class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -278,6 +293,9 @@ class Nothing(msgspec.Struct, frozen=True):
     """A question that needs no words."""
 
 
+# ---- What is lent to those who decide next to the caller
+
+
 class LearnerOf(msgspec.Struct, frozen=True):
     """Whose part of what was learned is asked for."""
 
@@ -307,6 +325,9 @@ class LentParts(msgspec.Struct, frozen=True):
         ),
     ]
     spread: Annotated[bool, Meta(description="Whether any shard may decide for any key.")]
+
+
+# ---- Who changed what
 
 
 class HistoryOf(msgspec.Struct, frozen=True):

@@ -154,6 +154,9 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
     would: WouldDuel | None = None
 
 
+# ---- Lists of one policy
+
+
 class WouldSlate(msgspec.Struct, frozen=True):
     """What another one would have listed: the policy itself in mode ``apprentice``, the second
     policy in mode ``shadow``.
@@ -194,6 +197,9 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
     would: WouldSlate | None = None
 
 
+# ---- What was clicked in a list
+
+
 class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was clicked in a list: positions, or items; one of both.
 
@@ -226,6 +232,9 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         | None
     ) = None
+
+
+# ---- Which ranker users prefer
 
 
 class VerdictOf(msgspec.Struct, frozen=True):

@@ -24,6 +24,9 @@ LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
 """What became of feedback; ``OPEN`` is left to the caller, who aggregates lists."""
 
 
+# ---- What open decisions are kept as: columns
+
+
 class Terms(NamedTuple):
     """What windows mean; times in microseconds.
 
@@ -151,6 +154,9 @@ class WindowLoops(NamedTuple):
     open: Any
     tell: Any
     close: Any
+
+
+# ---- The loops over them: decisions open, feedback comes, decisions close
 
 
 def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:

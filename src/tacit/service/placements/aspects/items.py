@@ -63,6 +63,9 @@ def items_for(policy: Policy) -> Items | None:
     return Items() if by_relevance else None
 
 
+# ---- Changes of the catalogue, as marks of the log
+
+
 class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is put into a catalogue, or taken out, as a mark of the log holds it.
 
@@ -181,6 +184,9 @@ def items_now(placement: Placement, time: int = 0) -> ItemsNow:
     return placement.items.now(placement)
 
 
+# ---- Candidates of a request: by id, of a segment, or all
+
+
 class Sought(NamedTuple):
     """Where the candidates of a request without features are found, once it is decided.
 
@@ -228,6 +234,9 @@ def sought_by(request: DecisionRequest) -> Sought:
     if request.arms is not None and request.segment is not None:
         raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
     return Sought(request.segment, request.unknown == SKIP)
+
+
+# ---- The catalogue of then, as the log is read
 
 
 class ItemsThen:
