@@ -66,7 +66,7 @@ $(VENV)/.postgres:
 	@mkdir -p $(VENV) && touch $@
 
 demo: $(VENV)/.run
-	$(BIN)/tacit demo
+	$(BIN)/tacit demo --holdout 0.1
 
 test: lint $(VENV)/.browser $(VENV)/.postgres
 	$(TESTS)
