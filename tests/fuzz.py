@@ -41,7 +41,7 @@ UNSAID = (
     r"at most 512 bytes|below 2\^63",
     # What a schema cannot say, or its reader does not know: categories of characters that are
     # not assigned, and that 1.0 is no integer here.
-    r"printable characters|Expected `int`, got `float`|out of range",
+    r"printable characters|: -?\d+(\.0|(\.\d+)?e\+\d+) is not allowed; give a whole number|out of range",
 )
 TIMES = strategies.datetimes().map(lambda time: time.isoformat() + "Z")
 SPANS = strategies.integers(1, 30 * 86_400 - 1).map(lambda seconds: f"PT{seconds}S")
