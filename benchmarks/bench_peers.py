@@ -4,6 +4,8 @@ python benchmarks/bench_peers.py            everything; writes peers.json and do
 python benchmarks/bench_peers.py --only learned   one part; the page keeps the others as they are
 python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
+python benchmarks/bench_peers.py --tuned    takes over which candidates tuning found best before: their
+                                            versions and streams must be the same ones
 
 The parts are ``timed``, ``learned`` and ``wrong``. A run that was cut off goes on where it was;
 what it measured lies in ``.measured``.
@@ -65,6 +67,8 @@ BY_NAME = ("gittins", "river", "pymab", "coba", "vowpalwabbit", "mabwiser", "pyb
 BY_FEATURES = ("gittins", "vowpalwabbit", "mabwiser", "coba", "bayesianbandits")
 QUALITY = {
     "shifting": (*BY_NAME, "bayesianbandits"),
+    "drift": BY_NAME,
+    "stealth": BY_NAME,
     "names": BY_NAME,
     "interest": BY_NAME,
     "dueling": ("duelpy",),
@@ -82,7 +86,10 @@ OURS = (UNTUNED, "tacit")
 """What every package is compared with, stream by stream."""
 SLOW = ("mabwiser", "vowpalwabbit", "pybandits", "smpybandits", "bayesianbandits")
 """Who takes long to learn, the longest last."""
-PLAYED_AS = {"contextual": "examination", "interest": "shifting", "names": "shifting"}
+PLAYED_AS = {
+    "contextual": "examination",
+    **dict.fromkeys(("drift", "interest", "names", "stealth"), "shifting"),
+}
 """Whose candidates play a role that has none of its own."""
 
 
@@ -113,7 +120,7 @@ FULL = Effort(
     repetitions=3,
     runs={"classical": 3, "changes": 2, "duels": 4, "contextual": 1, "replay": 10, "weighing": 4},
     tuning=8,
-    testing=100,
+    testing=40,
     limit=14_400.0,
 )
 SHORT = Effort(
@@ -156,6 +163,7 @@ class Bench:
         self.effort, self.so_far, self.data = effort, so_far, data
         self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
         self.notes: dict[str, str] = {}
+        self.tuned: dict[tuple[str, str], dict[str, Any]] = {}
         self.folder = MEASURED / f"{part}-{self._digest()}"
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
 
@@ -354,6 +362,8 @@ def learned(bench: Bench) -> Iterator[dict[str, Any]]:
             "entrant": peer,
             "policy": result["policy"],
             "candidates": result["candidates"],
+            "microseconds": result["microseconds"],
+            "megabytes": result["megabytes"],
             "more": {our: paired(result["scores"], scores) for our, scores in beside.items()},
             **summary(result["scores"]),
         }
@@ -367,18 +377,21 @@ def paired(scores: list[float], ours: list[float]) -> dict[str, Any]:
 def tested(bench: Bench, peer: str, role: str) -> Any:
     """Tune on some streams, then test the best candidate on others."""
     played_as = PLAYED_AS.get(role, role)
-    tuned = bench.play(peer, role, range(bench.effort.tuning), played_as)["played"]
-    regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
-    best = min(regrets, key=regrets.__getitem__)
+    if before := bench.tuned.get((role, peer)):
+        best, candidates = before["policy"], before["candidates"]
+    else:
+        tuned = bench.play(peer, role, range(bench.effort.tuning), played_as)["played"]
+        regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
+        best, candidates = min(regrets, key=regrets.__getitem__), len(tuned)
     seeds = range(streams.TEST, streams.TEST + bench.effort.testing)
-    runs = bench.play(peer, role, seeds, played_as, best)["played"][best]
+    found = bench.play(peer, role, seeds, played_as, best)
+    runs = found["played"][best]
     return {
         "policy": best,
-        "candidates": len(tuned),
-        "tuning": regrets,
+        "candidates": candidates,
         "scores": [run[2][0] for run in runs],
-        "seconds": sum(run[0] for candidate in tuned.values() for run in candidate)
-        + sum(run[0] for run in runs),
+        "microseconds": pace(found["played"])[best],
+        "megabytes": found["megabytes"],
     }
 
 
@@ -423,13 +436,16 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="measure this part")
     parser.add_argument("--short", action="store_true", help="few runs")
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
+    parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     asked = parser.parse_args()
     path = HERE / "peers.json"
     results = json.loads(path.read_text()) if path.exists() else {}
+    before = results["learned"]["rows"] if asked.tuned else []
     results |= {"packages": {peer: venvs.pinned(peer)[0] for peer in PEERS}, "truth": truths()}
     for part in [asked.only] if asked.only else PARTS:
         bench = Bench(part, SHORT if asked.short else FULL, asked.so_far, asked.data)
+        bench.tuned = {(row["role"], row["entrant"]): row for row in before if row["entrant"] not in OURS}
         results[part] = measured(part, bench)
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         page.write(results)

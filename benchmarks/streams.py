@@ -84,6 +84,23 @@ def _clicks(rng: Any, before: Any) -> Any:
             return drawn
 
 
+def drift(rng: Any, seed: int) -> Stream:
+    """Ten arms whose chances wander slowly between 0.02 and 0.5, each at its own pace, 5 000 impressions."""
+    rounds = np.arange(5_000)[:, None]
+    periods, phases = rng.uniform(2_000.0, 10_000.0, (2, 10)), rng.uniform(0.0, 2.0 * np.pi, (2, 10))
+    waves = np.sin(2.0 * np.pi * rounds / periods[0] + phases[0])
+    waves = waves + np.sin(2.0 * np.pi * rounds / periods[1] + phases[1])
+    return arms(rng, 0.26 + 0.12 * waves, np.arange(5_000))
+
+
+def stealth(rng: Any, seed: int) -> Stream:
+    """Ten arms; what nobody shows any more rises above the best, which stays as it is, 5 000 impressions."""
+    before = np.sort(rng.uniform(0.05, 0.4, 10))[rng.permutation(10)]
+    after = before.copy()
+    after[rng.choice(np.argsort(before)[:5])] = before.max() + 0.2
+    return arms(rng, [before, after], (np.arange(5_000) >= rng.integers(1_000, 3_000)).astype(int))
+
+
 def interest(rng: Any, seed: int, data: Path) -> Stream:
     """Real search interest, a table of dates and topics: 5 000 impressions over a half of its days.
 
@@ -185,7 +202,7 @@ def log(rng: Any, rows: int, propensities: Any) -> Stream:
     }
 
 
-TEST = 200
+TEST = 1_000
 """Streams of smaller seeds are for tuning and timing, those from here on for testing."""
 STREAMS = {
     stream.__name__: stream
@@ -193,6 +210,8 @@ STREAMS = {
         classical,
         changes,
         shifting,
+        drift,
+        stealth,
         names,
         dueling,
         duels,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tacit.logs import read_ubi as read_ubi
     from tacit.logs import write_log as write_log
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # pyarrow would double the time that the import takes, and click models would add to it.
 _LATER = {
