@@ -24,10 +24,10 @@ from test_cli import tacit
 
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.feed.event_map import map_of
+from tacit.events.event_map import map_of
+from tacit.events.joining import Joining
+from tacit.events.mapping import BadEvent, Mapper
 from tacit.feed.examples import EXAMPLES
-from tacit.feed.joining import Joining
-from tacit.feed.mapping import BadEvent, Mapper
 from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key

@@ -5,7 +5,7 @@ from house import measured
 
 MOST = {
     "code": 60_534,
-    "files": 412,
+    "files": 413,
     "classes_twice": 8,
     "told": 18,
     "know_pin": 26,

@@ -66,6 +66,7 @@ wire
 classifiers frames interleaving plots proof
 policies
 logs
+events
 learning
 clicks
 environments

@@ -18,8 +18,8 @@ from tacit.cli.placement import connected
 from tacit.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from tacit.events.mapping import Mapper
     from tacit.feed.feeder import Limits
-    from tacit.feed.mapping import Mapper
     from tacit.feed.sources import EventSource
     from tacit.feed.tally import FeedTally
 
@@ -135,9 +135,9 @@ def feed(
         Print a map for events of this origin, and end.
     """
     try:
-        from tacit.feed.event_map import map_at
+        from tacit.events.event_map import map_at
+        from tacit.events.mapping import Mapper
         from tacit.feed.examples import EXAMPLES
-        from tacit.feed.mapping import Mapper
     except ImportError as error:
         raise MissingExtra(error.name or "the client", "client") from error
     if example is not None:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
-from tacit.feed.mapping import BadEvent, Mapper, Message
+from tacit.events.mapping import BadEvent, Mapper, Message
 from tacit.feed.sending import MOST, Answer, Sender
 from tacit.feed.sources import EventSource, Found
 from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
-from tacit.feed.mapping import BadEvent, Message
+from tacit.events.mapping import BadEvent, Message
 from tacit.feed.tally import FeedTally
 from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 

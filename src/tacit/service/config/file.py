@@ -21,7 +21,6 @@ from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.spec import AUTO, goes_on
-from tacit.service.config.complaints import refusal
 from tacit.service.config.keys import KeyConfig, is_loopback
 from tacit.service.config.schema import (
     ARMS,
@@ -37,6 +36,7 @@ from tacit.service.config.schema import (
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
 from tacit.service.log.marks import Start
+from tacit.wire.complaints import refusal
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,6 @@ from starlette.datastructures import QueryParams
 from starlette.types import Receive, Send
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
-from tacit.service.config.complaints import complaint, meant, refusal
 from tacit.service.errors import (
     Busy,
     Forbidden,
@@ -24,6 +23,7 @@ from tacit.service.errors import (
     UnknownDecision,
 )
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
+from tacit.wire.complaints import complaint, meant, refusal
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
 

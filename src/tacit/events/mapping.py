@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.feed.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
-from tacit.feed.joining import Joining
+from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
+from tacit.events.joining import Joining
 from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Feedback, LocalDecision
 from tacit.wire.lists import Clicks
@@ -60,7 +60,7 @@ class Mapper:
 
     Examples
     --------
-    >>> from tacit.feed.event_map import map_of
+    >>> from tacit.events.event_map import map_of
     >>> mapper = Mapper(map_of('placement = "p"\\ndecision_id = "decision"\\nreward = "clicked"'))
     >>> mapper.mapped({"p": "home", "decision": "018b", "clicked": True}, "line 7").message
     Feedback(decision_id='018b', reward=1.0, feedback_id='line 7', metrics=None)

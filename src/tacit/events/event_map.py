@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.service.config.complaints import refusal
+from tacit.wire.complaints import refusal
 
 JOINING = "key", "user", "arm"
 
