@@ -666,6 +666,23 @@ def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service,
     assert (home["decisions"], home["feedback"]) == (2, 1)
 
 
+def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one_by_one(service, tmp_path):
+    url, _ = service
+    (tmp_path / "feed.toml").write_text(
+        'placement = { value = "home" }\nid = "id"\ntime = "at"\nuser = "user"\nreward = "clicked"\n[shown]\n'
+        'where = { page = "front" }\nelsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\n'
+        'propensity = "chance"\n'
+    )
+    # A percentage in place of a probability, as nobody means it once only.
+    common = {"page": "front", "item": "a", "user": "u", "at": 1_700_000_000}
+    events = [common | {"id": f"s{i}", "chance": 70} for i in range(1_000)]
+    events.insert(500, common | {"id": "good", "chance": 0.7})
+    came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--most-rejected", "100%")
+    assert came.returncode == 0, came.stderr
+    assert counts["rejected"] == {"invalid-value": 1_000}
+    assert counts["sent"] == {"logged": 1}
+
+
 def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():
     joining = Joining(1000.0, most=3)
     for i in range(5):

@@ -33,7 +33,7 @@ Answer = str | BadEvent
 
 
 class Sender:
-    """Tells feedback to a service.
+    """Sends feedback to a service.
 
     Parameters
     ----------
@@ -70,37 +70,24 @@ class Sender:
         ServiceError
             If the service refuses all, or gives no answer for too long: then nothing is known of these.
         """
-        try:
-            recorded = self._recorded(placement, messages)
-        except (InvalidValue, InvalidRequest, NotFound) as error:
-            return self._without_refused(placement, messages, error)
-        return [
-            BadEvent(one.outcome, getattr(one, "detail", "") or REFUSED[one.outcome])
-            if one.outcome in REFUSED
-            else one.outcome
-            for one in recorded
-        ]
-
-    def _without_refused(
-        self, placement: str, messages: Sequence[Message], error: InvalidValue | ServiceError
-    ) -> list[Answer]:
-        """Return what became of messages, all of which were refused for one, or as too large."""
-        refusal = BadEvent(*_why(error))
-        if error.field == "placement" or refusal.reason == "unknown-placement":
-            return [refusal] * len(messages)
-        if refusal.reason not in ("invalid-value", "body-too-large"):
-            raise error
-        if len(messages) == 1:
-            return [refusal]
-        named = _PLACE.match(error.field)
-        if named is None:
-            # Which one it is about is found by halving; what stands before is sent first.
-            cuts = [0, len(messages) // 2, len(messages)]
-        else:
-            bad = int(named[1])
-            cuts = [0, bad, bad + 1, len(messages)]
-        parts = [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
-        return [answer for part in parts for answer in self.send(placement, part)]
+        answers: list[Answer] = []
+        # Of what was refused for one of it, the parts wait here, the next of them last.
+        parts = [messages]
+        while parts:
+            part = parts.pop()
+            try:
+                answers += map(_answer, self._recorded(placement, part))
+            except (InvalidValue, InvalidRequest, NotFound) as error:
+                refusal = BadEvent(*_why(error))
+                if error.field == "placement" or refusal.reason == "unknown-placement":
+                    answers += [refusal] * len(part)
+                elif refusal.reason not in ("invalid-value", "body-too-large"):
+                    raise
+                elif len(part) == 1:
+                    answers.append(refusal)
+                else:
+                    parts += reversed(_parted(part, error.field))
+        return answers
 
     def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Return the service's answer, however often it must be asked."""
@@ -148,3 +135,21 @@ class Reporter:
 def _why(error: InvalidValue | ServiceError) -> tuple[str, str]:
     kind = error.kind if isinstance(error, ServiceError) else "invalid-value"
     return kind or "invalid-value", str(error)
+
+
+def _answer(recorded: Recorded | TakenOver) -> Answer:
+    """Return what became of a message that the service has read."""
+    outcome = recorded.outcome
+    return (
+        BadEvent(outcome, getattr(recorded, "detail", "") or REFUSED[outcome])
+        if outcome in REFUSED
+        else outcome
+    )
+
+
+def _parted(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
+    """Return messages of which one was refused in parts: around the one that is named, or in halves."""
+    named = _PLACE.match(field)
+    bad = int(named[1]) if named else len(messages) // 2
+    cuts = [0, bad, bad + 1, len(messages)] if named else [0, bad, len(messages)]
+    return [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
