@@ -27,6 +27,7 @@ CONFIGURED = {
     HOME + "aggregation = 'mean'": ("home.aggregation", "'mean'", "give one of first, last, sum, max"),
     HOME + "positions = 2": ("home.positions", "unknown field", "there is kind, policy"),
     "[placements.home]\narms = 'film, song'": ("home.arms", "'film, song'", "give a whole number or a list"),
+    "[placements]\nhome = 3": ("placements.home", "3", "give a table of names and values"),
     "[keys.x]\nscopes = ['decides']": ("keys.x.scopes[0]", "'decides'", "give one of decide,"),
 }
 C = {"device": "ios", "age": 31}
@@ -74,6 +75,26 @@ def test_a_wrong_configuration_is_told_by_field_value_and_remedy(text, tmp_path)
         load_config(path)
     for part in CONFIGURED[text]:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[keys]\nweb = 'SECRET'",
+        "[keys.web]\nsha256 = 'SECRET'\nscopes = ['decide']",
+        "keys = 'SECRET'\n[placements.home]\narms = 2",
+    ],
+)
+def test_a_key_in_the_place_of_its_hash_is_shown_to_nobody(text, tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(text.replace("SECRET", key := "tacit_not_to_be_seen"))
+    with pytest.raises(ConfigError, match="keys") as caught:
+        load_config(path)
+    seen: BaseException | None = caught.value
+    assert "hidden" in str(seen) or "pattern" in str(seen)
+    while seen is not None:
+        assert key not in str(seen)
+        seen = seen.__cause__
 
 
 @pytest.fixture(scope="module")

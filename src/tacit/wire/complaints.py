@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -16,6 +16,16 @@ _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
 _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _EXPECTED = re.compile(r"^Expected `(?P<types>[^`]+)`(?P<range>.*?)(, got `.*`)?$", re.DOTALL)
+
+
+class Hidden:
+    """Stands for a value that may be a secret."""
+
+    def __repr__(self) -> str:
+        return "(hidden)"
+
+
+HIDDEN = Hidden()
 
 NAMES = {
     "float": "a number",
@@ -44,7 +54,9 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
     return ".".join(part for part in parts if part) or "body", what
 
 
-def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError:
+def refusal(
+    error: msgspec.ValidationError, given: Any, kind: Any, within: str = "", secret: Sequence[str] = ()
+) -> TacitError:
     """Return the error that names the field, what was given there, and what is allowed.
 
     Parameters
@@ -54,6 +66,10 @@ def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError
         What was to be converted, as plain values.
     kind : type
         What it was to be converted to.
+    within : str, optional
+        The name of what was given, where it is a part of something.
+    secret : sequence of str, optional
+        Paths of what may hold a secret, which is not shown; the empty one is all that was given.
 
     Examples
     --------
@@ -72,6 +88,8 @@ def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError
     """
     what, path = _placed(error)
     path, value, kind = _followed(path, given, kind)
+    hidden = path in secret
+    path = ".".join(part for part in (within, path) if part)
     if named := _FIELD.search(what):
         name = named["name"]
         hint = meant(name, kind) if "unknown" in what else ""
@@ -79,7 +97,7 @@ def refusal(error: msgspec.ValidationError, given: Any, kind: Any) -> TacitError
     expected = _EXPECTED.match(what)
     choices = [choice for one in _alternatives(kind) for choice in _choices(one)]
     if expected is not None:
-        return InvalidValue(path or "body", value, f"give {_words(expected)}")
+        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {_words(expected)}")
     if "enum value" in what and choices:
         return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}")
     return TacitError(f"{path or 'body'}: {what}")

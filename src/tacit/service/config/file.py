@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -241,7 +241,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
         if value is not None:
             _replace(table, key.split(".", 2), value)
     _check_version(table, source)
-    file = _converted(table, ConfigFile, source)
+    file = _converted(table, ConfigFile, source, secret=("keys",))
     _check_paths(file.store, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
@@ -309,15 +309,15 @@ def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
     table[last] = value
 
 
-def _converted(table: Any, kind: type[Any], source: str, prefix: str = "") -> Any:
+def _converted(table: Any, kind: type[Any], source: str, within: str = "", secret: Sequence[str] = ()) -> Any:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {prefix}{refusal(error, table, kind)}") from error
+        raise ConfigError(f"{source}: {refusal(error, table, kind, within, secret)}") from error
 
 
 def _key(name: str, table: Any, source: str) -> KeyConfig:
-    made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}.")
+    made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
     try:
         made.check()
     except TacitError as error:
@@ -335,7 +335,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
     kind = table.get("kind", ARMS) if isinstance(table, dict) else ARMS
     if kind not in KINDS:
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: give one of {', '.join(KINDS)}")
-    raw: PlacementTable = _converted(table, kind_of(kind).table, source, f"{key}.")
+    raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
     try:
         parts = raw.parts()
     except TacitError as error:
