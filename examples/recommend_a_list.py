@@ -3,8 +3,6 @@
 python examples/recommend_a_list.py
 """
 
-import time
-
 import numpy as np
 
 from tacit.client import Client
@@ -26,7 +24,8 @@ with running(load_config(overrides=values)) as url, Client(url) as client:
         clicked = likes & (rng.random(10) < 1 / np.arange(1, 11))  # fewer look at lower positions
         client.clicks("home", shown.decision_id, np.flatnonzero(clicked).tolist())
         clicks.append(clicked.sum())
-    time.sleep(1.0)  # the last windows are closed by then
+    while client.lift("home").pending:  # until the last windows are closed
+        pass
     print(f"clicks on a list: {np.mean(clicks[:100]):.2f} first, {np.mean(clicks[-500:]):.2f} in the end")
     for age in (20, 70):
         print(f"for somebody of {age}:", client.slate("home", "all", context={"age": age}).slate)

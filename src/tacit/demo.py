@@ -25,7 +25,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
 from tacit.core.spread import progress
 from tacit.core.text import aligned
-from tacit.demo_feed import Tell, feeding
+from tacit.demo_feed import Write, feeding
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.learning.learner import Learner
@@ -248,8 +248,8 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
         if not as_json:
             click.echo(f"tacit demo: {scene.title}")
             click.echo(f"policy {scene.label}; page {address}")
-        with feeding(folder, PLACEMENT, address) if feed else nullcontext() as tell:
-            shown, seconds = send(scene, traffic, address, tell)
+        with feeding(folder, PLACEMENT, address) if feed else nullcontext() as write:
+            shown, seconds = send(scene, traffic, address, write)
         outcomes = compared(scene, traffic, shown)
         figure = draw(scene, outcomes, folder / "demo.png")
         report(scene, outcomes, seconds, figure, address, as_json)
@@ -440,10 +440,10 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise TacitError(f"the service was not ready after {PATIENCE:.0f} s; see {log}")
 
 
-def send(scene: Scenario, traffic: Traffic, address: str, tell: Tell | None = None) -> tuple[Ints, float]:
+def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = None) -> tuple[Ints, float]:
     """Let the searchers search; return the slots they were shown and the seconds it took.
 
-    What comes back is sent, or told otherwise.
+    What comes back is sent, or written otherwise.
     """
     slots = {arm: slot for slot, arm in enumerate(scene.arms)}
     shown = np.empty(scene.impressions, np.int64)
@@ -465,10 +465,10 @@ def send(scene: Scenario, traffic: Traffic, address: str, tell: Tell | None = No
             answer = post(connection, "decide", asked)
             shown[i] = slots[answer["arm"]]
             reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
-            if tell is None:
+            if write is None:
                 post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
             else:
-                tell(answer["decision_id"], reward, time.time())
+                write(answer["decision_id"], reward, time.time())
             advance(1)
 
     began = time.monotonic()

@@ -1,9 +1,8 @@
-"""The demonstration with events: clicks go to a file, and ``tacit feed`` tells the service of them."""
+"""The demonstration with events: clicks go to a file, and ``tacit feed`` sends them to the service."""
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,15 +23,15 @@ click = 1
 leave = 0
 """
 
-Tell = Callable[[str, float, float], None]
+Write = Callable[[str, float, float], None]
 """Takes a decision's id, its reward and the time."""
 
 
 @contextmanager
-def feeding(folder: Path, placement: str, address: str) -> Iterator[Tell]:
+def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
     """Yield what writes an event to a file that is followed; in the end the file is fed once more.
 
-    What was told while it was followed counts once all the same.
+    What was sent while it was followed counts once all the same.
 
     Raises
     ------
@@ -46,14 +45,15 @@ def feeding(folder: Path, placement: str, address: str) -> Iterator[Tell]:
     with events.open("ab", buffering=0) as file, (folder / "feed.log").open("w") as log:
         follower = subprocess.Popen([*command, "--follow"], stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
 
-        def tell(decision: str, reward: float, time: float) -> None:
+        def write(decision: str, reward: float, time: float) -> None:
             event = {"id": f"e-{decision}", "event": "click" if reward else "leave"}
             file.write(json.dumps(event | {"decision": decision, "time": time}).encode() + b"\n")
 
         try:
-            yield tell
+            yield write
         finally:
-            follower.send_signal(signal.SIGINT)
+            # An interrupt would be lost on one that still imports.
+            follower.terminate()
             follower.wait()
     last = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
     if last.returncode:

@@ -129,13 +129,13 @@ def play(
             click.echo(f"tacit demo: {title}")
             click.echo(f"policy {made.label}; page {address}")
         shown, seconds = send(readers, lists, address)
-        told(scene, readers, shown, seconds, folder, address, as_json)
+        summarise(scene, readers, shown, seconds, folder, address, as_json)
         if holdout and not as_json:
             click.echo(f"lift {verdict(address)}")
         end(address, keep=keep, as_json=as_json)
 
 
-def told(
+def summarise(
     scene: Scenario,
     readers: DrawnReaders,
     shown: Ints,

@@ -40,7 +40,7 @@ def cli() -> None:
       tacit propose LOG                      parameters for intent that shifts
       tacit fit LOG -o learner.tacit         learn a log, for a warm start
       tacit serve                            decisions over HTTP
-      tacit feed EVENTS --map feed.toml      clicks from files, told to the service
+      tacit feed EVENTS --map feed.toml      clicks from files, sent to the service
     """
 
 

@@ -216,7 +216,7 @@ def decide_server(
     placements
         A placement of arms to decide for; can be given more than once.
     folder
-        Where what the service has yet to be told waits; of one process.
+        Where what is not yet delivered waits; of one process.
     host
         Address to listen on, of this machine only.
     port

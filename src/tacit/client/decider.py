@@ -1,7 +1,7 @@
 """Decisions next to the caller for other languages: the service's own HTTP, answered from what it lends.
 
 It answers this machine only, so it asks for no key. It keeps nothing but what :class:`~tacit.client.Local`
-keeps: what was learned, and what the service has yet to be told.
+keeps: what was learned, and what is not yet delivered.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class LentShard:
         Which shard; None of one server.
     placement : str
     folder : Path
-        Where what it was not told yet waits, and where the last that it lent is kept.
+        Where what is not yet delivered waits, and where the last that it lent is kept.
     rng : numpy.random.Generator
         Where draws come from.
 
@@ -131,7 +131,7 @@ class LentShard:
         learner.compile()
         self.state = LentState(learner, asked, row)
 
-    # What it is told -------------------------------------------------------------------------
+    # What is delivered -------------------------------------------------------------------------
 
     def deliver(self, client: Client, appending: threading.RLock) -> None:
         """Deliver what waits, oldest first.

@@ -67,7 +67,7 @@ class Known(msgspec.Struct, frozen=True):
     age : float
         Seconds since it was learned; infinite if nothing is lent.
     waiting : int
-        Bytes that it has yet to be told.
+        Bytes that are not yet delivered.
     """
 
     row: int | None
@@ -84,7 +84,7 @@ class Local:
     last ``every`` seconds. Where each decision needs something that only the service has (signals,
     a holdout, a mode other than ``online`` and ``frozen``), and while what is known here is older
     than ``stale`` seconds, the service is asked for each decision. A service in shards lends what
-    each of them learned: while one is gone, decisions go on with what it knew, and it is told when it
+    each of them learned: while one is gone, decisions go on with what it knew, and it learns of them when it
     is back; the others notice nothing. It may be used by several threads.
 
     Parameters
@@ -235,7 +235,7 @@ class Local:
             made = state.learner.choose(key, context, offered)
             id = self._new_id(slot) if decision_id is None else decision_id
             kept = LocalDecision(id, key, made.arm, made.propensity, offered, context)
-            self._told_of(id).spool.append(encode((DECISION, kept)))
+            self._taker_of(id).spool.append(encode((DECISION, kept)))
             decided = Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
             if decision_id is not None:
                 self._remember((key, offered, context), decided)
@@ -270,7 +270,7 @@ class Local:
         """
         sent = body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
-            self._told_of(decision_id).spool.append(encode((FEEDBACK, sent)))
+            self._taker_of(decision_id).spool.append(encode((FEEDBACK, sent)))
 
     def known(self) -> list[Known]:
         """Return what is known of each shard, or of the one server."""
@@ -326,8 +326,8 @@ class Local:
         if not self._shards:
             raise TacitError("local: it is closed; make another one")
 
-    def _told_of(self, id: str) -> LentShard:
-        """Return who is told of a decision, and then of its feedback."""
+    def _taker_of(self, id: str) -> LentShard:
+        """Return the shard that takes a decision, and then its feedback."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0]

@@ -80,7 +80,7 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
     Raises
     ------
     ConfigError
-        If the file cannot be read; no value is ever sent.
+        If the file cannot be read; no value is ever shown.
     """
     found: dict[str, str] = {}
     try:
@@ -139,7 +139,7 @@ class Topic(EventSource):
                 ours | dict(properties), logger=_Silent(), error_cb=self._on_error
             )
         except kafka.KafkaException as error:
-            raise ConfigError(f"properties: {self._sent(error)}") from None
+            raise ConfigError(f"properties: {self._words(error)}") from None
         try:
             partitions = self._partitions()
             if once:
@@ -231,9 +231,9 @@ class Topic(EventSource):
             self._fatal = error
 
     def _lost(self, error: Any) -> LogError:
-        return LogError(f"{self._address.topic}: cannot be read: {self._sent(self._fatal or error)}")
+        return LogError(f"{self._address.topic}: cannot be read: {self._words(self._fatal or error)}")
 
-    def _sent(self, error: Any) -> str:
+    def _words(self, error: Any) -> str:
         """Return what librdkafka says, without any secret."""
         error = error.args[0] if isinstance(error, kafka.KafkaException) else error
         text = error.str() if isinstance(error, kafka.KafkaError) else str(error)

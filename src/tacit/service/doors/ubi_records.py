@@ -157,7 +157,7 @@ class Names:
     Attributes
     ----------
     items : ItemsThen or None
-        Its catalogue, as it was at the row that is told.
+        Its catalogue, as it was at the row that is written.
     """
 
     def __init__(self, name: str, stored: StoredPlacement, base: Snapshot | None) -> None:

@@ -33,7 +33,7 @@ from tacit.service.engine.upkeep import Upkeep, Worker
 from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Rows
-from tacit.service.log.store import Store
+from tacit.service.log.store import Store, is_local
 from tacit.service.placements.placement import Placement
 
 # ---- How many rows commits write, and how long they take
@@ -98,8 +98,6 @@ QUICK_SECONDS = 0.001
 """How long the last commit may have taken for that."""
 LONE, LONE_SECONDS = 2, 0.01
 """The same of so few rows: requests that come meanwhile would wait for that commit anyway."""
-SPLIT_ROWS = 1024
-"""Rows that are inserted in the loop's own thread, while only their commit waits in the store's."""
 SPLIT_ROWS = 1024
 """Rows that are inserted in the loop's own thread, while only their commit is the store's thread's."""
 RETRY_SECONDS = 1.0
@@ -370,7 +368,7 @@ class Writer:
         store, size = self._store, rows.size
         if self._commits_at_once(size):
             return _timed(store.append, rows)
-        if size <= SPLIT_ROWS and store.local and not self.worker.calls:
+        if size <= SPLIT_ROWS and is_local(store) and not self.worker.calls:
             # There, each row would wait for the interpreter.
             return _timed(store.insert, rows) + await self.worker.do(_timed, store.commit)
         return await self.worker.do(_timed, store.append, rows)

@@ -273,14 +273,6 @@ class SqlStore(ABC):
         with self._transaction() as writer:
             self._insert(writer, rows)
 
-    def insert(self, rows: Rows) -> None:
-        """Write a group that :meth:`commit` makes durable, in a store that is local."""
-        raise NotImplementedError
-
-    def commit(self) -> None:
-        """Make what was inserted durable."""
-        raise NotImplementedError
-
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 
@@ -260,13 +260,6 @@ class Store(Protocol):
     def append(self, rows: Rows) -> None:
         """Make a group durable: all of it, or nothing."""
 
-    def insert(self, rows: Rows) -> None:
-        """Write a group that is durable once :meth:`commit` returns, before which nothing else is
-        written; of a store that is local."""
-
-    def commit(self) -> None:
-        """Make what was inserted durable: all of it, or nothing."""
-
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Make records durable that are not there yet; return the content of those that are."""
 
@@ -354,3 +347,18 @@ def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
     """Keep a snapshot, or a base, in place of the one before."""
     for _ in store.saving(snapshot.draft(), what):
         pass
+
+
+class LocalStore(Store, Protocol):
+    """A store that never waits for another machine, and may append in two steps."""
+
+    def insert(self, rows: Rows) -> None:
+        """Write a group that is durable once :meth:`commit` returns, before which nothing else is written."""
+
+    def commit(self) -> None:
+        """Make what was inserted durable: all of it, or nothing."""
+
+
+def is_local(store: Store) -> TypeGuard[LocalStore]:
+    """Whether a store never waits for another machine."""
+    return store.local

@@ -50,10 +50,7 @@ def lines_after(store: Store, after: int) -> Iterator[tuple[int, str]]:
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
     """Return what a row says: of which sort it is, its placement by name, and what has a value."""
-    sort = (
-        "decision" if isinstance(row, DecisionRow) else "feedback" if isinstance(row, FeedbackRow) else "mark"
-    )
-    said = {"seq": row.seq, "row": sort} | row._asdict() | {"placement": names.get(row.placement)}
+    said = {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
     return {
         field: msgspec.Raw(value.encode()) if field in JSON_FIELDS else value
         for field, value in said.items()

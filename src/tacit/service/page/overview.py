@@ -113,10 +113,10 @@ def _harmed(placement: Placement, now: int) -> str:
         for harm in guardrail.harms
         if (harm.arm in offered if harm.arm is not None else harm.then == "tell" or placement.mode == CONTROL)
     ]
-    return " ".join(harm_told(guardrail, harm) for harm in lasting)
+    return " ".join(harm_words(guardrail, harm) for harm in lasting)
 
 
-def harm_told(guardrail: Guardrail, harm: Harm) -> str:
+def harm_words(guardrail: Guardrail, harm: Harm) -> str:
     """Return which harm was proved, and what was done about it."""
     done = {
         ("retire", False): f"{harm.arm} was retired.",
@@ -135,14 +135,14 @@ def guarded_words(placement: Placement) -> list[str]:
         return []
     now = guardrail.now
     whom = "the control" if now.against is None else str(now.against)
-    deed = {"tell": "it is told here", "retire": "the control is to decide everything"}[now.then]
+    deed = {"tell": "it is shown here", "retire": "the control is to decide everything"}[now.then]
     if now.then == "retire" and now.against is not None:
         deed = "that arm is to be retired"
     watched = (
         f"{now.metric} may be worse than with {whom} by {now.margin:g} per decision; "
         f"where more is proved, {deed}."
     )
-    return [watched, *(harm_told(guardrail, harm) for harm in now.harms)]
+    return [watched, *(harm_words(guardrail, harm) for harm in now.harms)]
 
 
 def _old_snapshot(placement: Placement, now: int) -> str:

@@ -183,13 +183,13 @@ class Guardrail(Aspect):
         self._looked, self._closed = self._looked + self._closed, 0
         self.settle(placement)
         harms = self._proved(placement)
-        told = [(GUARDRAIL, msgspec.json.encode(LoggedGuardrail(harm=harm)).decode()) for harm in harms]
+        marks = [(GUARDRAIL, msgspec.json.encode(LoggedGuardrail(harm=harm)).decode()) for harm in harms]
         if not harms or self.config.then == "tell":
-            return told
+            return marks
         arms = [harm.arm for harm in harms if harm.arm is not None]
         if not arms:
-            return [*told, (MODE, CONTROL)]
-        return [*told, (ARMS, encoded(placement.living.after(placement, ArmsOf(retire=arms))))]
+            return [*marks, (MODE, CONTROL)]
+        return [*marks, (ARMS, encoded(placement.living.after(placement, ArmsOf(retire=arms))))]
 
     def _proved(self, placement: Placement) -> list[Harm]:
         """Return the harms that are proved, and were not before."""
