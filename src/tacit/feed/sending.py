@@ -78,7 +78,7 @@ class Sender:
             try:
                 answers += map(_answer, self._recorded(placement, part))
             except (InvalidValue, InvalidRequest, NotFound) as error:
-                refusal = BadEvent(*_why(error))
+                refusal = BadEvent(getattr(error, "kind", "") or "invalid-value", str(error))
                 if error.field == "placement" or refusal.reason == "unknown-placement":
                     answers += [refusal] * len(part)
                 elif refusal.reason not in ("invalid-value", "body-too-large"):
@@ -130,11 +130,6 @@ class Reporter:
         rate = (self._tally.read - read) / max(now - then, 1e-3)
         with suppress(ServiceError, InvalidValue):
             self._client.report_feed(self._name, self._tally.report(0.0 if ended else rate, ended))
-
-
-def _why(error: InvalidValue | ServiceError) -> tuple[str, str]:
-    kind = error.kind if isinstance(error, ServiceError) else "invalid-value"
-    return kind or "invalid-value", str(error)
 
 
 def _answer(recorded: Recorded | TakenOver) -> Answer:
