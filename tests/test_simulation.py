@@ -365,6 +365,8 @@ def test_real_interest_shifts_often():
         (lambda: tacit.ShiftingArms(events=(3, 1)), "events"),
         (lambda: tacit.ShiftingArms(arms=2, clicks=[[0.1, 0.2]]), "clicks"),
         (lambda: tacit.ShiftingArms(gap=0.5, high=0.4), "high"),
+        (lambda: tacit.ShiftingArms(gap=0.4, stealthy=True), "gap"),
+        (lambda: tacit.ShiftingArms(dim=500, signals="oblique"), "margin"),
         (lambda: tacit.ShiftingArms(signals="smoke"), "signals"),
         (lambda: tacit.ShiftingArms(false_alarms=2), "false_alarms"),
         (lambda: tacit.ShiftingArms(missed=-1), "missed"),
@@ -384,6 +386,14 @@ def test_bad_input_names_the_field(make, field):
     with pytest.raises(InvalidValue) as caught:
         make()
     assert caught.value.field == field
+
+
+def test_a_gap_that_hardly_a_draw_has_is_drawn_at_once():
+    # Of 20 arms below 0.4 no draw in 10¹⁹ would have it.
+    environment = tacit.ShiftingArms(arms=20, events=[100, 200, 300], gap=0.38, stealthy=True)
+    for segment in environment.world(np.random.default_rng(1), 1000).clicks:
+        *_, second, best = np.sort(segment)
+        assert best - second >= 0.38
 
 
 def test_environments_as_text():

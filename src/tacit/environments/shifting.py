@@ -16,6 +16,10 @@ from tacit.environments.base import Environment, probabilities
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
+RARE = 1e-4
+"""Below so much probability of a draw none is waited for."""
+FARTHEST = 5.0
+"""Standard deviations of a mean of signals beyond which none is waited for."""
 NO_EVENT = 2**62
 KINDS = ("box", "oblique", "gaussian", "noise")
 BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
@@ -147,6 +151,12 @@ class ShiftingArms(Environment):
         super().__post_init__()
         self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
         self._set("events", self._checked_events())
+        if self.clicks is None and self.arms > 1 and self.gap >= self._most:
+            raise InvalidValue("gap", self.gap, f"give a number below {self._most:g}, where clicks are drawn")
+        if self.signals == "oblique" and self.margin * (12 * self.dim) ** 0.5 > FARTHEST:
+            raise InvalidValue(
+                "margin", self.margin, f"the mean of {self.dim} signals is never so large; give less"
+            )
         if self.clicks is not None:
             self._set("clicks", probabilities("clicks", self.clicks, 2))
             if len(self.clicks[0]) != self.arms:
@@ -172,6 +182,11 @@ class ShiftingArms(Environment):
             return least, checks.integer("events", events[1], least, 10_000)
         count = checks.integer("events", events, 0, 10_000)
         return count, count
+
+    @property
+    def _most(self) -> float:
+        """What clicks are drawn below, where they are not lifted."""
+        return (0.4 if self.stealthy else 1.0) * self.high
 
     @param
     def kind(self) -> int:
@@ -226,13 +241,17 @@ class ShiftingArms(Environment):
         if self.clicks is not None:
             return list(self.clicks[:count])
         segments: list[Any] = []
+        # Where hardly a draw has the gap, one within what the gap leaves, and then lifted, has the same law.
+        rare = self.arms > 1 and (1.0 - self.gap / self._most) ** self.arms < RARE
         while len(segments) < count:
             if self.stealthy and segments and segments[-1].max() + 1.5 * self.gap <= self.high:
                 segments.append(self._lifted(rng, segments[-1]))
                 continue
-            drawn = rng.uniform(0.0, (0.4 if self.stealthy else 1.0) * self.high, self.arms)
+            drawn = rng.uniform(0.0, self._most - (self.gap if rare else 0.0), self.arms)
+            if rare:
+                drawn[drawn.argmax()] += self.gap
             ordered = np.sort(drawn)
-            leads = self.arms == 1 or ordered[-1] - ordered[-2] >= self.gap
+            leads = rare or self.arms == 1 or ordered[-1] - ordered[-2] >= self.gap
             moved = self.arms == 1 or not segments or drawn.argmax() != segments[-1].argmax()
             if leads and moved:
                 segments.append(drawn)
