@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_534,
+    "code": 60_548,
     "files": 413,
     "classes_twice": 8,
     "told": 0,
