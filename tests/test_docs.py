@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from generate.run import execute
+from generate.run import commands, execute
 from harness import PATIENCE
+
+from tacit.service.app.server import running
+from tacit.service.config.file import load_config
 
 
 def blocks(page, language):
@@ -47,6 +54,27 @@ def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
     output = printed(code, tmp_path)
     assert output.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
     assert (tmp_path / "regret.png").stat().st_size > 10_000
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_service_of_the_readme_answers_curl_as_it_shows(tmp_path):
+    """But for ids and which arm: both are drawn. What the second request names is what the first one got."""
+    (configuration,) = blocks("README.md", "toml")
+    (tmp_path / "tacit.toml").write_text(configuration)
+    (asked,) = [commands(block) for block in blocks("README.md", "console") if "curl" in block]
+    (serve, _), *curls = asked
+    assert serve.startswith("tacit serve --config tacit.toml ")
+    overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
+    config, named = load_config(tmp_path / "tacit.toml", overrides), "018bcfe5-…"
+    arms = tomllib.loads(configuration)["placements"]["search"]["arms"]
+    with running(config) as address:
+        for command, shown in curls:
+            command = command.replace("018bcfe5-…", named).replace("localhost:8787", address)
+            answer, shown = json.loads(run(shlex.split(command) + ["--silent"], tmp_path)), json.loads(shown)
+            named = answer["decision_id"]
+            assert {shown.pop("arm", arms[0]), answer.pop("arm", arms[0])} <= set(arms)
+            assert answer | {"decision_id": "018bcfe5-…"} == pytest.approx(shown)
+        assert json.loads(run(["curl", "--silent", f"{address}/v1/placements"], tmp_path))
 
 
 def test_the_first_page_runs(tmp_path):

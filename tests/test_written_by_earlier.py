@@ -1,10 +1,13 @@
-"""What versions 0.1 and 0.2 wrote: log and snapshots open, agree, and learning goes on from there."""
+"""What versions 0.1 and 0.2 wrote: log and snapshots open, agree, and learning goes on from there. What their
+clients ask is answered as they know it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import shutil
+import urllib.error
+import urllib.request
 
 import harness
 import numpy as np
@@ -14,6 +17,7 @@ from harness import Clock
 
 import tacit
 from tacit.core.arrays import leaves
+from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
@@ -169,3 +173,75 @@ def features(name, i):
         return {}
     rng = np.random.default_rng(i)
     return {"relevance": rng.random((3, 2)), "examination": rng.random((3, 1))}
+
+
+LATER = WRITTEN_BY_2 / "learners"
+WIDTHS = {"auto-slate": 2}
+"""How many rewards a decision takes, where it is more than one."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in LATER.glob("*.tacit")))
+def test_learners_of_version_2_decide_as_they_would_have(name):
+    """The defaults of that version and others: what they show, and its propensity, after they were saved."""
+    learner = tacit.Learner.load(LATER / f"{name}.tacit")
+    for i, (slots, propensity) in enumerate(json.loads((LATER / "next.json").read_text())[name], 60):
+        given, rng = {}, np.random.default_rng(i)
+        if any(learner.policy.feature_dims):
+            given = {"relevance": rng.random((3, 2)), "examination": rng.random((3, 1))}
+        decision = learner.choose(f"key {i % 3}", **given)
+        assert (list(decision.slots), decision.propensity) == (slots, pytest.approx(propensity, abs=1e-6))
+        rewards = [float((i * 7 + slot * 3) % 5 < 2) for slot in slots[: WIDTHS.get(name, 1)]]
+        learner.learn(decision, rewards if name in WIDTHS else rewards[0])
+
+
+# The wire -------------------------------------------------------------------------------------
+
+
+def answered(address, method, path, body):
+    """Return the status and the answer to a request, None where it is no JSON."""
+    sent = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        address + path, sent, {"Content-Type": "application/json"}, method=method
+    )
+    try:
+        answer = urllib.request.urlopen(request, timeout=harness.PATIENCE)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        return answer.status, json.loads(text) if (text := answer.read()) else None
+
+
+def known(answer, before, at=""):
+    """Yield what somebody who knows an answer of before misses in this one: fields may only be added."""
+    if isinstance(before, dict) and isinstance(answer, dict):
+        for name, value in before.items():
+            if name in answer:
+                yield from known(answer[name], value, f"{at}.{name}")
+            else:
+                yield f"{at}.{name}"
+    elif isinstance(before, list) and isinstance(answer, list):
+        for i, (now, then) in enumerate(zip(answer, before, strict=False)):
+            yield from known(now, then, f"{at}[{i}]")
+    elif None not in (before, answer) and not alike(before, answer):
+        yield f"{at}: {answer!r} in place of {before!r}"
+
+
+def alike(one, other):
+    """Whether values are of one type, all numbers being of one."""
+    of = [float if isinstance(value, int | float) and not isinstance(value, bool) else type(value)
+          for value in (one, other)]  # fmt: skip
+    return of[0] is of[1]
+
+
+@pytest.mark.parametrize("written", [WRITTEN, WRITTEN_BY_2], ids=["0.1", "0.2"])
+def test_what_clients_of_before_ask_is_answered_as_they_know_it(written, tmp_path):
+    """The same status, fields and types of problems, and the same word on what became of feedback."""
+    overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
+    with running(load_config(written / "wire.toml", overrides)) as address:
+        for row in json.loads((written / "wire.json").read_text()):
+            asked = row["method"], row["path"], row["body"]
+            status, answer = answered(address, *asked)
+            assert (status, list(known(answer, row["answer"]))) == (row["status"], []), (asked, answer)
+            for word in ("type", "outcome", "mode"):
+                if word in (row["answer"] or {}):
+                    assert answer[word] == row["answer"][word], asked
