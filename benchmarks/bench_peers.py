@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
@@ -91,6 +92,8 @@ PLAYED_AS = {
     **dict.fromkeys(("drift", "interest", "names", "stealth"), "shifting"),
 }
 """Whose candidates play a role that has none of its own."""
+TUNED_ON = {"drift": "shifting", "stealth": "shifting"}
+"""On which streams candidates for a role are compared, where not on its own."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ FULL = Effort(
     repetitions=3,
     runs={"classical": 3, "changes": 2, "duels": 4, "contextual": 1, "replay": 10, "weighing": 4},
     tuning=8,
-    testing=40,
+    testing=24,
     limit=14_400.0,
 )
 SHORT = Effort(
@@ -376,11 +379,11 @@ def paired(scores: list[float], ours: list[float]) -> dict[str, Any]:
 
 def tested(bench: Bench, peer: str, role: str) -> Any:
     """Tune on some streams, then test the best candidate on others."""
-    played_as = PLAYED_AS.get(role, role)
-    if before := bench.tuned.get((role, peer)):
+    played_as, own = PLAYED_AS.get(role, role), TUNED_ON.get(role, role)
+    if before := bench.tuned.get((own, peer)):
         best, candidates = before["policy"], before["candidates"]
     else:
-        tuned = bench.play(peer, role, range(bench.effort.tuning), played_as)["played"]
+        tuned = bench.play(peer, own, range(bench.effort.tuning), played_as)["played"]
         regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
         best, candidates = min(regrets, key=regrets.__getitem__), len(tuned)
     seeds = range(streams.TEST, streams.TEST + bench.effort.testing)
@@ -419,13 +422,14 @@ def measured(part: str, bench: Bench) -> Any:
     """Return a part of the results, with all that they come from."""
     if part == "wrong":
         return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
-    for peer in (*PEERS, streams.NAMES):
+    for peer in sorted({*chain(*PLAYED[part].values()), streams.NAMES}):
         bench.install(peer)
     rows = list(ROWS[part](bench))
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}
 
 
 ROWS = {"timed": timed, "learned": learned}
+PLAYED = {"timed": SPEED, "learned": QUALITY}
 PARTS = (*ROWS, "wrong")
 """What the results consist of."""
 
@@ -445,7 +449,7 @@ def main() -> None:
     results |= {"packages": {peer: venvs.pinned(peer)[0] for peer in PEERS}, "truth": truths()}
     for part in [asked.only] if asked.only else PARTS:
         bench = Bench(part, SHORT if asked.short else FULL, asked.so_far, asked.data)
-        bench.tuned = {(row["role"], row["entrant"]): row for row in before if row["entrant"] not in OURS}
+        bench.tuned = {(row["role"], row["entrant"]): row for row in before}
         results[part] = measured(part, bench)
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         page.write(results)

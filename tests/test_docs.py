@@ -70,7 +70,7 @@ def test_the_service_of_the_readme_answers_curl_as_it_shows(tmp_path):
     with running(config) as address:
         for command, shown in curls:
             command = command.replace("018bcfe5-…", named).replace("localhost:8787", address)
-            answer, shown = json.loads(run(shlex.split(command) + ["--silent"], tmp_path)), json.loads(shown)
+            answer, shown = json.loads(run([*shlex.split(command), "--silent"], tmp_path)), json.loads(shown)
             named = answer["decision_id"]
             assert {shown.pop("arm", arms[0]), answer.pop("arm", arms[0])} <= set(arms)
             assert answer | {"decision_id": "018bcfe5-…"} == pytest.approx(shown)
