@@ -12,6 +12,7 @@ from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
 from tacit.service.config.guardrail import GuardrailConfig
 from tacit.service.config.holdout import ControlTable, HoldoutConfig, MetricConfig
+from tacit.service.config.hooks import HookTable
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
@@ -21,6 +22,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "store": ("", config.StoreConfig),
     "keys.NAME": ("", KeyConfig),
     "traces": ("", config.TracesConfig),
+    "feeds.NAME": ("", HookTable),
     "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)

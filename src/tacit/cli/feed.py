@@ -112,7 +112,7 @@ def feed(
     key: str | None = None,
     reading: SourceOptions,
     check: bool = False,
-    example: Literal["segment", "posthog", "ubi", "ga4"] | None = None,
+    example: Literal["segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4"] | None = None,
     as_json: Json = False,
 ) -> None:
     """Tell a running service what events in SOURCE say of its decisions, each once.

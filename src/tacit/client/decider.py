@@ -33,8 +33,8 @@ from tacit.service.app.server import (
     settle_memory,
     stopped_by_signals,
 )
-from tacit.service.config.keys import Keys, is_loopback
-from tacit.service.config.schema import ServerConfig
+from tacit.service.config.keys import is_loopback
+from tacit.service.config.schema import Config
 from tacit.service.http.endpoint import FOUND, JSON, Endpoint
 from tacit.service.http.messages import AT_ONCE, PROBLEMS, REFUSALS, problem, refused
 from tacit.service.http.route import Answer, Api, Handler, Route, RouteCall, route_of
@@ -143,9 +143,9 @@ APIS = (
 
 def application(placements: Mapping[str, Placed]) -> Guard:
     """Return the ASGI application that decides for some placements, behind the service's guard."""
-    server, places = ServerConfig(), asyncio.Semaphore(AT_ONCE)
+    config, places = Config({}), asyncio.Semaphore(AT_ONCE)
     endpoints = {
-        path: Endpoint(path, api.opened(placements), lambda: server, places)
+        path: Endpoint(path, api.opened(placements), lambda: config.server, places)
         for api in APIS
         for path in (*api.paths.values(), api.unknown)
     }
@@ -156,7 +156,7 @@ def application(placements: Mapping[str, Placed]) -> Guard:
         await endpoints[found.path](scope, receive, send)
 
     uncounted: Any = Uncounted()
-    return Guard(app, server, Keys({}), uncounted, uncounted, lambda: None)
+    return Guard(app, config, uncounted, uncounted, lambda: None)
 
 
 class Uncounted:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
-from tacit.events.joining import Joining
+from tacit.events.joining import MOST, Joining
 from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
-from tacit.wire.decisions import Feedback, LocalDecision
+from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
 
 Message = Feedback | Clicks | LocalDecision
@@ -32,6 +32,22 @@ class BadEvent(Exception):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+
+
+REFUSED = {
+    "unknown-decision": "the placement made no such decision; see that the event has the id of its answer",
+    "conflict": "its id stands for something else already; give each event an id of its own",
+    "repeated-feedback": "the decision has had all the feedback that it can have",
+    "invalid-value": "it does not fit what the decision showed",
+}
+"""What the service makes of a message that it does not record."""
+
+
+def outcome_of(answer: Recorded | TakenOver) -> str | BadEvent:
+    """Return what the service's answer says became of a message, or why it was refused."""
+    if answer.outcome not in REFUSED:
+        return answer.outcome
+    return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSED[answer.outcome])
 
 
 class Mapped(NamedTuple):
@@ -57,6 +73,8 @@ class Mapper:
     Parameters
     ----------
     event_map : EventMap
+    most : int
+        Decisions that are remembered, to which events without a decision's id are joined.
 
     Examples
     --------
@@ -66,11 +84,11 @@ class Mapper:
     Feedback(decision_id='018b', reward=1.0, feedback_id='line 7', metrics=None)
     """
 
-    def __init__(self, event_map: EventMap) -> None:
+    def __init__(self, event_map: EventMap, most: int = MOST) -> None:
         self._map = event_map
         self._where = conditions(event_map.where)
         self._shown = None if event_map.shown is None else ShownMapper(event_map.shown, event_map)
-        self._joining = Joining(event_map.join_seconds)
+        self._joining = Joining(event_map.join_seconds, most)
         self._joined_by = [
             (field, path(field)) for field in map(event_map.__getattribute__, event_map.joined_by)
         ]

@@ -34,6 +34,31 @@ event = "event"
 [reward]
 "clicked" = 1
 """,
+    "posthog-webhook": """\
+# PostHog's webhook destination with its own body: {"event": "{event}", "person": "{person}"}.
+# https://posthog.com/docs/data-pipelines/destinations/webhook
+# The page sends the decision's id along: posthog.capture("clicked", {decision_id: …}).
+placement = { value = "home" }
+decision_id = "event.properties.decision_id"
+id = "event.uuid"
+time = "event.timestamp"
+event = "event.event"
+
+[reward]
+"clicked" = 1
+""",
+    "cloudevents": """\
+# CloudEvents 1.0, as JSON: https://github.com/cloudevents/spec
+# An event names the decision in its data.
+placement = { value = "home" }
+decision_id = "data.decision_id"
+id = "id"
+time = "time"
+event = "type"
+
+[reward]
+"com.example.clicked" = 1
+""",
     "ubi": """\
 # Events of User Behavior Insights (UBI 1.3), for a placement that lists: its decision's id is the query's.
 # https://github.com/o19s/ubi/blob/main/schema/1.3.0/event.schema.json

@@ -11,19 +11,12 @@ from typing import Any
 
 from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
-from tacit.events.mapping import BadEvent, Message
+from tacit.events.mapping import BadEvent, Message, outcome_of
 from tacit.feed.tally import FeedTally
 from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 
 MOST = 1000
 """Messages in a request."""
-REFUSED = {
-    "unknown-decision": "the placement made no such decision; see that the event has the id of its answer",
-    "conflict": "its id stands for something else already; give each event an id of its own",
-    "repeated-feedback": "the decision has had all the feedback that it can have",
-    "invalid-value": "it does not fit what the decision showed",
-}
-"""What the service makes of a message that it does not record."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 REPORT_SECONDS = 5.0
 
@@ -76,7 +69,7 @@ class Sender:
         while parts:
             part = parts.pop()
             try:
-                answers += map(_answer, self._recorded(placement, part))
+                answers += map(outcome_of, self._recorded(placement, part))
             except (InvalidValue, InvalidRequest, NotFound) as error:
                 refusal = BadEvent(getattr(error, "kind", "") or "invalid-value", str(error))
                 if error.field == "placement" or refusal.reason == "unknown-placement":
@@ -130,16 +123,6 @@ class Reporter:
         rate = (self._tally.read - read) / max(now - then, 1e-3)
         with suppress(ServiceError, InvalidValue):
             self._client.report_feed(self._name, self._tally.report(0.0 if ended else rate, ended))
-
-
-def _answer(recorded: Recorded | TakenOver) -> Answer:
-    """Return what became of a message that the service has read."""
-    outcome = recorded.outcome
-    return (
-        BadEvent(outcome, getattr(recorded, "detail", "") or REFUSED[outcome])
-        if outcome in REFUSED
-        else outcome
-    )
 
 
 def _parted(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:

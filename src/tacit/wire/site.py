@@ -99,6 +99,22 @@ class FeedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ended: Annotated[bool, Meta(description="Whether there are no more.")] = False
 
 
+Events = Annotated[
+    dict[str, Any] | list[dict[str, Any]],
+    Meta(description="An event, or many: whatever the map of the feed reads."),
+]
+
+
+class EventsTaken(msgspec.Struct, frozen=True):
+    """What became of events: that some were rejected is no reason to send them again."""
+
+    read: Annotated[int, Meta(description="Events of the body.")]
+    left_out: Annotated[int, Meta(description="Those that the map leaves out.")]
+    sent: Annotated[dict[str, int], Meta(description="By what was made of them.")]
+    rejected: Annotated[dict[str, int], Meta(description="By reason.")]
+    first: Annotated[dict[str, str], Meta(description="What is wrong with the first one, by reason.")]
+
+
 class FeedNow(FeedReport, frozen=True, kw_only=True):
     """A feed, as it was reported last."""
 

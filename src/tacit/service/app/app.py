@@ -19,11 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from tacit.service.app.guard import Guard
 from tacit.service.app.routes import APIS, SITE, document
-from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
 from tacit.service.http.feeds import Feeds
+from tacit.service.http.hooks import Hooks
 from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.site import Site
@@ -208,7 +208,8 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     feeds = Feeds()
     metrics, live = Metrics(engine, connections, feeds), Live(engine, DATA_HEADERS | PAGE_HEADERS)
     answers = Answers(lambda: engine.placements)
-    site = Site(engine, Pages(engine, answers, feeds.now), metrics, msgspec.json.encode(document()), feeds)
+    pages, described = Pages(engine, answers, feeds.now), msgspec.json.encode(document())
+    site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
     endpoints, places = {}, asyncio.Semaphore(AT_ONCE)
     for api in APIS:
         opened = api.opened(site)
@@ -233,7 +234,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         else:
             await endpoints[path](scope, receive, send)
 
-    guard = Guard(app, engine.config.server, Keys(engine.config.keys), metrics, answers, live.close)
+    guard = Guard(app, engine.config, metrics, answers, live.close)
     if connections is not None and isinstance(engine, Engine):
         # Without this line, uvicorn does all.
         connections.usual = UsualAnswers(guard, endpoints, engine)

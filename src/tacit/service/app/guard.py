@@ -13,10 +13,11 @@ from typing import NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.service.app.routes import find
-from tacit.service.config.keys import ANYBODY, Caller, Keys, is_loopback
-from tacit.service.config.schema import ServerConfig
+from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, Keys, is_loopback
+from tacit.service.config.schema import Config
 from tacit.service.http.endpoint import CALLER, FOUND
 from tacit.service.http.messages import (
+    CLOUD_EVENTS,
     NO_CONTENT,
     PREFLIGHT,
     Headers,
@@ -114,9 +115,9 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-    server : ServerConfig
-    keys : Keys
-        None, on the loopback only: then everybody may do everything.
+    config : Config
+        Its limits, its keys (without any, on the loopback only, everybody may do everything), and which
+        feeds are signed.
     metrics : Metrics
     answers : Answers
         What the page tells of them.
@@ -130,23 +131,19 @@ class Guard:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        server: ServerConfig,
-        keys: Keys,
-        metrics: Metrics,
-        answers: Answers,
-        close: Callable[[], None],
+        self, app: ASGIApp, config: Config, metrics: Metrics, answers: Answers, close: Callable[[], None]
     ) -> None:
         self._app = app
         self.metrics, self._answers = metrics, answers
         self.close = close
         self.running = 0
-        self.configure(server, keys)
+        self.configure(config)
 
-    def configure(self, server: ServerConfig, keys: Keys) -> None:
+    def configure(self, config: Config) -> None:
         """Take over limits and keys, from the next request on."""
+        server, keys = config.server, Keys(config.keys)
         self._server, self._keys = server, keys
+        self._signed = {name for name, feed in config.feeds.items() if feed.secret is not None}
         self.heads: dict[bytes, LetIn] = {}
         self._rates = Rates(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
@@ -267,7 +264,10 @@ class Guard:
                 f"origin: a page of {origin!r} may not ask; if it shall, name its origin in "
                 "server.allow_origins",
             ),)  # fmt: skip
-        if self._keys:
+        signed = path.signed(method)
+        if signed and visit.found.id in self._signed:
+            visit.caller = UNPROVEN
+        elif self._keys:
             key = headers.get(b"authorization", b"")
             if path.api.key_header is not None and path.api.key_header in headers:
                 key = b"Bearer " + headers[path.api.key_header]
@@ -286,7 +286,7 @@ class Guard:
         hurried = self._hurried(visit, client)
         if hurried is not None:
             return hurried
-        if not says_json(method, headers):
+        if not says_json(method, headers, CLOUD_EVENTS if signed else ()):
             return (problem(
                 "unsupported-media-type", "content-type", "content-type: send application/json"
             ),)  # fmt: skip

@@ -19,7 +19,7 @@ import uvicorn
 from tacit.errors import ConfigError, MissingExtra, TacitError
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
-from tacit.service.config.keys import Keys, is_loopback
+from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config
 from tacit.service.engine.service import Service
 from tacit.service.errors import AddressUnavailable, NotDurable
@@ -199,7 +199,7 @@ class Server(uvicorn.Server):
                 "which needs keys; keep one, or start the service anew on another server.host"
             )
         await self._engine.reload(config)
-        self._app.configure(config.server, Keys(config.keys))
+        self._app.configure(config)
         self._connections.configure(config.server)
         if config.keys != before:
             self._app.close()

@@ -21,6 +21,7 @@ from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.spec import AUTO, goes_on
+from tacit.service.config.hooks import HookConfig, HookTable, hook_of
 from tacit.service.config.keys import KeyConfig, is_loopback
 from tacit.service.config.schema import (
     ARMS,
@@ -206,6 +207,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
     keys: dict[str, Any] = {}
     personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
+    feeds: dict[str, HookTable] = {}
 
 
 def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
@@ -261,7 +263,9 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
                 f"placement of kind = {PERSONALIZER!r}"
             )
     keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
-    return Config(placements, file.server, file.store, keys, file.personalizer, file.traces)
+    folder = Path() if path is None else Path(path).parent
+    feeds = {name: _hook(name, table, source, folder) for name, table in file.feeds.items()}
+    return Config(placements, file.server, file.store, keys, file.personalizer, file.traces, feeds)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -323,6 +327,18 @@ def _key(name: str, table: Any, source: str) -> KeyConfig:
     except TacitError as error:
         raise ConfigError(f"{source}: keys.{name}.{error}") from error
     return made
+
+
+def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
+    if not PLACEMENT_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{source}: feeds.{name}: its name stands in addresses; "
+            "give 1 to 128 letters, digits, dots, hyphens and underscores"
+        )
+    try:
+        return hook_of(table, folder)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: feeds.{name}.{error}") from error
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:

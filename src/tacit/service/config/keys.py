@@ -95,6 +95,8 @@ class Caller(NamedTuple):
 
 
 ANYBODY = Caller()
+UNPROVEN = Caller(None, ())
+"""Who sent a body that says it is signed, until that is checked: it reaches nothing."""
 
 
 class Keys:

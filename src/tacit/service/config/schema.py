@@ -17,6 +17,7 @@ from tacit.learning.lanes import MUCH
 from tacit.learning.merging import delta
 from tacit.service.config.guardrail import GuardrailConfig
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
+from tacit.service.config.hooks import HookConfig
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.rule import Rule, SignalConfig, check_config
 from tacit.service.kind import Kind, kind_of
@@ -359,6 +360,8 @@ class Config(msgspec.Struct, frozen=True):
         Without any, everybody may do everything, and the address must be the loopback.
     personalizer : PersonalizerConfig or None
     traces : TracesConfig or None
+    feeds : dict of str to HookConfig
+        Those that others push.
     """
 
     placements: dict[str, PlacementConfig]
@@ -367,6 +370,7 @@ class Config(msgspec.Struct, frozen=True):
     keys: dict[str, KeyConfig] = {}
     personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
+    feeds: dict[str, HookConfig] = {}
 
 
 def _context_dim(policy: Policy) -> int:

@@ -13,7 +13,7 @@ from tacit.logs.ubi_records import UbiEvent, UbiQuery, digest, event_of, query_o
 from tacit.service.doors.ubi_records import ACTIVATED_ID, feedback_of
 from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict, UnknownDecision
-from tacit.service.http.messages import problem_of
+from tacit.service.http.messages import DEEPEST, deeper, problem_of
 from tacit.service.http.route import RouteCall, route_of
 from tacit.service.log.requests import FeedbackRequest, checked_id
 from tacit.service.log.rows import ACTIVATE, EVENT, QUERY, DecisionRow, RecordRow
@@ -58,8 +58,6 @@ class UbiAnswer(msgspec.Struct):
 
 # ---- The route that takes User Behavior Insights (UBI 1.3) records: feedback, or kept as they are
 
-DEEPEST = 100
-"""A record nested deeper could not be read again wherever the log may go."""
 KNOWN, KEPT, DUPLICATE = "known", "kept", "duplicate"
 
 Read = UbiQuery | UbiEvent
@@ -104,21 +102,13 @@ async def _done(engine: Service, name: str, steps: Sequence[_Step]) -> list[UbiO
 
 def _read(read: Callable[[Mapping[str, Any]], Read], record: Mapping[str, Any]) -> Any:
     try:
-        if _deeper(record, DEEPEST):
+        if deeper(record):
             raise InvalidValue("record", "…", f"nest at most {DEEPEST} lists and objects")
         one = read(record)
         checked_id("query_id", _decision(one))
         return one
     except InvalidValue as error:
         return _refused(error)
-
-
-def _deeper(value: Any, depth: int) -> bool:
-    """Whether lists and objects are nested deeper."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_deeper(each, depth - 1) for each in inner)
 
 
 def _decision(one: Read) -> str:

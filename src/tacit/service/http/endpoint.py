@@ -65,7 +65,7 @@ class Endpoint:
         self._decode = {
             method: msgspec.json.Decoder(route.request).decode
             for method, route in path.routes.items()
-            if route.request is not None
+            if route.request is not None and not route.signed
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,17 +101,12 @@ class Endpoint:
                 refusal = problem("body-too-large", "body", what)
                 return refusals.refused(refusal, (b"connection", b"close"))
             body = whole
-        method, found, query = scope["method"], scope[FOUND], scope["query_string"]
-        return await self.answer(method, found, query, body, scope[CALLER])
-
-    async def answer(
-        self, method: str, found: Addressed, query: bytes, body: bytes, caller: Caller
-    ) -> Answer:
-        """Return the answer to a request with a method that the path takes."""
-        route = self._path.routes[method]
         assert route.handler is not None
         try:
-            result = await route.handler(self._opened, self._called(route, found, query, body, caller))
+            called = self._called(route, scope[FOUND], scope["query_string"], body, scope[CALLER])
+            if route.signed:
+                called = called._replace(request=body, headers=dict(scope["headers"]))
+            result = await route.handler(self._opened, called)
         except (TacitError, msgspec.MsgspecError) as error:
             return self.refusal(route, error)
         return written(route, result)

@@ -45,7 +45,11 @@ PREFLIGHT = (
 """The answer to a browser that asks before it sends something."""
 
 
-def says_json(method: str, headers: Headers) -> bool:
+CLOUD_EVENTS = b"application/cloudevents+json", b"application/cloudevents-batch+json"
+"""What bodies are that are an event, or many, of CloudEvents 1.0."""
+
+
+def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bool:
     """Whether a request's body is JSON by its header; without a body, none is needed.
 
     Examples
@@ -63,7 +67,7 @@ def says_json(method: str, headers: Headers) -> bool:
     if media is None:
         chunked = b"transfer-encoding" in headers
         return not chunked and headers.get(b"content-length", b"0") == b"0"
-    return media.partition(b";")[0].strip().lower() == b"application/json"
+    return media.partition(b";")[0].strip().lower() in (b"application/json", *also)
 
 
 def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
@@ -190,6 +194,24 @@ def _plain(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+DEEPEST = 100
+"""What is nested deeper could not be read again wherever it may go."""
+
+
+def deeper(value: Any, depth: int = DEEPEST) -> bool:
+    """Whether lists and objects are nested deeper.
+
+    Examples
+    --------
+    >>> deeper([[1]], 2), deeper({"a": [1]}, 1)
+    (False, True)
+    """
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(deeper(each, depth - 1) for each in inner)
 
 
 def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:

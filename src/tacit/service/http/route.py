@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -41,6 +42,8 @@ class RouteCall(NamedTuple):
         The body, or what the address asks for, decoded as the route says.
     caller : Caller
         Who asks.
+    headers : mapping from bytes to bytes
+        Of a route whose bodies may be signed; empty otherwise.
     """
 
     placement: Any
@@ -48,6 +51,7 @@ class RouteCall(NamedTuple):
     query: bytes = b""
     request: Any = None
     caller: Caller = ANYBODY
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
 
     @property
     def who(self) -> str | None:
@@ -122,6 +126,9 @@ class Route(NamedTuple):
         What they are decoded into.
     asking : function or None
         The handler in two halves, where all that it awaits is its turn.
+    signed : bool
+        Whether a sender may sign its bodies, as the configuration says, in place of a key: the handler
+        is given the body as it came, and checks that.
     of : str
         Which placement it is about, for keys that reach some: that of the address by its ``name``
         or its ``id``, or that of the ``query``; ``each`` that the key reaches, as its handler sees
@@ -143,6 +150,7 @@ class Route(NamedTuple):
     asked: Any = None
     of: Literal["name", "id", "query", "each", "none"] = "name"
     asking: Asking | None = None
+    signed: bool = False
 
 
 def awaited(asking: Asking) -> Handler:
@@ -220,6 +228,10 @@ class Path:
         routes = self.routes
         route = routes.get(method) or next(iter(routes.values()), None)
         return READ if route is None else route.scope
+
+    def signed(self, method: str) -> bool:
+        """Whether bodies may be signed in place of a key."""
+        return method in self.routes and self.routes[method].signed
 
 
 class Addressed(NamedTuple):

@@ -16,6 +16,7 @@ from tacit.service.engine.service import Service
 from tacit.service.errors import NotDurable
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.feeds import Feeds
+from tacit.service.http.hooks import Hooks
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
@@ -25,6 +26,8 @@ from tacit.service.page.pages import Pages
 from tacit.service.placements.placement import Placement
 from tacit.wire.site import (
     Blanked,
+    Events,
+    EventsTaken,
     FeedReport,
     FeedsNow,
     Forgotten,
@@ -50,6 +53,7 @@ class Site(NamedTuple):
     document : bytes
         The OpenAPI document.
     feeds : Feeds
+    hooks : Hooks
     """
 
     engine: Service
@@ -57,6 +61,7 @@ class Site(NamedTuple):
     metrics: Metrics
     document: bytes
     feeds: Feeds
+    hooks: Hooks
 
 
 async def _placements(site: Site, call: RouteCall) -> Placements:
@@ -110,6 +115,10 @@ async def _feeds(site: Site, call: RouteCall) -> FeedsNow:
 async def _report(site: Site, call: RouteCall) -> Status:
     site.feeds.report(checked_id("feed", call.id), call.request, call.caller)
     return Status("ok")
+
+
+async def _push(site: Site, call: RouteCall) -> EventsTaken | Answer:
+    return await site.hooks.take(call.id, call.request, call.headers, call.caller)
 
 
 async def _alive(site: Site, call: RouteCall) -> Status:
@@ -168,6 +177,8 @@ ROUTES = (
     _get("/v1/feeds", _feeds, "feeds", "Say how far those are who feed events", answer=FeedsNow, of="none"),
     Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report,
           FeedReport, Status, FEEDBACK, "body_limit", POSTED, of="none"),
+    Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says", _push,
+          Events, EventsTaken, FEEDBACK, "batch_limit", POSTED, of="none", signed=True),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
          answer=Status, scope=None, problems=OPEN, of="none"),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",

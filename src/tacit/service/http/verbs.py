@@ -339,6 +339,13 @@ def _rebuilt(made: Replacement) -> wire_control.Rebuilt:
 
 # ---- The routes
 
+MANY: dict[type, tuple[Handler, type]] = {
+    wire.Feedback: (_feedback_many, wire.ManyFeedback),
+    wire_lists.Clicks: (_click_many, wire.ManyFeedback),
+    LocalDecision: (_take_over, ManyDecisions),
+}
+"""What handles many messages of a type, and how they are asked together."""
+
 ROUTES = (
     *decision_routes(),
     asking_route(verbs.FEEDBACK, _feedback),
