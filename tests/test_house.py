@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_820,
-    "files": 415,
+    "code": 60_824,
+    "files": 416,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,

@@ -11,7 +11,7 @@ import msgspec
 
 from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.events.joining import MOST, Joining
-from tacit.logs.schema import EARLIEST, FARTHEST, LATEST, UNITS
+from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
 

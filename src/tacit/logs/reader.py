@@ -20,7 +20,8 @@ from tacit.logs.doubts import SeenDecisions
 from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
 from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
-from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes, checked_unit
+from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.units import checked_unit
 from tacit.policies.context import BOOLEAN, FIRST, NUMBER, SIGNAL, Declared, Encoder, declared, schema_of
 
 BATCH_ROWS = 65_536

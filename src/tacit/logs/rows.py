@@ -37,7 +37,8 @@ from tacit.core.arrays import Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import LogError
 from tacit.logs.doubts import Doubt, of_names
-from tacit.logs.schema import ALLOWED, NAMES, OWN, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.units import NAMES
 
 Bools = npt.NDArray[np.bool_]
 

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.errors import InvalidValue
+from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 
 VERSION = 1
 SEGMENT = "segment"
@@ -90,29 +90,7 @@ ALLOWED = {
 }
 """What each column allows, phrased as the remedy in errors."""
 
-# ---- Times that are written as numbers: seconds, milliseconds, microseconds or nanoseconds
-
-
-UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""How many of each a second has."""
-NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-EARLIEST, LATEST = 946_684_800, 4_102_444_800
-"""The years 2000 to 2099 in seconds: no number is a time of theirs in two units."""
-FARTHEST = 253_402_300_800
-"""The end of the year 9999."""
-
-
-def checked_unit(unit: str | None) -> str | None:
-    """Return a unit of time, if it is one.
-
-    Raises
-    ------
-    InvalidValue
-        If it is none.
-    """
-    if unit is not None and unit not in UNITS:
-        raise InvalidValue("time_unit", unit, f"give one of {', '.join(UNITS)}, or nothing")
-    return unit
+# ---- Times that are written as numbers
 
 
 class EpochTimes:
