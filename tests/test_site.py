@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -327,3 +329,17 @@ def test_the_site_builds_without_a_warning_and_asks_nobody(tmp_path):
         found = [one for one in sections if sought in f"{one['title']} {one['text']}".casefold()]
         assert page in {one["location"].split("#")[0] for one in found}, sought
     assert tacit.__version__
+
+
+def test_the_licence_of_everything_that_an_extra_names_is_listed(generate):
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = itertools.chain(
+        project["dependencies"], *(extras[name] for name in extras if name not in ("all", "dev", "docs"))
+    )
+    named = {re.match(r"[\w-]+", line)[0].replace("_", "-") for line in lines} - {"tacit"}
+    listed = dict(
+        re.findall(r"^\| `([\w.-]+)` \| [^|]+ \| ([^|]+) \|", generate("licences").part(), re.MULTILINE)
+    )
+    assert named <= set(listed)
+    assert "not said" not in listed.values()

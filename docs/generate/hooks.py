@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import cli, configuration, errors, gallery, http, logs, metrics, policies
+from generate import cli, configuration, errors, gallery, http, licences, logs, metrics, policies
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 PARTS: dict[str, Callable[[], str]] = {
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": errors.part,
     "gallery": gallery.part,
     "http": http.part,
+    "licences": licences.part,
     "logs": logs.part,
     "metrics": metrics.part,
     **{f"policies-{group}": partial(policies.part, group) for group in policies.GROUPS},
