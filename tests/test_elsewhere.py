@@ -16,7 +16,14 @@ from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 
 PAGES = ROOT / "docs" / "elsewhere"
-THEIRS = {"mabwiser": "mabwiser", "river": "river", "open-bandit": "obp"}
+THEIRS = {
+    "mabwiser": "mabwiser",
+    "river": "river",
+    "open-bandit": "obp",
+    "bandits-in-products": "growthbook",
+}
+SERVED = ("bandits-in-products",)
+"""Pages whose code asks a service, of their first configuration."""
 
 
 def blocks(name, language):
@@ -24,10 +31,21 @@ def blocks(name, language):
     return re.findall(rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("name", [name for name in THEIRS if name not in SERVED])
 def test_what_is_here_runs_and_prints_what_it_shows(name):
     ours = [code for code in blocks(name, "python") if f"from {THEIRS[name]}" not in code]
     assert execute("".join(ours), {}, "page") == "".join(blocks(name, "text"))
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_what_asks_a_service_runs_and_prints_what_it_shows(name, tmp_path):
+    ours, _ = blocks(name, "python")
+    path = tmp_path / "tacit.toml"
+    path.write_text(blocks(name, "toml")[0])
+    overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
+    with running(load_config(path, overrides)) as address:
+        printed = execute(ours.replace("http://127.0.0.1:8787", address), {}, "page")
+    assert printed == "".join(blocks(name, "text"))
 
 
 @pytest.mark.parametrize("name", ["mabwiser", "river"])
