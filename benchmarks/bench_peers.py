@@ -167,6 +167,7 @@ class Bench:
         self.pythons = {"tacit": Path(sys.executable), UNTUNED: Path(sys.executable)}
         self.notes: dict[str, str] = {}
         self.tuned: dict[tuple[str, str], dict[str, Any]] = {}
+        self.peers: tuple[str, ...] = PEERS
         self.folder = MEASURED / f"{part}-{self._digest()}"
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
 
@@ -422,7 +423,7 @@ def measured(part: str, bench: Bench) -> Any:
     """Return a part of the results, with all that they come from."""
     if part == "wrong":
         return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
-    for peer in sorted({*chain(*PLAYED[part].values()), streams.NAMES}):
+    for peer in sorted({*chain(*PLAYED[part].values())} & {*bench.peers}) + [streams.NAMES]:
         bench.install(peer)
     rows = list(ROWS[part](bench))
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}
@@ -441,6 +442,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="few runs")
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
     parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="these packages alone")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     asked = parser.parse_args()
     path = HERE / "peers.json"
@@ -450,6 +452,7 @@ def main() -> None:
     for part in [asked.only] if asked.only else PARTS:
         bench = Bench(part, SHORT if asked.short else FULL, asked.so_far, asked.data)
         bench.tuned = {(row["role"], row["entrant"]): row for row in before}
+        bench.peers = tuple(asked.peers)
         results[part] = measured(part, bench)
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         page.write(results)
