@@ -15,6 +15,8 @@ import stores
 
 # What is compiled, and for how long, depends on what ran before.
 os.environ.setdefault("TACIT_QUIET", "1")
+# Ray's workers yield to all else (nice 15): beside another busy test they would hardly run.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Looked through for examples it would be read twice, and each class in it be two.
 collect_ignore = ["toy_set.py"]

@@ -8,7 +8,7 @@ import os
 import threading
 import time as clocks
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,10 +22,6 @@ from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.aspects.shared import Learned, Value
-
-if TYPE_CHECKING:
-    from tacit.cluster.link import Link
-    from tacit.service.config.schema import Config
 
 
 # ---- Further ingresses at one address: the system deals connections out among them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,8 @@ def serve(
         else:
             tasks.add(asyncio.ensure_future(open_doors(place)))
 
+    # Ray's workers yield to all else (nice 15): on a busy machine shards would answer late, or never start.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     with connected(address):
         run(config, engine=engine, ready=ready, shared=ingresses > 1, **options)
 
