@@ -23,7 +23,6 @@ from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.aspects.shared import Learned, Value
 
-
 # ---- Further ingresses at one address: the system deals connections out among them
 #
 # Each is a process on the machine of the first one, and listens at the same port (SO_REUSEPORT). It
