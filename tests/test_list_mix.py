@@ -221,10 +221,11 @@ def lists_by_interval(policy, state, impression):
         if spread[i] != spread[j] and (z := (mean[i] - mean[j]) / (spread[j] - spread[i])) > 0:
             cuts.add(float(z))
     found = defaultdict(float)
-    drawn = [(-1, -1, 1 - policy.epsilon)]
-    if policy.epsilon:
-        each = policy.epsilon / (len(arms) * length)
-        drawn += [(arm, place, each) for arm in arms for place in range(length)]
+    promised = {arm: share for arm, share in policy.at_least if arm in arms}
+    left = 1 - sum(promised.values())
+    drawn = [(-1, -1, left * (1 - policy.epsilon))]
+    each = {arm: promised.get(arm, 0.0) + left * policy.epsilon / len(arms) for arm in arms}
+    drawn += [(arm, place, each[arm] / length) for arm in arms if each[arm] for place in range(length)]
     for low, high in itertools.pairwise(sorted(cuts)):
         z = (low + high) / 2 if high < math.inf else low + 1
         probability = 2 * (stats.norm.sf(low) - stats.norm.sf(high))
@@ -238,9 +239,14 @@ def lists_by_interval(policy, state, impression):
 
 
 CASES = [
-    (kind, arms, positions, epsilon, rounds)
+    (kind, arms, positions, explores, rounds)
     for kind in KINDS
-    for epsilon in (0.0, 0.3)
+    for explores in (
+        {},
+        {"epsilon": 0.3},
+        {"at_least": {1: 0.2, 5: 0.05}},
+        {"at_least": {2: 0.4}, "epsilon": 0.2},
+    )
     for arms, positions, rounds in [
         ((4, 1, 5, 0, 2), 3, 12),
         ((3, 0, 5, 1), 4, 11),
@@ -252,9 +258,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arms", "positions", "epsilon", "rounds"), CASES)
-def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, rounds):
-    policy = kind(6, positions=positions, epsilon=epsilon)
+@pytest.mark.parametrize(("kind", "arms", "positions", "explores", "rounds"), CASES)
+def test_propensities_are_those_of_enumeration(kind, arms, positions, explores, rounds):
+    policy = kind(6, positions=positions, **explores)
     impression = offered(*arms)
     state = taught(policy, impression, rounds)
     before = [array.copy() for _, array in leaves(state)]
@@ -284,7 +290,9 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
         assert chance == pytest.approx(probability, abs=1e-12)
     chances = policy.position_chances(state, 1, impression)
     np.testing.assert_allclose(chances, cells, rtol=0, atol=1e-12)
-    assert chances.min() >= epsilon / (len(arms) * length) - 1e-15
+    promised = np.array([dict(policy.at_least).get(arm, 0.0) for arm in arms])
+    least = (promised + (1 - promised.sum()) * policy.epsilon / len(arms)) / length
+    assert (chances >= least[:, None] - 1e-15).all()
     for array, then in zip((array for _, array in leaves(state)), before, strict=True):
         np.testing.assert_array_equal(array, then)
 
@@ -292,7 +300,7 @@ def test_propensities_are_those_of_enumeration(kind, arms, positions, epsilon, r
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_arms_have_the_propensities_of_enumeration(kind):
     """Of twelve arms, the sums over what one arm may be taken out of, and over all cells."""
-    policy = kind(12, positions=4, epsilon=0.2)
+    policy = kind(12, positions=4, epsilon=0.2, at_least={3: 0.1})
     impression = offered(*np.random.default_rng(3).permutation(12))
     action, state = np.zeros(4, np.int64), policy.init(2)
     rng, attraction = np.random.default_rng(5), np.linspace(0.5, 0.05, 12)
@@ -334,6 +342,24 @@ def test_decisions_tell_where_their_arms_are_likely(kind):
     short = one.choose("query", arms=["c", "a"])
     assert short.position_propensities[2] == 1.0
     assert one.probabilities("query", arms=["c", "a"]).shape == (2, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_arm_is_promised_it_gets_at_any_position(kind):
+    """Binomial counts of 4,000 lists; each is within 4.9 standard deviations but once in a million."""
+    policy = kind(["a", "b", "c", "d", "e"], positions=2, at_least={"e": 0.2})
+    learner = tacit.Learner(policy, seed=1)
+    for _ in range(200):
+        decision = learner.choose("query")
+        learner.learn(decision, [float(arm == "a") for arm in decision.slate])
+    cells = learner.probabilities("query")
+    slates = np.array([decision.slate for decision in learner.choose_many(["query"] * 4000)])
+    assert (cells[4] >= 0.1).all()
+    for i, arm in enumerate("abcde"):
+        shown = (slates == arm).mean(axis=0)
+        assert (abs(shown - cells[i]) <= 4.9 * np.sqrt(cells[i] * (1 - cells[i]) / 4000) + 1e-9).all()
+    # Of what a list cannot show nothing is kept back.
+    assert learner.probabilities("query", arms=["a", "b"]).sum() == pytest.approx(2.0)
 
 
 def test_lists_without_propensities():

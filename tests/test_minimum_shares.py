@@ -10,7 +10,8 @@ import tacit
 from tacit.errors import ConfigError
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
-from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.placements.aspects.coin import floor_of
 from tacit.wire.control import ArmsOf, PinOf
 
@@ -119,6 +120,31 @@ async def test_promises_hold_for_whoever_is_asking(tmp_path):
             assert min(chances(rows)["new"]) >= 0.05
         live = learned(engine)
     is_the_fold(config, path, live)
+
+
+async def test_lists_have_what_is_promised_at_any_position(tmp_path):
+    """Counts are within 5.1 sigma."""
+    path = tmp_path / "s.db"
+    config = with_home(kind="slates", arms=[*ARMS, "old"], positions=2, at_least={"new": 0.2})
+    async with served(path, config) as engine:
+        for i in range(8):
+            engine.clock.now += 40 * SECOND
+            home = engine.placements["home"]
+            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(SIZE)]
+            rows = list(await engine.decide_many("home", asked))
+            lists = [slate_of(row.shown).arms for row in rows]
+            clicks = [[k for k, arm in enumerate(slate) if arm in ("bold", "old")] for slate in lists]
+            sent = [
+                FeedbackRequest(row.id, CLICKS, clicks=Clicks(k)) for row, k in zip(rows, clicks, strict=True)
+            ]
+            await engine.record_many("home", sent)
+        # All has been learned by now that can be: what is promised is all that it gets.
+        places = np.array([[slate[k] == "new" for k in range(2)] for slate in lists]).mean(axis=0)
+        assert (abs(places - 0.1) < 0.01 + 5.1 * np.sqrt(0.1 / SIZE)).all()
+        live = learned(engine)
+    is_the_fold(config, path, live)
+    with pytest.raises(ConfigError, match=r"at_least.*list-mix can"):
+        with_home(kind="slates", arms=ARMS, positions=2, policy="cascade-kl-ucb", at_least={"new": 0.2})
 
 
 @pytest.mark.parametrize(

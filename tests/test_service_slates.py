@@ -43,7 +43,9 @@ async def traffic(engine, rounds):
     return shown
 
 
-@pytest.mark.parametrize("policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix", "safe-list-mix(epsilon=0.1)"])
+@pytest.mark.parametrize(
+    "policy", ["cascade-kl-ucb", "pbm-ucb", "list-mix(at_least={'e': 0.2})", "safe-list-mix(epsilon=0.1)"]
+)
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     config = configured(policy=policy, snapshot_every=40)
     async with served(tmp_path / "s.db", config) as engine:

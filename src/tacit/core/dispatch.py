@@ -293,9 +293,11 @@ def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, c
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 
-def ranks(params: Any, arranged: Any, lane: int, impression: Any, arm: int, chances: Any) -> None:
-    """Fill ``chances`` with the probabilities of the arm's first ranks in the order."""
-    parts[type(params)].ranks(params, arranged, lane, impression, arm, chances)
+def ranks(
+    params: Any, arranged: Any, lane: int, impression: Any, arm: int, without: int, chances: Any
+) -> None:
+    """Fill ``chances`` with the probabilities of the arm's first ranks, with one arm taken out."""
+    parts[type(params)].ranks(params, arranged, lane, impression, arm, without, chances)
 
 
 def clear(params: Any, state: Any, lane: int) -> None:

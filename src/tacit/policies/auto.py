@@ -84,7 +84,8 @@ def auto(
         clicks in 100 impressions.
     at_least : dict of arm to float, optional
         With what probability some arms are shown at least, whatever is learned: ``{"control": 0.1}``;
-        at most 0.5 in all. See :class:`MinimumShares`.
+        at most 0.5 in all. See :class:`MinimumShares`; for lists, which have such an arm at any position,
+        :class:`ListMix`.
 
     Raises
     ------
@@ -139,8 +140,9 @@ def auto(
         _only(said, "a slate of arms by their features", reads)
         return ItemListMix(relevance_dim, context_dim, positions=length, context=schema, per_key=per_key)
     if shows == "slate":
-        _only(said, "a slate", ("own_order",))
-        return (SafeListMix if own_order else ListMix)(_given_arms(arms), positions=length)
+        _only(said, "a slate", ("own_order", "at_least"))
+        mix = SafeListMix if own_order else ListMix
+        return mix(_given_arms(arms), positions=length, at_least=at_least or ())
     if by_features:
         reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")
         _only(said, "an arm by its features", reads)
@@ -179,20 +181,17 @@ def _given_arms(arms: Any) -> Any:
     return arms
 
 
-PROMISE_NOTHING = {
-    "a duel": "a promise is of one arm shown alone, and a duel is a pair that is to teach who is better; "
-    "an ExplorationFloor over HorizonDraw shows every pair",
-    "a slate": "a promise is of one arm shown alone, and of a list it would have to say at which position, "
-    "and who makes way; a holdout whose control is uniform lists every arm at times, with exact propensities",
-}
-"""Why what is shown has no shares that are promised, and what to do instead."""
+PAIRS = (
+    "a promise is of an arm shown by itself, and a duel is a pair that is to teach who is better; "
+    "an ExplorationFloor over HorizonDraw shows every pair"
+)
 
 
 def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
     """Refuse what the recommended policy does not read, so that nothing is silently left out."""
     for field, value in said.items():
         if value and field not in known:
-            if field == "at_least" and what in PROMISE_NOTHING:
-                raise InvalidValue(field, value, f"leave it out: {PROMISE_NOTHING[what]}")
+            if field == "at_least" and what == "a duel":
+                raise InvalidValue(field, value, f"leave it out: {PAIRS}")
             takes = ", ".join(("arms", *known))
             raise InvalidValue(field, value, f"leave it out: to show {what} takes {takes}")

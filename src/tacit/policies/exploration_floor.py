@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe, propensity, refit, unlearn
 from tacit.core.part import Fraction, PositiveFraction, whole
@@ -20,7 +19,7 @@ from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.actions import Wrapper
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.linear import LogisticTS
-from tacit.policies.index import slot_of
+from tacit.policies.index import promised
 from tacit.policies.stationary.ucb import UCB1
 
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
@@ -33,8 +32,6 @@ from tacit.policies.stationary.ucb import UCB1
 MODULUS, FACTOR = 2**31 - 1, 48271
 """Of the generator of Park and Miller, which the code of a past goes on like."""
 STEPS_OF_REWARDS = 2.0**20
-MOST_PROMISED = 0.5
-"""What arms may be promised, all together."""
 
 
 class Past(NamedTuple):
@@ -468,27 +465,3 @@ class MinimumShares(ExplorationFloor):
         inner = propensity(params.policy, state, lane, impression, shown)
         left = params.epsilon / len(arms) + (1.0 - params.epsilon) * inner
         return params.shares[shown] + (1.0 - reached) * left
-
-
-def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
-    """Return shares that arms are promised, in the order of their slots.
-
-    Raises
-    ------
-    InvalidValue
-        If one is of an arm that there is not, or out of (0, 0.5], or all sum up to more than 0.5.
-    """
-    try:
-        pairs = [(arm, share) for arm, share in dict(shares).items()]
-    except (TypeError, ValueError):
-        raise InvalidValue("at_least", shares, 'give shares of arms, such as {"control": 0.1}') from None
-    found = {}
-    for arm, share in pairs:
-        slot = slot_of("at_least", arm, arms)
-        name = slot if isinstance(arms, int) else arms[slot]
-        found[slot] = (name, checks.number(f"at_least.{arm}", share, 0.0, MOST_PROMISED, open_low=True))
-    total = sum(share for _, share in found.values())
-    if total > MOST_PROMISED:
-        remedy = f"let shares sum up to at most {MOST_PROMISED}: the rest is what learning has to give"
-        raise InvalidValue("at_least", f"{total:g} in all", remedy)
-    return tuple(found[slot] for slot in sorted(found))  # type: ignore[misc]

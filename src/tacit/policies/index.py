@@ -108,6 +108,34 @@ def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
     return names.index(name)
 
 
+MOST_PROMISED = 0.5
+"""What arms may be promised, all together."""
+
+
+def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
+    """Return shares that arms are promised, in the order of their slots.
+
+    Raises
+    ------
+    InvalidValue
+        If one is of an arm that there is not, or out of (0, 0.5], or all sum up to more than 0.5.
+    """
+    try:
+        pairs = [(arm, share) for arm, share in dict(shares).items()]
+    except (TypeError, ValueError):
+        raise InvalidValue("at_least", shares, 'give shares of arms, such as {"control": 0.1}') from None
+    found = {}
+    for arm, share in pairs:
+        slot = slot_of("at_least", arm, arms)
+        name = slot if isinstance(arms, int) else arms[slot]
+        found[slot] = (name, checks.number(f"at_least.{arm}", share, 0.0, MOST_PROMISED, open_low=True))
+    total = sum(share for _, share in found.values())
+    if total > MOST_PROMISED:
+        remedy = f"let shares sum up to at most {MOST_PROMISED}: the rest is what learning has to give"
+        raise InvalidValue("at_least", f"{total:g} in all", remedy)
+    return tuple(found[slot] for slot in sorted(found))  # type: ignore[misc]
+
+
 # ---- What policies share that move the scores of all arms by one draw, z = |N(0, 1)|
 
 

@@ -36,6 +36,10 @@ class ListMix(LinePolicy):
         Whether it is in doubt how far the order in which arms are offered says how good they are. Without,
         the first arms begin at nine times the rate of the last, as in earlier versions; what began so goes
         on so.
+    at_least : dict of arm to float, optional
+        With what probability some arms are in the list at least, each at a position drawn uniformly, whatever
+        is learned: shares in (0, 0.5] by their names, together at most 0.5. What is promised to an arm that
+        is not on offer is left to the policy.
 
     Raises
     ------

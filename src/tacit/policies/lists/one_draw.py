@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
-from tacit.core.part import Fraction, whole
+from tacit.core.part import Fraction, param, whole
+from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Impression
-from tacit.policies.index import mass
+from tacit.policies.index import mass, promised
 
 EVERYTHING = 0.0, np.inf
 
@@ -37,10 +38,10 @@ def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> 
 class MixPolicy(SlatePolicy, abstract=True):
     """Base of the policies that line up the arms on offer by one draw z = \\|N(0, 1)\\|.
 
-    With probability ``epsilon``, an arm drawn uniformly is put at a position drawn uniformly, and
-    the others are lined up around it. So every arm is at every position with a probability of at
-    least ε/(arms on offer · positions), and the probability of a list, of its beginning and of an
-    arm at a position are known exactly.
+    With the probability that it is promised, an arm is put at a position drawn uniformly; in what is left,
+    with probability ``epsilon``, one drawn uniformly is. The others are lined up around it. So every arm is
+    at every position with a probability of at least ε/(arms on offer · positions) of what is left, and the
+    probability of a list, of its beginning and of an arm at a position are known exactly.
 
     A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``.
     """
@@ -49,6 +50,20 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     positions: Annotated[int, whole(1, 10_000)] = 3
     epsilon: Fraction = 0.0
+    at_least: Any = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_least and self.arms is None:
+            raise InvalidValue("at_least", self.at_least, "leave it out: a promise is to an arm by its name")
+        self._set("at_least", promised(self.at_least, self.arms))
+
+    @param
+    def promises(self) -> Floats:
+        """The share of lists that each arm is promised, for kernels; empty where none is."""
+        known = dict(self.at_least)
+        names = () if not known else range(self.arm_count) if isinstance(self.arms, int) else self.arms
+        return np.array([known.get(arm, 0.0) for arm in names], np.float64)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -99,9 +114,12 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def ranks(
-        params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats
+        params: Any, arranged: Any, lane: int, impression: Impression, arm: int, without: int, chances: Floats
     ) -> None:
-        """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last."""
+        """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last.
+
+        ``without``, if not −1, is another arm that is taken out.
+        """
         raise NotImplementedError
 
     @staticmethod
@@ -140,12 +158,11 @@ class MixPolicy(SlatePolicy, abstract=True):
     def cells(params: Any, state: Any, lane: int, impression: Impression, found: Floats) -> None:
         """Fill in with what probability each arm on offer is shown at each position."""
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
-        chances = np.empty(positions + 1)
+        chances, places = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for i in range(len(arms)):
-            ranks(params, arranged, lane, impression, arms[i], chances)
-            for k in range(positions):
-                found[i, k] = at_position(chances, k, len(arms), positions, params.epsilon)
+            at_positions(params, arranged, lane, impression, arms[i], chances, places)
+            found[i] = places
         clear(params, state, lane)
 
     @staticmethod
@@ -160,16 +177,16 @@ class MixPolicy(SlatePolicy, abstract=True):
     ) -> None:
         """Fill in, for each position of a list, with what probability a list begins so down to
         there, and with what probability this arm is shown there; 1 where nothing is."""
-        arms, positions = impression.arms, min(params.positions, len(impression.arms))
-        chances = np.empty(positions + 1)
+        positions = min(params.positions, len(impression.arms))
+        chances, found = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for k in range(len(action)):
             prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
             places[k] = 1.0
             if action[k] >= 0:
                 prefixes[k] = beginning(params, arranged, lane, impression, action, k + 1)
-                ranks(params, arranged, lane, impression, action[k], chances)
-                places[k] = at_position(chances, k, len(arms), positions, params.epsilon)
+                at_positions(params, arranged, lane, impression, action[k], chances, found)
+                places[k] = found[k]
         clear(params, state, lane)
 
     @staticmethod
@@ -200,10 +217,34 @@ def draw_list(
     for k in range(len(action)):
         action[k] = -1
     z, arm, place = abs(rng.standard_normal()), -1, -1
-    if params.epsilon > 0.0 and rng.random() < params.epsilon:
-        arm = arms[int(rng.random() * len(arms))]
+    kept = promised_in(params, arms)
+    put = kept + (1.0 - kept) * params.epsilon
+    drawn = rng.random() if put > 0.0 else 1.0
+    if drawn < put:
+        arm = keeper(params, arms, drawn) if drawn < kept else arms[int(rng.random() * len(arms))]
         place = int(rng.random() * length)
     line_up(params, arranged, lane, impression, z, arm, place, action)
+
+
+@kernel
+def promised_in(params: Any, arms: Ints) -> float:
+    """Return the share of lists that some arms are promised together."""
+    found = 0.0
+    if len(params.promises) > 0:
+        for arm in arms:
+            found += params.promises[arm]
+    return found
+
+
+@kernel
+def keeper(params: Any, arms: Ints, drawn: float) -> int:
+    """Return the arm whose promise a number drawn below all of them keeps."""
+    found, reached = -1, 0.0
+    for arm in arms:
+        reached += params.promises[arm]
+        if found < 0 and drawn < reached:
+            found = arm
+    return found
 
 
 @kernel
@@ -224,16 +265,47 @@ def beginning(
     # at the very place that it has there.
     arms = len(impression.arms)
     positions = min(params.positions, arms)
-    drawn = params.epsilon / (arms * positions)
+    kept = promised_in(params, impression.arms)
+    drawn = (1.0 - kept) * params.epsilon / (arms * positions)
     found = 0.0
-    for k in range(-1, count if drawn > 0.0 else 0):
+    for k in range(-1, count if drawn + kept > 0.0 else 0):
         without = begin[k] if k >= 0 else -1
-        weight = drawn if k >= 0 else 1.0 - params.epsilon
+        weight = drawn if k >= 0 else (1.0 - kept) * (1.0 - params.epsilon)
+        if k >= 0 and kept > 0.0:
+            weight += params.promises[without] / positions
         found += weight * share(params, arranged, lane, impression, begin, count, without)
     if drawn > 0.0 and count < positions:
         others = shares(params, arranged, lane, impression, begin, count)
         found += drawn * (positions - count) * others
+    if kept > 0.0 and count < positions:
+        for arm in impression.arms:
+            weight = params.promises[arm] * (positions - count) / positions
+            if weight > 0.0 and place_in(begin, count, arm) == count:
+                found += weight * share(params, arranged, lane, impression, begin, count, arm)
     return float(found)
+
+
+@kernel
+def at_positions(
+    params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats, places: Floats
+) -> None:
+    """Fill in with what probability an arm is shown at each position; ``chances`` is scratch."""
+    arms, positions = impression.arms, len(places)
+    kept = promised_in(params, arms)
+    ranks(params, arranged, lane, impression, arm, -1, chances)
+    for k in range(positions):
+        places[k] = (1.0 - kept) * at_position(chances, k, len(arms), positions, params.epsilon)
+    if kept > 0.0:
+        for other in arms:
+            weight = params.promises[other] / positions
+            if other == arm:
+                places += weight
+            elif weight > 0.0:
+                # Put above it, it moves the arm down; put below it, it leaves it where it was.
+                ranks(params, arranged, lane, impression, arm, other, chances)
+                for k in range(positions):
+                    above = chances[k - 1] if k > 0 else 0.0
+                    places[k] += weight * ((positions - 1 - k) * chances[k] + k * above)
 
 
 @kernel
@@ -384,7 +456,13 @@ class LinePolicy(MixPolicy, abstract=True):
 
     @staticmethod
     def ranks(
-        params: Any, arranged: Lines, lane: int, impression: Impression, arm: int, chances: Floats
+        params: Any,
+        arranged: Lines,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        without: int,
+        chances: Floats,
     ) -> None:
         # The arm falls by a rank where another line crosses its own upwards, and rises where one
         # crosses downwards; the former stand in front, the latter behind.
@@ -393,6 +471,8 @@ class LinePolicy(MixPolicy, abstract=True):
         crossings = np.empty(len(arms))
         rank, falls, rises = 0, 0, len(arms)
         for i in range(len(arms)):
+            if arms[i] == without:
+                continue
             gap, slope = mean[arms[i]] - mean[arm], spread[arms[i]] - spread[arm]
             level = slope > 0.0 or (slope == 0.0 and order[arms[i]] < order[arm])
             if gap > 0.0 or (gap == 0.0 and level):

@@ -91,6 +91,8 @@ class SafeListMix(MixPolicy):
     epsilon : float, default 0
         Probability in [0, 1] that an arm drawn uniformly is put at a position drawn uniformly;
         above 0 for logs that shall answer for every other policy.
+    at_least : dict of arm to float, optional
+        As for :class:`~tacit.ListMix`.
 
     Raises
     ------
@@ -249,7 +251,13 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def ranks(
-        params: SafeListMix, state: State, lane: int, impression: Impression, arm: int, chances: Floats
+        params: SafeListMix,
+        state: State,
+        lane: int,
+        impression: Impression,
+        arm: int,
+        without: int,
+        chances: Floats,
     ) -> None:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
@@ -263,15 +271,19 @@ class SafeListMix(MixPolicy):
         elif start <= i < stop:
             other = i + 1
         exchanged = 0.0
+        if without >= 0 and order[other] == without:
+            # Of the two that are exchanged, the one that is left stands first.
+            i = other = min(i, other)
         if other != i:
             upper, lower = order[min(i, other)], order[max(i, other)]
             gap, slope = mean[lower] - mean[upper], spread[lower] - spread[upper]
             low, high = narrowed(0.0, np.inf, gap, slope, False)
             exchanged = mass(low, high)
-        if i < len(chances):
-            chances[i] = 1.0 - exchanged
-        if other < len(chances):
-            chances[other] += exchanged
+        moved = 1 if without >= 0 and place_in(order, offered, without) < i else 0
+        if i - moved < len(chances):
+            chances[i - moved] = 1.0 - exchanged
+        if other - moved < len(chances):
+            chances[other - moved] += exchanged
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tacit.errors import InvalidValue
-from tacit.policies import Policy
+from tacit.policies import ListMix, Policy, SafeListMix
 from tacit.policies.actions import SlatePolicy
 from tacit.service.config.rule import ClickAggregation
 from tacit.service.config.schema import Count
@@ -43,12 +43,16 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     aggregation : str
         What several reports of clicks for one list make: their ``union``, the ``first`` or the
         ``last``.
+    at_least : table
+        Shares of lists in which arms are at least, by name, at any position: ``{ new = 0.05 }``; at most 0.5
+        in all. What has begun without them takes them over with ``rebuild``.
     """
 
     arms: Count | list[str] | None = None
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
     aggregation: ClickAggregation = "union"
+    at_least: dict[str, float] | None = None
 
     @property
     def slots(self) -> Any:
@@ -63,6 +67,15 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     @property
     def attribution(self) -> dict[str, Any]:
         return {"aggregation": self.aggregation}
+
+    def parts(self) -> tuple[Policy, Policy | None, Any]:
+        policy, shadow, options = super().parts()
+        if self.at_least:
+            if not isinstance(policy, ListMix | SafeListMix):
+                remedy = f"leave it out: lists of {policy.label} promise nothing; those of list-mix can"
+                raise InvalidValue("at_least", self.at_least, remedy)
+            policy = replace(policy, at_least=self.at_least)
+        return policy, shadow, options
 
     def fitted(self, policy: Policy) -> Policy:
         super().fitted(policy)
