@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_824,
+    "code": 60_905,
     "files": 416,
     "classes_twice": 8,
     "told": 0,
