@@ -423,7 +423,7 @@ def measured(part: str, bench: Bench) -> Any:
     """Return a part of the results, with all that they come from."""
     if part == "wrong":
         return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
-    for peer in sorted({*chain(*PLAYED[part].values())} & {*bench.peers}) + [streams.NAMES]:
+    for peer in [*sorted({*chain(*PLAYED[part].values())} & {*bench.peers}), streams.NAMES]:
         bench.install(peer)
     rows = list(ROWS[part](bench))
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}

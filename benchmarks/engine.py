@@ -21,8 +21,7 @@ import uvloop
 
 import tacit
 from tacit.service.app.server import GC_THRESHOLDS
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import rewards
 from tacit.service.log.sqlite import SqliteStore

@@ -21,8 +21,7 @@ from pathlib import Path
 from engine import Nowhere
 
 import tacit
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import LogClock
 

@@ -57,8 +57,7 @@ def opened(path, snapshot_every=10**9):
     """Return the engine over a store, as the server makes it."""
     import tacit
     from tacit.service.app.server import GC_THRESHOLDS
-    from tacit.service.config.rule import Rule
-    from tacit.service.config.schema import Config, PlacementConfig
+    from tacit.service.config.schema import Config, PlacementConfig, Rule
     from tacit.service.engine.engine import Engine
     from tacit.service.log.sqlite import SqliteStore
 

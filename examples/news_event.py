@@ -25,8 +25,7 @@ import numpy as np
 
 import tacit
 from tacit.core.text import aligned
-from tacit.service.config.rule import Rule, SignalConfig
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.sqlite import SqliteStore

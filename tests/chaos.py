@@ -27,7 +27,7 @@ from harness import PATIENCE, Client, eventually
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.searches import AskedSearch
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 
 CLIENTS = 6
 WORK = 20

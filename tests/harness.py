@@ -25,7 +25,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.log.requests import Clicks, FeedbackRequest
 from tacit.service.log.rows import CLICKS
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 
 PATIENCE = 600.0
 """Seconds after which what a test waits for is taken to hang. Nothing is measured by it."""

@@ -16,12 +16,7 @@ from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 
 PAGES = ROOT / "docs" / "elsewhere"
-THEIRS = {
-    "mabwiser": "mabwiser",
-    "river": "river",
-    "open-bandit": "obp",
-    "bandits-in-products": "growthbook",
-}
+THEIRS = {"mabwiser": "mabwiser", "river": "river", "open-bandit": "obp", "bandits-in-products": "growthbook"}
 SERVED = ("bandits-in-products",)
 """Pages whose code asks a service, of their first configuration."""
 

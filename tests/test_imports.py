@@ -84,7 +84,7 @@ service/app
 service/maintenance client
 feed
 cluster
-warmup demo_feed checking
+warmup checking
 demo
 demo_lists demo_duel
 cli

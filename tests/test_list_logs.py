@@ -33,7 +33,7 @@ from tacit.evaluate import (
 from tacit.evaluate.intervals import score
 from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
-from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.copies import export

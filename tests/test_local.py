@@ -16,10 +16,10 @@ from harness import SECOND, START, Clock, as_after_a_crash, learned, started, st
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
-from tacit.client.spool import Spool
+from tacit.client.lent import Spool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
-from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
 from tacit.service.placements.aspects.lent import checked_made

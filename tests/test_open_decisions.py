@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.cli import cli
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig, ServerConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule, ServerConfig
 from tacit.service.errors import Overloaded
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow

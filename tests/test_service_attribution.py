@@ -24,8 +24,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, StoreConfig
+from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, Rule, StoreConfig
 from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDecision
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
@@ -34,7 +33,7 @@ from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionR
 from tacit.service.log.sqlite import MIGRATIONS
 from tacit.service.log.store import save
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import (
     DUPLICATE,
     FROZEN,

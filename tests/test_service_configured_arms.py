@@ -23,7 +23,7 @@ from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.opening import open_store
 from tacit.service.errors import NotDurable
 from tacit.service.log.rows import ARMS
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import LEARNED
 from tacit.wire.control import ArmsOf
 

@@ -30,7 +30,7 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import MarkRow
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, Unpin
 
 KEY, SHA256 = new_key()

@@ -22,7 +22,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, NotDurable
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
 

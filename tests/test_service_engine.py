@@ -31,7 +31,7 @@ from tacit.service.log.ids import Draws, decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, REPEATED
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate

@@ -39,16 +39,15 @@ from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf
-from tacit.wire.decisions import Impression
-from tacit.wire.items import ItemsGone, ItemsOf, NewItem
+from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
 
 DIM = 4
 CONTEXT = {"device": ["ios", "web"]}

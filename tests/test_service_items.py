@@ -34,16 +34,16 @@ from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.maintenance.copies import export
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.items import shown_of
 from tacit.wire.control import ModeOf
-from tacit.wire.items import ItemsGone, ItemsOf, NewItem
+from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
 DIM = 4
 POLICY = f"embedding-mixture(relevance_dim={DIM})"

@@ -21,11 +21,11 @@ from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
-from tacit.service.maintenance.verify import verify
 from tacit.service.placements.aspects.items import items_now
 from tacit.wire.control import ModeOf
-from tacit.wire.items import ItemsGone, ItemsOf, NewItem
+from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
 DIM = 4
 LISTS = {"kind": "slates", "policy": "item-list-mix", "relevance_dim": DIM, "attribution_window": 1.0}

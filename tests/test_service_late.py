@@ -21,13 +21,12 @@ from tacit.logs import read_log
 from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule, SignalConfig
-from tacit.service.config.schema import PlacementConfig
+from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.copies import export
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import CORRECTED, DUPLICATE, FROZEN, LATE, LEARNED, Attribution
 from tacit.wire.control import ModeOf
 

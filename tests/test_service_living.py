@@ -19,13 +19,12 @@ from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
 from tacit.service.app.server import running
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, MarkRow
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
 from tacit.service.placements.attribution import LEARNED
 from tacit.service.placements.duels import DuelOptions

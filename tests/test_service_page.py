@@ -17,8 +17,17 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from tacit.service.app.server import running
-from tacit.service.page.amounts import age, ages
-from tacit.service.page.charts import ChartLine, Point, Remark, Span, line_chart, nice_ticks, time_ticks
+from tacit.service.page.charts import (
+    ChartLine,
+    Point,
+    Remark,
+    Span,
+    age,
+    ages,
+    line_chart,
+    nice_ticks,
+    time_ticks,
+)
 from tacit.service.page.key import arms_believed
 from tacit.service.page.timeline import Stretch, asked_range, rate_of, together
 from tacit.service.placements.series import Series

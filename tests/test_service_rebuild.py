@@ -28,8 +28,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
@@ -38,7 +37,7 @@ from tacit.service.log.ids import Shard, as_text
 from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.lent import checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 

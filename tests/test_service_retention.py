@@ -23,7 +23,7 @@ from test_cli import tacit as tacit_command
 from tacit.errors import ConfigError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_records import export_ubi
+from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
@@ -33,7 +33,7 @@ from tacit.service.log.rows import DecisionRow, MarkRow, RecordRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, save
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.verbs import NewSettings
 from tacit.wire.control import ModeOf
 

@@ -34,8 +34,8 @@ from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
-from tacit.service.maintenance.verify import verify
 from tacit.wire.control import ArmsOf, ModeOf
 
 ARMS = ("holiday", "film", "recipe")

@@ -23,8 +23,7 @@ from tacit.learning.signals import NAMES
 from tacit.logs import read_log
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule, SignalConfig
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
@@ -33,7 +32,7 @@ from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.copies import export
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.wire.control import ArmsOf

@@ -20,16 +20,15 @@ import tacit
 from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
-from tacit.service.config.rule import Rule
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.fold import start
 from tacit.service.engine.layout import check_kinds
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
-from tacit.service.page.history import words
+from tacit.service.maintenance.doctor import verify
+from tacit.service.page.timeline import words
 from tacit.wire.control import ArmsOf
 
 NAMES = ("a", "b", "c")

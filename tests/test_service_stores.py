@@ -24,7 +24,7 @@ from harness import PATIENCE, SERVE, START, eventually, reached, served, with_po
 from stores import sql, store_at
 
 import tacit
-from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
@@ -33,7 +33,7 @@ from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_o
 from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 
 ARMS = ("holiday", "film", "recipe")
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")

@@ -16,7 +16,7 @@ from tacit.errors import TacitError
 from tacit.service.app.server import running
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import ReadSqlite
-from tacit.service.maintenance.stream import lines_after
+from tacit.service.maintenance.copies import lines_after
 
 
 def some(client, count):

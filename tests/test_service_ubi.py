@@ -21,13 +21,12 @@ from tacit.logs import read_ubi
 from tacit.logs.decided import given_above
 from tacit.logs.ubi_records import event_of
 from tacit.service.app.server import running
-from tacit.service.doors.ubi_records import export_ubi, feedback_of, listed
-from tacit.service.doors.ubi_routes import UbiRequest, take
+from tacit.service.doors.ubi_routes import UbiRequest, export_ubi, feedback_of, listed, take
 from tacit.service.http.route import RouteCall
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, slate_of
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 
 
 def schema(name):

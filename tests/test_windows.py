@@ -9,7 +9,7 @@ from drawn import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements.attribution import (

@@ -23,7 +23,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.verify import verify
+from tacit.service.maintenance.doctor import verify
 from tacit.wire.control import ArmsOf, ModeOf
 
 WRITTEN = DATA / "written_by_0.1"

@@ -10,8 +10,7 @@ import msgspec
 from generate.http import shape
 from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
-from tacit.service.config.guardrail import GuardrailConfig
-from tacit.service.config.holdout import ControlTable, HoldoutConfig, MetricConfig
+from tacit.service.config.holdout import ControlTable, GuardrailConfig, HoldoutConfig, MetricConfig
 from tacit.service.config.hooks import HookTable
 from tacit.service.config.keys import KeyConfig
 from tacit.service.config.tables import PlacementTable

@@ -1,4 +1,8 @@
-"""The main job end to end: the service, live searchers whose intent shifts or who differ, what it learned."""
+"""The main job end to end: the service, live searchers whose intent shifts or who differ, what it learned.
+
+A scenario; its traffic, drawn ahead; playing and reporting it; the service in a process of its own; who sends
+requests; clicks as events, which are fed from a file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +29,6 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
 from tacit.core.spread import progress
 from tacit.core.text import aligned
-from tacit.demo_feed import Write, feeding
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.learning.learner import Learner
@@ -534,3 +537,54 @@ def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path |
     regrets.yaxis.set_major_formatter("{x:,.0f}")
     regrets.legend(frameon=False, fontsize=8)
     return save(drawing, path)
+
+
+# ---- Clicks as events: a file that grows, and tacit feed that follows it
+
+MAP = """\
+placement = {{ value = "{placement}" }}
+decision_id = "decision"
+id = "id"
+time = "time"
+event = "event"
+
+[reward]
+click = 1
+leave = 0
+"""
+
+Write = Callable[[str, float, float], None]
+"""Takes a decision's id, its reward and the time."""
+
+
+@contextmanager
+def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
+    """Yield what writes an event to a file that is followed; in the end the file is fed once more.
+
+    What was sent while it was followed counts once all the same.
+
+    Raises
+    ------
+    TacitError
+        If events could not be fed.
+    """
+    events, table = folder / "events.jsonl", folder / "feed.toml"
+    events.write_bytes(b"")
+    table.write_text(MAP.format(placement=placement), encoding="utf-8")
+    command = [sys.executable, "-m", "tacit", "feed", str(events), "--map", str(table), "--url", address]
+    with events.open("ab", buffering=0) as file, (folder / "feed.log").open("w") as log:
+        follower = subprocess.Popen([*command, "--follow"], stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+
+        def write(decision: str, reward: float, time: float) -> None:
+            event = {"id": f"e-{decision}", "event": "click" if reward else "leave"}
+            file.write(json.dumps(event | {"decision": decision, "time": time}).encode() + b"\n")
+
+        try:
+            yield write
+        finally:
+            # An interrupt would be lost on one that still imports.
+            follower.terminate()
+            follower.wait()
+    last = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    if last.returncode:
+        raise TacitError(f"{events}: could not be fed: {last.stderr}{last.stdout}")

@@ -1,20 +1,265 @@
-"""The tests that a policy is put to, one after the other."""
+"""The tests that a policy is put to, one after the other; and those by simulation, replay and the service."""
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.checking import drivers, kernels
-from tacit.checking.trial import Failed, Finding, LeftOut, PolicyCheck, Trial
+import numpy as np
+
+from tacit.checking import kernels
+from tacit.checking.trial import Failed, Finding, LeftOut, PolicyCheck, Trial, same_states
 from tacit.core import checks
 from tacit.core import part as ranges
+from tacit.core.arrays import leaves, rebuilt, trimmed
+from tacit.core.dispatch import shown_in
+from tacit.core.seeds import stream
 from tacit.core.spread import progress
-from tacit.errors import InvalidValue, TacitError
+from tacit.environments.base import Environment
+from tacit.environments.base import registry as environments
+from tacit.errors import ConfigError, InvalidValue, TacitError
+from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
+from tacit.policies.stationary.epsilon_greedy import UniformRandom
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
+
+# ---- What simulation, replay and the decision service make of a policy: the learner's very state
+
+SPEED_ROUNDS = 50_000
+MICROSECONDS = 1_000_000
+
+
+# Simulation -----------------------------------------------------------------------------------
+
+
+def simulates_as_it_learns(trial: Trial) -> str:
+    """Play a simulation, and feed a learner what it saw."""
+    policy, seed, horizon = trial.policy, trial.seed, trial.rounds
+    environment = _environment(trial)
+    run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
+    run.advance(horizon)
+    users = run_stream(seed, 0, ENVIRONMENT_STREAM)
+    world: Any = environment.world(users, horizon)
+    draws = np.random.SeedSequence(seed, spawn_key=(0, POLICY_STREAM))
+    learner = Learner(policy, draws, propensities=False)
+    names, params = learner.arms, environment.params
+    for round in range(horizon):
+        lane = type(environment).arrive(params, world, round, users)
+        seen = world.impression
+        given = dict(zip(("context", "relevance", "examination"), seen[1:], strict=True))
+        offer = [names[slot] for slot in seen.arms.tolist()] if names else None
+        features = {name: array.copy() for name, array in given.items() if _reads(policy, name)}
+        decision = learner.choose(str(lane), arms=offer, **features)
+        feedback = np.zeros(policy.feedback_width)
+        shown = shown_in(policy.params, decision.slots)
+        environment.react(params, world, lane, shown, feedback)
+        learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
+    lanes = [int(key) for key in learner.keys]
+    each = zip(leaves(run.state), learner.lanes.rows, strict=True)
+    own = (_rows(array, lanes, count) if count else array for (_, array), count in each)
+    mine = rebuilt(run.state, own)
+    same_states(mine, learner.lanes.used(), "a simulation and a learner differ in it")
+    return f"{horizon} rounds of {type(environment).__name__}: the learner's state, bit for bit"
+
+
+def _rows(array: Any, lanes: list[int], count: int) -> Any:
+    """Return the rows of some lanes, in their order."""
+    return np.concatenate([array[lane * count : (lane + 1) * count] for lane in lanes])
+
+
+def _reads(policy: Policy, name: str) -> bool:
+    dims = (policy.context_dim, *policy.feature_dims)
+    return dims[("context", "relevance", "examination").index(name)] > 0
+
+
+def _environment(trial: Trial) -> Environment:
+    """Return users that the policy fits."""
+    policy = trial.policy
+    dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
+    for kind in sorted(environments.values(), key=lambda kind: kind.__name__ != "BernoulliArms"):
+        if not kind.__module__.startswith("tacit.") or kind.takes != policy.shows:
+            continue
+        for dim in dims:
+            world = kind.example(trial.arms, dim)
+            if world is not None and _fits(trial, world):
+                return world  # type: ignore[no-any-return]
+    raise LeftOut("no environment gives what it reads")
+
+
+def _fits(trial: Trial, world: Environment) -> bool:
+    policy = trial.policy
+    features = policy.feature_dims in ((0, 0), world.feature_dims)
+    wide = policy.action_width == world.action_width
+    context = policy.context_dim in (0, world.context_dim)
+    return features and wide and context and trial.slotted == (world.feature_dims == (0, 0))
+
+
+# Replay ---------------------------------------------------------------------------------------
+
+
+def replays_as_it_learns(trial: Trial) -> str:
+    """Replay a log of uniform choices, and feed a learner the rows that count."""
+    import pyarrow as pa
+
+    from tacit.evaluate.windows import Pass, Replaying, WindowReader
+
+    if not trial.tells_all:
+        raise LeftOut("logs are replayed for policies that show one of their arms")
+    policy, rows = trial.policy, 3 * trial.rounds
+    names = [str(arm) for arm in Learner(policy).arms]
+    logged = np.random.default_rng(trial.seed).integers(len(names), size=rows)
+    keys = [f"key {row % 3}" for row in range(rows)]
+    rewards = [trial.rewards(row, logged[row : row + 1]) for row in range(rows)]
+    contexts = [trial.given(row).context.tolist() for row in range(rows)]
+    columns = {
+        "timestamp": ["2017-07-04T12:00:00Z"] * rows,
+        "decision_id": [str(row) for row in range(rows)],
+        "placement": ["check"] * rows,
+        "key": keys,
+        "arms": [names] * rows,
+        "arm": [names[slot] for slot in logged],
+        "propensity": [1 / len(names)] * rows,
+        "reward": rewards,
+    }
+    log = pa.table(columns | ({"context": contexts} if policy.context_dim else {}))
+    replaying = Replaying(policy=policy, seed=trial.seed, window=rows)
+    source, played = WindowReader(replaying), Pass(replaying, 0)
+    for window in source.read(log):
+        list(played.play(window, len(source.lanes)))
+    learner = Learner(policy, stream("replay", trial.seed, 0))
+    for row, key in enumerate(keys):
+        decision = learner.choose(key, contexts[row] or None)
+        if decision.slot == logged[row]:
+            learner.learn(decision, rewards[row])
+    mine = trimmed(played.state, policy.init(len(learner.keys)))
+    same_states(mine, learner.lanes.used(), "a replay and a learner differ in it")
+    return f"{rows} logged rows, {played.matched} matched: the learner's state, bit for bit"
+
+
+# The service ----------------------------------------------------------------------------------
+
+
+def serves_as_it_learns(trial: Trial) -> str:
+    """Decide and learn in the service's engine, and fold its log anew."""
+    if trial.policy.showing.compared:
+        raise LeftOut("placements of duels interleave rankings; the engine is not asked")
+    try:
+        from tacit.service.config.schema import Config, PlacementConfig
+        from tacit.service.log.sqlite import SqliteStore
+    except ImportError:
+        raise LeftOut("the service is not installed: pip install 'tacit[service]'") from None
+    from tacit.service.maintenance.doctor import verify
+
+    try:
+        trial.policy.check_folds()
+    except InvalidValue as why:
+        raise LeftOut(f"the service refuses it: {why.allowed}") from None
+    one = "arms" if trial.policy.feature_dims == (0, 0) else "features"
+    kind = "slates" if trial.policy.showing.listed else one
+    try:
+        config = Config({"check": PlacementConfig(trial.policy, trial.seed, kind=kind)})
+    except ConfigError as why:
+        raise LeftOut(f"no placement is for it: {why}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "check.db"
+        served, learner = asyncio.run(_served(trial, config, SqliteStore(path)))
+        same_states(served, learner.lanes.used(), "the service and a learner differ in it")
+        store = SqliteStore(path)
+        try:
+            wrong = verify(config, store)
+        finally:
+            store.close()
+    if wrong:
+        raise Failed(f"its log does not fold to what it learned: {wrong[0]}")
+    return f"{trial.rounds} decisions of an engine: the learner's state, and the fold of its log"
+
+
+async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
+    """Return what an engine has learned, and a learner that was given the same."""
+    from tacit.service.engine.engine import Engine
+    from tacit.service.log.ids import Draws
+    from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+    from tacit.service.log.rows import CLICKS
+
+    now = [MICROSECONDS]
+    engine = Engine(config, store, lambda: now[0])
+    learner, draws = Learner(trial.policy, 0), Draws(trial.seed)
+    lists, waiting = trial.policy.showing.listed, None
+    await engine.start()
+    placement = engine.placements["check"]
+    try:
+        for round in range(trial.rounds + 1):
+            # An hour later the window of the last list is closed, and it is learned from.
+            now[0] += 3600 * MICROSECONDS
+            given = {name: array.tolist() for name, array in trial.given(round).arguments.items()}
+            request = DecisionRequest(f"key {round % 3}", id=str(round), **given)
+            (row,) = await engine.decide_many("check", [placement.checked(request)])
+            if waiting is not None:
+                learner.learn(*waiting)
+            draws.begin(learner.rng, str(round))
+            decision = trial.choose(learner, f"key {round % 3}", round)
+            if not lists and decision.arm != row.arm:
+                raise Failed(f"round {round}: the service shows {row.arm}, a learner {decision.arm}")
+            if round == trial.rounds:
+                break
+            reward = trial.rewards(round, decision.slots)
+            if lists:
+                waiting = decision, reward
+                clicks = Clicks([place for place, hit in enumerate(reward) if hit])
+                await engine.record_many("check", [FeedbackRequest(str(round), CLICKS, clicks=clicks)])
+            else:
+                await engine.feedback("check", str(round), reward)
+                learner.learn(decision, reward)
+        return rebuilt_copy(placement.learner.lanes.used()), learner
+    finally:
+        await engine.stop()
+
+
+def rebuilt_copy(state: Any) -> Any:
+    """Return a state with arrays of its own."""
+    return rebuilt(state, (array.copy() for _, array in leaves(state)))
+
+
+# Speed ----------------------------------------------------------------------------------------
+
+
+def how_fast(trial: Trial) -> str:
+    """Time a simulation, beside one of uniform choice, and single calls."""
+    learner, rounds = trial.learner(), 200
+    trial.play(learner, "a", range(10))
+    given = [trial.given(round) for round in range(rounds)]
+    rewards = [trial.rewards(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
+    begun = time.perf_counter()
+    for each in given:
+        learner.learn(learner.choose("a", **each.arguments), rewards[0])
+    called = (time.perf_counter() - begun) / rounds
+    text = f"{1e6 * called:.1f} µs to choose and learn from Python"
+    try:
+        environment = _environment(trial)
+    except LeftOut:
+        return text
+    seconds = _seconds(trial.policy, environment)
+    if trial.tells_all:
+        beside = _seconds(UniformRandom(trial.arms), environment)
+        return f"{1e6 * seconds:.3f} µs a simulated round (uniform: {1e6 * beside:.3f}); {text}"
+    return f"{1e6 * seconds:.3f} µs a simulated round; {text}"
+
+
+def _seconds(policy: Policy, environment: Environment) -> float:
+    """Return how long a simulated round takes: as many as fit into a fifth of a second."""
+    run = Run(policy, environment, SPEED_ROUNDS, 1, 0, np.array([SPEED_ROUNDS]))
+    run.advance(10)
+    begun, played = time.perf_counter(), 0
+    while played < SPEED_ROUNDS - 10 and time.perf_counter() - begun < 0.2:
+        played += run.advance(max(10, played))
+    return (time.perf_counter() - begun) / played
+
 
 Test = Callable[[Trial], str]
 
@@ -31,10 +276,10 @@ TESTS: dict[str, Test] = {
     "lanes": kernels.lanes_learn_apart,
     "unlearn": kernels.takes_back,
     "snapshot": kernels.goes_on_from_a_snapshot,
-    "simulation": drivers.simulates_as_it_learns,
-    "replay": drivers.replays_as_it_learns,
-    "service": drivers.serves_as_it_learns,
-    "speed": drivers.how_fast,
+    "simulation": simulates_as_it_learns,
+    "replay": replays_as_it_learns,
+    "service": serves_as_it_learns,
+    "speed": how_fast,
 }
 
 

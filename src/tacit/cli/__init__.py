@@ -14,8 +14,7 @@ from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.feed import feed
 from tacit.cli.fit import fit, propose, schema, ubi
-from tacit.cli.items import items
-from tacit.cli.placement import lift, placement
+from tacit.cli.placement import items, lift, placement
 from tacit.cli.service import decide_server, key, log, serve
 from tacit.cli.studies import demo, reproduce, simulate
 from tacit.errors import AssumptionWarning, TacitError

@@ -6,8 +6,7 @@ from typing import Annotated
 import click
 
 from tacit import __version__
-from tacit.cli.options import File, Json, Seed, names, show, usage
-from tacit.cli.parameters import Typed, command
+from tacit.cli.options import File, Json, Seed, Typed, command, names, show, usage
 from tacit.errors import MissingExtra
 
 

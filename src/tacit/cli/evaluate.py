@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import click
 
 from tacit.cli.options import (
+    FILE,
     Columns,
     Count,
     Existing,
@@ -18,6 +19,8 @@ from tacit.cli.options import (
     Seed,
     Share,
     Strict,
+    Typed,
+    command,
     concluding,
     names,
     pairs,
@@ -25,7 +28,6 @@ from tacit.cli.options import (
     usage,
     where,
 )
-from tacit.cli.parameters import FILE, Typed, command
 from tacit.core.spread import progress
 from tacit.errors import TacitError
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
-from tacit.cli.options import File, Json, NewFile, interruptible, show, usage
-from tacit.cli.parameters import Typed, command
+from tacit.cli.options import File, Json, NewFile, Typed, command, interruptible, show, usage
 from tacit.cli.placement import connected
 from tacit.errors import MissingExtra
 

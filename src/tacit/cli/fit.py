@@ -15,13 +15,14 @@ from tacit.cli.options import (
     NewFile,
     Seed,
     Strict,
+    Typed,
+    command,
     concluding,
     names,
     pairs,
     show,
     usage,
 )
-from tacit.cli.parameters import Typed, command
 from tacit.core.spread import progress
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import click
 
-from tacit.cli.options import File, Folder, Json, NewFile, NewFolder, Ray, interruptible, show, usage
-from tacit.cli.parameters import Typed, command
+from tacit.cli import options
 from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class StoreOptions:
         The log: an SQLite file, or postgresql://user@host/database.
     """
 
-    config: File | None = None
+    config: options.File | None = None
     store: str | None = None
 
     def configuration(self, **more: Any) -> "Config":
@@ -48,7 +47,7 @@ class StoreOptions:
     @contextmanager
     def open(self) -> Iterator[Any]:
         """Open the store of a configuration."""
-        with usage():
+        with options.usage():
             configuration = self.configuration()
         from tacit.service.engine.opening import open_store
 
@@ -61,7 +60,7 @@ class StoreOptions:
     @contextmanager
     def open_to_read(self) -> Iterator[Any]:
         """Open the store of a configuration, as it is at the moment, without owning it."""
-        with usage():
+        with options.usage():
             store = self.configuration().store
         if store.url is not None:
             from tacit.service.engine.layout import partitions
@@ -78,7 +77,7 @@ class StoreOptions:
 
         Yield what to call it (nothing for that of one server), the configuration and the store.
         """
-        with usage():
+        with options.usage():
             configuration = self.configuration()
         from tacit.service.engine.opening import open_store
 
@@ -116,13 +115,13 @@ def _reading(part: Any) -> Any:
 logger = logging.getLogger(__name__)
 
 
-@command()
+@options.command()
 def serve(
     log: StoreOptions,
     *,
     host: str | None = None,
     port: Annotated[int, click.IntRange(0, 65535)] | None = None,
-    cluster: Ray | None = None,
+    cluster: options.Ray | None = None,
     shards: Annotated[int, click.IntRange(1, 1024)] | None = None,
     ingresses: Annotated[int, click.IntRange(1, 64)] = 1,
     merge_seconds: Annotated[float, click.FloatRange(0.0, 86_400.0, min_open=True)] = 1.0,
@@ -168,7 +167,7 @@ def serve(
     def reread() -> "Config":
         return log.configuration(**overrides)
 
-    with usage():
+    with options.usage():
         configuration = reread()
     form = configuration.server.log
     set_up(form)
@@ -195,17 +194,17 @@ def serve(
         end(error, wrong, form)
 
 
-@command(name="decide-server")
+@options.command(name="decide-server")
 def decide_server(
     *,
-    url: Annotated[str, Typed(("--from",))],
-    placements: Annotated[tuple[str, ...], Typed(("--placement",))] = ("default",),
+    url: Annotated[str, options.Typed(("--from",))],
+    placements: Annotated[tuple[str, ...], options.Typed(("--placement",))] = ("default",),
     folder: Path = Path("waiting"),
     host: str = "127.0.0.1",
     port: Annotated[int, click.IntRange(0, 65535)] = 8788,
     every: float = 5.0,
     stale: float = 3600.0,
-    key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: Annotated[str, options.Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
 ) -> None:
     """Answer decide and feedback on this machine, with what a service elsewhere has learned.
 
@@ -258,16 +257,15 @@ def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
     raise error
 
 
-@command()
+@options.command()
 def key(
     name: str,
     *,
-    scopes: Annotated[tuple[Literal["decide", "feedback", "read", "admin"], ...], Typed(("--scope",))] = (
-        "decide",
-        "feedback",
-    ),
-    placements: Annotated[tuple[str, ...], Typed(("--placement",))] = (),
-    as_json: Json = False,
+    scopes: Annotated[
+        tuple[Literal["decide", "feedback", "read", "admin"], ...], options.Typed(("--scope",))
+    ] = ("decide", "feedback"),
+    placements: Annotated[tuple[str, ...], options.Typed(("--placement",))] = (),
+    as_json: options.Json = False,
 ) -> None:
     """Make an API key for the decision service; only its hash goes into the configuration.
 
@@ -284,7 +282,7 @@ def key(
     except ImportError as error:
         raise MissingExtra(error.name or "the service", "service") from error
     made, sha256 = new_key()
-    with usage():
+    with options.usage():
         KeyConfig(sha256, [], [*placements] or None).check()
     text = (
         f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
@@ -294,7 +292,7 @@ def key(
     if placements:
         text += f"\nplacements = {json.dumps(placements)}"
         content["placements"] = placements
-    show(content, text, as_json)
+    options.show(content, text, as_json)
 
 
 @click.group()
@@ -304,29 +302,29 @@ def log() -> None:
     os.umask(0o077)
 
 
-@command(group=log)
-def verify(kept: StoreOptions, *, as_json: Json = False) -> None:
+@options.command(group=log)
+def verify(kept: StoreOptions, *, as_json: options.Json = False) -> None:
     """Look at every row and index, fold the log anew and compare with the snapshots."""
     wrong, rows = [], 0
     for name, configuration, opened in kept.open_each():
-        from tacit.service.maintenance.verify import verify as check
+        from tacit.service.maintenance.doctor import verify as check
 
         found = check(configuration, opened)
         wrong += [f"{name}: {each}" if name else each for each in found]
         rows += opened.end().seq
     text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
-    show({"rows": rows, "differences": wrong}, text, as_json)
+    options.show({"rows": rows, "differences": wrong}, text, as_json)
     if wrong:
         raise SystemExit(1)
 
 
-@command(group=log)
+@options.command(group=log)
 def export(
-    folder: NewFolder,
+    folder: options.NewFolder,
     kept: StoreOptions,
     *,
     format: Literal["parquet", "ubi"] = "parquet",
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write the log to FOLDER; that of each shard to a folder of its own in it.
 
@@ -341,7 +339,7 @@ def export(
     counts: dict[str, int] = {}
     for name, configuration, opened in kept.open_each(reading=True):
         if format == "ubi":
-            from tacit.service.doors.ubi_records import export_ubi
+            from tacit.service.doors.ubi_routes import export_ubi
 
             written = export_ubi(opened, folder / name)
         else:
@@ -355,10 +353,10 @@ def export(
             lacking = "" if "clicks" in written else ", and there is no clicks.parquet"
             click.echo(f"{what}{lacking}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
-    show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
+    options.show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
 
-@command(group=log)
+@options.command(group=log)
 def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False) -> None:
     """Print the rows of the log as JSON lines, and go on as the service appends, until Ctrl-C.
 
@@ -372,9 +370,9 @@ def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, 
     once
         End where the log ends now.
     """
-    from tacit.service.maintenance.stream import POLL_SECONDS, lines_after
+    from tacit.service.maintenance.copies import POLL_SECONDS, lines_after
 
-    with kept.open_to_read() as opened, interruptible() as stopping:
+    with kept.open_to_read() as opened, options.interruptible() as stopping:
         while not stopping():
             lines = list(lines_after(opened, after))
             for _, line in lines:
@@ -388,20 +386,20 @@ def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, 
             opened.renew()
 
 
-@command(group=log, name="import")
-def import_log(folder: Folder, kept: StoreOptions, *, as_json: Json = False) -> None:
+@options.command(group=log, name="import")
+def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.Json = False) -> None:
     """Fill an empty store with the log that was exported to FOLDER."""
     with kept.open() as opened:
         from tacit.service.maintenance.copies import take_in
 
         count = take_in(opened, folder)
-    show({"rows": count}, f"{count:,} rows", as_json)
+    options.show({"rows": count}, f"{count:,} rows", as_json)
 
 
-@command(group=log, name="backup")
-def back_up(target: NewFile, kept: StoreOptions, *, as_json: Json = False) -> None:
+@options.command(group=log, name="backup")
+def back_up(target: options.NewFile, kept: StoreOptions, *, as_json: options.Json = False) -> None:
     """Copy the store to TARGET while the service runs: an SQLite file."""
-    with usage():
+    with options.usage():
         configuration = kept.configuration()
     if configuration.store.url is not None:
         schema = configuration.store.schema
@@ -409,10 +407,10 @@ def back_up(target: NewFile, kept: StoreOptions, *, as_json: Json = False) -> No
     from tacit.service.log.archive import backup
 
     size = backup(configuration.store.path, target)
-    show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+    options.show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
 
 
-@command(group=log)
+@options.command(group=log)
 def forget(
     kept: StoreOptions,
     *,
@@ -420,9 +418,9 @@ def forget(
     session: str | None = None,
     client: str | None = None,
     url: str | None = None,
-    key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
-    backups: Folder | None = None,
-    as_json: Json = False,
+    key: Annotated[str, options.Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    backups: options.Folder | None = None,
+    as_json: options.Json = False,
 ) -> None:
     """Blank what the log, its archive and its records tell of a person; what was learned stays.
 
@@ -451,7 +449,7 @@ def forget(
     if url is not None:
         done = _forget_at(url, key, kind, name)
     else:
-        from tacit.service.maintenance.verify import forget as blank
+        from tacit.service.maintenance.doctor import forget as blank
 
         parts = [blank(each, opened, kind, name) for _, each, opened in kept.open_each()]
         done = {place: tuple(found) for part in parts for place, found in part.items()}
@@ -464,7 +462,7 @@ def forget(
     found = {
         place: {"decisions": decisions, "records": records} for place, (decisions, records) in done.items()
     }
-    show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
+    options.show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
 
 
 def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, tuple[int, ...]]:
@@ -489,19 +487,19 @@ def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
     """Return the backups in a folder that hold somebody."""
     if folder is None:
         return []
-    from tacit.service.maintenance.verify import holds
+    from tacit.service.maintenance.doctor import holds
 
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return [str(path) for path in files if holds(path, kind, name)]
 
 
-@command(group=log)
+@options.command(group=log)
 def reshard(
     kept: StoreOptions,
     *,
     shards: Annotated[int, click.IntRange(1, 1024)],
     drop: bool = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Deal the log out to other shards, or that of a single server to shards.
 
@@ -514,10 +512,10 @@ def reshard(
     drop
         Remove the shards there were, once all is done.
     """
-    with usage():
+    with options.usage():
         configuration = kept.configuration()
     from tacit.service.maintenance.resharding import reshard as deal
 
     rows = deal(configuration, shards, drop=drop)
     text = "\n".join(f"{n:>12,}  rows of shard {shard}" for shard, n in enumerate(rows))
-    show({"shards": rows}, text, as_json)
+    options.show({"shards": rows}, text, as_json)

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import click
 
-from tacit.cli.options import Count, File, Json, Ray, Seed, Workers, show, usage, where
-from tacit.cli.parameters import Typed, command
+from tacit.cli.options import Count, File, Json, Ray, Seed, Typed, Workers, command, show, usage, where
 
 
 @command(configured=True)

@@ -2,8 +2,15 @@
 
 from tacit.clicks.base import ClickModel
 from tacit.clicks.fitting import Fit, Sessions, perplexity, sessions_of
-from tacit.clicks.models import Cascade, DependentClick, DynamicBayesian, PositionBased
-from tacit.clicks.users import informational, navigational, perfect
+from tacit.clicks.models import (
+    Cascade,
+    DependentClick,
+    DynamicBayesian,
+    PositionBased,
+    informational,
+    navigational,
+    perfect,
+)
 
 __all__ = [
     "Cascade",

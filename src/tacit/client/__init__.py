@@ -15,10 +15,11 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "a package", "client") from error
 
+from tacit.client.bodies import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.client.clients import AsyncClient, Client
-from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.wire.control import Change, Holdout, Pinned, Rebuilt, StateKept
 from tacit.wire.decisions import Decided, Feedback, Impression, LocalDecision, Recorded, TakenOver, Would
+from tacit.wire.lift import ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 from tacit.wire.lift import Bounds as Between
 from tacit.wire.lift import LiftReport as Earned
 from tacit.wire.lists import (
@@ -33,7 +34,6 @@ from tacit.wire.lists import (
     WouldSlate,
 )
 from tacit.wire.site import FeedReport
-from tacit.wire.whom import ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
 if TYPE_CHECKING:
     from tacit.client.local import Local as Local

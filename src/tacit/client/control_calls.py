@@ -28,9 +28,8 @@ from tacit.wire.control import (
     StateKept,
     Unpin,
 )
-from tacit.wire.decisions import Arm
-from tacit.wire.items import ItemsGone, ItemsNow, ItemsOf, NewItem
-from tacit.wire.whom import LATEST, ForWhom, ForWhomOf
+from tacit.wire.decisions import Arm, ItemsGone, ItemsNow, ItemsOf, NewItem
+from tacit.wire.lift import LATEST, ForWhom, ForWhomOf
 
 
 class ControlCalls:

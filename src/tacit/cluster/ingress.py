@@ -29,7 +29,7 @@ from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
 from tacit.service.placements.aspects.verbs import CHANGES
-from tacit.wire.whom import LATEST, ForWhom
+from tacit.wire.lift import LATEST, ForWhom
 
 LOOK_SECONDS = 1.0
 MOST_REMEMBERED = 100_000

@@ -15,7 +15,7 @@ from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
-from tacit.wire.items import ItemsNow
+from tacit.wire.decisions import ItemsNow
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig

@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tacit.cluster.evaluation import imported
 from tacit.cluster.overview import ShardSnapshot, sharded_view, snapshot_of
-from tacit.cluster.sweeps import imported
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable

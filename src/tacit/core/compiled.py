@@ -29,8 +29,8 @@ from tacit.core import dispatch
 from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
 from tacit.core.compilation.cache import LoopCache, is_noted, note
-from tacit.core.compilation.explain import explained
 from tacit.core.compilation.loops import KernelCompiler, LoopCompiler, makes_arrays
+from tacit.core.compilation.notice import explained
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}

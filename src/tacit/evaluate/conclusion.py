@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
+from tacit.evaluate import intervals
 from tacit.evaluate.estimators import (
     DirectMethod,
     DoublyRobust,
@@ -19,18 +20,6 @@ from tacit.evaluate.estimators import (
     SlateEstimator,
     Units,
     WeightedRows,
-)
-from tacit.evaluate.intervals import (
-    CONFIDENCE,
-    Bounds,
-    anytime,
-    bootstrap,
-    bounded,
-    estimate_of,
-    normal,
-    score,
-    standard_error,
-    widened,
 )
 from tacit.evaluate.learners import Ranking
 from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
@@ -247,7 +236,7 @@ def conclude(
     sums: Sums,
     *,
     clustered: bool = False,
-    confidence: float = CONFIDENCE,
+    confidence: float = intervals.CONFIDENCE,
     weight_bound: float | None = None,
     seed: int = 0,
     segments: int = 1,
@@ -280,16 +269,16 @@ def conclude(
     )
     if not _overlaps(estimator, sums):
         return replace(found, warnings=(f"{estimator.label}: {NO_OVERLAP}",) if sums.n else ())
-    found = replace(found, value=estimate_of(sums, estimator.ratio))
+    found = replace(found, value=intervals.estimate_of(sums, estimator.ratio))
     if not estimator.judged:
         return found
     if _left_to_the_model(estimator, sums):
         return replace(found, warnings=(f"{estimator.label}: {LEFT.format(sums.largest[0])}",))
-    bounds: dict[str, Bounds | None] = {
-        kind: widened(limits, sums, share, slots=slots, clustered=clustered)
+    bounds: dict[str, intervals.Bounds | None] = {
+        kind: intervals.widened(limits, sums, share, slots=slots, clustered=clustered)
         for kind, limits in (
-            ("normal", normal(sums, estimator.ratio, share, clustered=clustered)),
-            ("bootstrap", bootstrap(sums, estimator.ratio, share, seed=seed)),
+            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
+            ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
         )
     }
     if not clustered:
@@ -299,7 +288,7 @@ def conclude(
     found = replace(
         found,
         # None at all where no two rewards differ: then it would be 0.
-        standard_error=standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
+        standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
@@ -322,7 +311,7 @@ def _overlaps(estimator: Estimator, sums: Sums) -> bool:
     return sums.w > 0 or (sums.n > 0 and not estimator.judged and not of_the_log)
 
 
-def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple[str, ...]:
+def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]) -> tuple[str, ...]:
     """Return what speaks against the intervals that hold in the limit only."""
     doubts = []
     if sums.n and sums.effective_sample_size < FEW:
@@ -350,16 +339,16 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, Bounds]) -> tuple
     )
 
 
-def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> Bounds | None:
+def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
     # A clipped estimate is biased, and this interval knows nothing of it.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    return score(sums, confidence, slots=_slots(estimator), segments=segments)
+    return intervals.score(sums, confidence, slots=_slots(estimator), segments=segments)
 
 
 def _anytime(
     estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
-) -> Bounds | None:
+) -> intervals.Bounds | None:
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
         raise InvalidValue(
@@ -369,12 +358,12 @@ def _anytime(
     if isinstance(estimator, SlateEstimator):
         if not estimator.weighted:
             return None
-        return anytime(sums, confidence, slots=float(estimator.slots))
+        return intervals.anytime(sums, confidence, slots=float(estimator.slots))
     if estimator.weighted:
-        return anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
+        return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
     threshold = float(getattr(estimator, "threshold", math.inf))
     if not isinstance(estimator, DoublyRobust) or weight_bound is None:
         return None
     if not unclipped or threshold < weight_bound:
         return None
-    return bounded(sums, -weight_bound, 1.0 + weight_bound, confidence)
+    return intervals.bounded(sums, -weight_bound, 1.0 + weight_bound, confidence)

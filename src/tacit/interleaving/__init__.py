@@ -2,10 +2,9 @@
 
 from tacit.interleaving.balanced import Balanced, DebiasedBalanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
-from tacit.interleaving.credited import METHODS, credited
 from tacit.interleaving.optimized import Optimized
 from tacit.interleaving.probabilistic import Probabilistic, ProbabilisticMultileave
-from tacit.interleaving.rules import Action, CreditRule
+from tacit.interleaving.rules import METHODS, Action, CreditRule, credited
 from tacit.interleaving.team_draft import TeamDraft, TeamDraftMultileave
 
 __all__ = [

@@ -56,21 +56,8 @@ from tacit.policies import (
     WinnerStays,
     policy_from_spec,
 )
-from tacit.reproduce.duels.cells import duel_settings
-from tacit.reproduce.readers import KINDS, SHAPES, STARTS, ReadersOfLists
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    listed,
-    play,
-    report,
-    select,
-    table,
-)
+from tacit.reproduce import study
+from tacit.reproduce.duels.cells import KINDS, SHAPES, STARTS, ReadersOfLists, duel_settings
 
 TITLE = "One default, untuned, beside everything else, tuned"
 TUNING_SHARE, LEAST_TUNING = 4, 5
@@ -247,7 +234,7 @@ def _interest(data: Path | None) -> dict[str, RegretSetting]:
     }
 
 
-FAMILIES: dict[str, Callable[[Setup], dict[str, RegretSetting]]] = {
+FAMILIES: dict[str, Callable[[study.Setup], dict[str, RegretSetting]]] = {
     "nineteen": lambda setup: SETTINGS,
     "stealth": lambda setup: _stealth(),
     "duels": lambda setup: _of_duels(),
@@ -256,7 +243,7 @@ FAMILIES: dict[str, Callable[[Setup], dict[str, RegretSetting]]] = {
 }
 
 
-def families(setup: Setup) -> dict[str, dict[str, RegretSetting]]:
+def families(setup: study.Setup) -> dict[str, dict[str, RegretSetting]]:
     """Return what a reading plays, by family.
 
     Raises
@@ -292,19 +279,19 @@ def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     return float(ratio), float(error)
 
 
-def _regrets(policies: Sequence[Policy], setting: RegretSetting, setup: Setup) -> Floats:
+def _regrets(policies: Sequence[Policy], setting: RegretSetting, setup: study.Setup) -> Floats:
     """Return regrets of policies, of shape (policies, runs, looks and the horizon)."""
     worlds = [setting.environment, *setting.others]
     dealt = setup._replace(runs=max(setup.runs // len(worlds), 1))
     looks = [*setting.looks, setting.horizon]
     found = [
-        play(policies, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
+        study.play(policies, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
         for i, world in enumerate(worlds)
     ]
     return np.concatenate(found, axis=1)
 
 
-def cells_of(name: str, setting: RegretSetting, setup: Setup) -> list[Cell]:
+def cells_of(name: str, setting: RegretSetting, setup: study.Setup) -> list[study.Cell]:
     """Tune the candidates, and play the best of them beside the recommended policy: a cell for each look."""
     world, horizon = setting.environment, setting.horizon
     candidates = setting.candidates(world, horizon)
@@ -337,7 +324,7 @@ def cells_of(name: str, setting: RegretSetting, setup: Setup) -> list[Cell]:
     return cells
 
 
-def _summary(cells: list[Cell], what: str) -> str:
+def _summary(cells: list[study.Cell], what: str) -> str:
     ratios = np.array([cell["ratio"] for cell in cells])
     worst = cells[int(ratios.argmax())]
     mean = float(np.exp(np.log(ratios).mean()))
@@ -348,7 +335,7 @@ def _summary(cells: list[Cell], what: str) -> str:
     )
 
 
-def _written(cells: list[Cell], setup: Setup) -> str:
+def _written(cells: list[study.Cell], setup: study.Setup) -> str:
     columns = {
         "setting": "{setting}",
         "untuned": "{policy}",
@@ -359,16 +346,18 @@ def _written(cells: list[Cell], setup: Setup) -> str:
     }
     open_ = [cell for cell in cells if not cell["stealthy"]]
     names = list(dict.fromkeys(cell["family"] for cell in cells))
-    of_each = [_summary(select(cells, family=name), f"Family {name!r}") for name in names]
+    of_each = [_summary(study.select(cells, family=name), f"Family {name!r}") for name in names]
     without = [_summary(open_, "Without stealthy shifts")] if 0 < len(open_) < len(cells) else []
     whole = [_summary(cells, "All settings"), *without]
-    summary = listed([*whole, *(of_each if len(names) > 1 else ())])
+    summary = study.listed([*whole, *(of_each if len(names) > 1 else ())])
     tuning = cells[0]["tuning_runs"]
-    return report("defaults", setup, title=TITLE, tuning=tuning, table=table(cells, columns), summary=summary)
+    return study.report(
+        "defaults", setup, title=TITLE, tuning=tuning, table=study.table(cells, columns), summary=summary
+    )
 
 
-def _draw(cells: list[Cell], path: Path) -> None:
-    with drawing(path, 7.5, (0.3 if len(cells) < MANY else 0.16) * len(cells) + 1.2) as ax:
+def _draw(cells: list[study.Cell], path: Path) -> None:
+    with study.drawing(path, 7.5, (0.3 if len(cells) < MANY else 0.16) * len(cells) + 1.2) as ax:
         for y, cell in enumerate(reversed(cells)):
             better = cell["ratio"] + 2.0 * cell["ratio_se"] < 1.0
             worse = cell["ratio"] - 2.0 * cell["ratio_se"] > 1.0
@@ -380,13 +369,13 @@ def _draw(cells: list[Cell], path: Path) -> None:
         least = min(0.2, min(cell["ratio"] for cell in cells) / 1.2)
         ticks = [0.01, 0.05, 0.25, 0.5, 1.0, 2.0, 4.0]
         ticks = [tick for tick in ticks if tick >= least]
-        inscribe(ax, xscale="log", xlim=(least, 5.0))
+        study.inscribe(ax, xscale="log", xlim=(least, 5.0))
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
         ax.set_xlabel("regret, the untuned default's over the tuned best's (±2 s.e.)")
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play every setting of a reading."""
     cells = [
         {"family": family, **cell}
@@ -395,8 +384,8 @@ def reproduce(setup: Setup) -> Reproduction:
         for cell in cells_of(name, setting, setup)
     ]
     settings = setup.settings() | ({} if setup.reading == READINGS[0] else {"reading": setup.reading})
-    return Reproduction(cells, _written(cells, setup), partial(_draw, cells), settings)
+    return study.Reproduction(cells, _written(cells, setup), partial(_draw, cells), settings)
 
 
 READINGS = ("nineteen", "all", "quick", *(name for name in FAMILIES if name != "nineteen"))
-DEFAULTS = Item(TITLE, 100, reproduce, READINGS)
+DEFAULTS = study.Item(TITLE, 100, reproduce, READINGS)

@@ -17,20 +17,7 @@ from tacit.evaluate import intervals
 from tacit.evaluate.intervals import Bounds
 from tacit.evaluate.sums import Sums, summed
 from tacit.plots import COLOURS
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    inscribe,
-    legend_below,
-    listed,
-    report,
-    select,
-    table,
-)
+from tacit.reproduce import study
 
 TITLE = "Coverage of the intervals of offline estimators"
 CONFIDENCE = 0.95
@@ -139,7 +126,7 @@ def bounds_of(name: str, sums: Sums, ratio: bool, world: World, seed: int) -> It
         yield "anytime, bounded", intervals.bounded(sums, -bound, 1.0 + bound, CONFIDENCE)
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Draw the logs of every setting and size, and count the intervals that hold the truth."""
     plan = [(name, world, rows) for name, world in worlds().items() for rows in ROWS]
     seeds = np.random.SeedSequence(setup.seed).spawn(len(plan))
@@ -151,10 +138,10 @@ def reproduce(setup: Setup) -> Reproduction:
         parts = [job.result() for job in jobs]
     cells = [cell for part in parts for cell in part]
     settings = setup.settings(confidence=CONFIDENCE, rows=ROWS)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 
-def _cells(name: str, world: World, rows: int, seeds: np.random.SeedSequence, runs: int) -> list[Cell]:
+def _cells(name: str, world: World, rows: int, seeds: np.random.SeedSequence, runs: int) -> list[study.Cell]:
     values: dict[str, list[float]] = {}
     held: dict[tuple[str, str], list[tuple[bool, float]]] = {}
     for run, seed in enumerate(seeds.spawn(runs)):
@@ -188,7 +175,7 @@ def _error(found: list[tuple[bool, float]]) -> float:
     return math.sqrt(share * (1 - share) / len(found))
 
 
-COLUMNS: dict[str, Tell] = {
+COLUMNS: dict[str, study.Tell] = {
     "setting": "{setting}",
     "rows": "{rows:,}",
     "estimator": "{estimator}",
@@ -200,19 +187,19 @@ COLUMNS: dict[str, Tell] = {
 }
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
-    short = listed(
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
+    short = study.listed(
         f"{cell['setting']}, {cell['rows']:,} rows: {cell['estimator']}, {cell['interval']}: "
         f"{cell['coverage']:.1%}"
         for cell in cells
         if cell["coverage"] + 2 * cell["coverage_se"] < CONFIDENCE
         and cell["estimator"] in ("IPS", "SNIPS", "DoublyRobust")
     )
-    settings = listed(
+    settings = study.listed(
         f"{name}: the target earns {world.value:.4f}; weights up to {world.weight_bound:.1f}"
         for name, world in worlds().items()
     )
-    return report(
+    return study.report(
         "offline_coverage",
         setup,
         title=TITLE,
@@ -220,25 +207,25 @@ def _report(cells: list[Cell], setup: Setup) -> str:
         contexts=CONTEXTS,
         settings=settings,
         short=short or "- nowhere",
-        table=table(cells, COLUMNS),
+        table=study.table(cells, COLUMNS),
     )
 
 
-def _draw(cells: list[Cell], path: Path) -> None:
+def _draw(cells: list[study.Cell], path: Path) -> None:
     names, estimators = list(worlds()), ("IPS", "SNIPS", "DoublyRobust")
     kinds = dict(zip((*KINDS, "anytime, bounded"), ("-", "--", ":", "-."), strict=True))
-    with drawing(path, 7.5, 9.0, rows=len(names), sharex=True) as axes:
+    with study.drawing(path, 7.5, 9.0, rows=len(names), sharex=True) as axes:
         for ax, name in zip(axes, names, strict=True):
             for (colour, estimator), kind in product(zip(COLOURS, estimators, strict=False), kinds):
-                mine = select(cells, setting=name, estimator=estimator, interval=kind)
+                mine = study.select(cells, setting=name, estimator=estimator, interval=kind)
                 if mine:
                     x, y = [c["rows"] for c in mine], [c["coverage"] for c in mine]
                     label, style = f"{estimator}, {kind}", kinds[kind]
                     ax.plot(x, y, style, marker="o", ms=3, color=colour, label=label)
             ax.axhline(CONFIDENCE, color="black", lw=0.8)
-            inscribe(ax, name, 9, xscale="log", ylabel="coverage")
-        legend_below(axes, ncols=4, fontsize=7)
+            study.inscribe(ax, name, 9, xscale="log", ylabel="coverage")
+        study.legend_below(axes, ncols=4, fontsize=7)
         axes[-1].set_xlabel(f"rows of the log ({CONFIDENCE:.0%} intervals)")
 
 
-OFFLINE_COVERAGE = Item(TITLE, 1000, reproduce)
+OFFLINE_COVERAGE = study.Item(TITLE, 1000, reproduce)

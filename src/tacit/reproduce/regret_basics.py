@@ -11,21 +11,7 @@ from tacit.environments import BernoulliArms
 from tacit.plots import band, looks
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.ucb import bernoulli_kl
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    inscribe,
-    listed,
-    moments,
-    play,
-    report,
-    table,
-    text_with_error,
-)
+from tacit.reproduce import study
 from tacit.simulation import SimulationResult
 
 TITLE = "Classical policies on Bernoulli arms, against the bound of Lai and Robbins"
@@ -55,27 +41,27 @@ def policies(arms: int) -> list[Policy]:
     return [EpsilonGreedy(arms), EXP3.tuned(arms, HORIZON), UCB1(arms), KLUCB(arms), Thompson(arms)]
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Simulate every setting."""
     rounds = np.unique(np.geomspace(10, HORIZON, 80).astype(int)).tolist()
     results = {
-        name: play(policies(len(means)), BernoulliArms(means), HORIZON, setup, rounds)
+        name: study.play(policies(len(means)), BernoulliArms(means), HORIZON, setup, rounds)
         for name, means in SETTINGS.items()
     }
     cells = [cell for name, result in results.items() for cell in _cells(name, result)]
     text = _report(cells, setup)
     settings = setup.settings(horizon=HORIZON)
-    return Reproduction(cells, text, lambda path: _draw(results, path), settings)
+    return study.Reproduction(cells, text, lambda path: _draw(results, path), settings)
 
 
-def _cells(setting: str, result: SimulationResult) -> list[Cell]:
+def _cells(setting: str, result: SimulationResult) -> list[study.Cell]:
     final = result.regret[:, :, -1]
     return [
         {
             "setting": setting,
             "policy": name,
             "horizon": HORIZON,
-            **moments(regret),
+            **study.moments(regret),
             "runs": len(regret),
             "lai_robbins": lai_robbins(SETTINGS[setting]) * math.log(HORIZON),
         }
@@ -83,24 +69,24 @@ def _cells(setting: str, result: SimulationResult) -> list[Cell]:
     ]
 
 
-COLUMNS: dict[str, Tell] = {
+COLUMNS: dict[str, study.Tell] = {
     "setting": "{setting}",
     "policy": "{policy}",
-    "regret ± s.e.": text_with_error("regret"),
+    "regret ± s.e.": study.text_with_error("regret"),
     "s.d. over runs": "{regret_std:,.1f}",
     "C·ln T": "{lai_robbins:,.1f}",
     "ratio": lambda c: f"{c['regret_mean'] / c['lai_robbins']:.2f}",
 }
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
-    settings = listed(f"{name}: {', '.join(map(str, means))}" for name, means in SETTINGS.items())
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
+    settings = study.listed(f"{name}: {', '.join(map(str, means))}" for name, means in SETTINGS.items())
     given = {"title": TITLE, "horizon": HORIZON, "settings": settings}
-    return report("regret_basics", setup, table=table(cells, COLUMNS), **given)
+    return study.report("regret_basics", setup, table=study.table(cells, COLUMNS), **given)
 
 
 def _draw(results: dict[str, SimulationResult], path: Path) -> None:
-    with drawing(path, 7.0, 9.0, rows=len(results)) as axes:
+    with study.drawing(path, 7.0, 9.0, rows=len(results)) as axes:
         for ax, (name, result) in zip(axes, results.items(), strict=True):
             shown = looks(result.names)
             for policy, samples in zip(result.names, result.regret, strict=True):
@@ -108,10 +94,10 @@ def _draw(results: dict[str, SimulationResult], path: Path) -> None:
             bound = lai_robbins(SETTINGS[name]) * np.log(result.rounds)
             ax.plot(result.rounds, bound, color="black", ls="--", lw=1, label="Lai–Robbins C·ln t")
             title = f"{name}: {', '.join(map(str, SETTINGS[name]))}"
-            inscribe(ax, title, 9, xscale="log", yscale="log", xlim=result.rounds[[0, -1]])
+            study.inscribe(ax, title, 9, xscale="log", yscale="log", xlim=result.rounds[[0, -1]])
             ax.set_ylabel("cumulative regret")
         axes[-1].set_xlabel("round (bands: ±2 standard errors)")
         axes[0].legend(frameon=False, fontsize=8)
 
 
-REGRET_BASICS = Item(TITLE, 200, reproduce)
+REGRET_BASICS = study.Item(TITLE, 200, reproduce)

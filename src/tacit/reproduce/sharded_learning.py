@@ -24,18 +24,7 @@ from tacit.learning.merging import added, joined
 from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
 from tacit.policies.base import outcome_of
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    pivot,
-    report,
-    select,
-)
+from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 SHARDS = (2, 4, 16, 64)
@@ -262,7 +251,7 @@ def play_number(name: str, shards: int, interval: int | None, seed: int, number:
 # The item -------------------------------------------------------------------------------------
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Regret of shards by their number and by how often they merge, against one shard."""
     settings = [(1, None), *((n, interval) for n in SHARDS for interval in INTERVALS)]
     units = [
@@ -283,10 +272,10 @@ def reproduce(setup: Setup) -> Reproduction:
         for setting, values in zip(settings, rows, strict=True)
     ]
     depends = setup.settings(horizons={name: each.horizon for name, each in BENCHMARKS.items()})
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, setup, path), depends)
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, setup, path), depends)
 
 
-def _cell(name: str, setting: tuple[int, int | None], values: Floats, of_one: Floats) -> Cell:
+def _cell(name: str, setting: tuple[int, int | None], values: Floats, of_one: Floats) -> study.Cell:
     shards, interval = setting
     more = values - of_one
     return {
@@ -308,12 +297,12 @@ def _merging(interval: int | None) -> str:
     return "merged every round" if interval == 1 else f"merged every {interval:,} rounds"
 
 
-def _tables(cells: list[Cell]) -> str:
+def _tables(cells: list[study.Cell]) -> str:
     texts = []
     for name, benchmark in BENCHMARKS.items():
-        mine = select(cells, benchmark=name)
+        mine = study.select(cells, benchmark=name)
         shown = [cell | {"merging": _merging(cell["interval"])} for cell in mine[1:]]
-        text = pivot(shown, "shards", "merging", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
+        text = study.pivot(shown, "shards", "merging", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
         one = mine[0]
         texts.append(
             f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {one['regret']:,.1f} "
@@ -322,26 +311,26 @@ def _tables(cells: list[Cell]) -> str:
     return "\n\n".join(texts)
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
-    return report("sharded_learning", setup, tables=_tables(cells))
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
+    return study.report("sharded_learning", setup, tables=_tables(cells))
 
 
-def _draw(cells: list[Cell], setup: Setup, path: Path) -> None:
-    with drawing(path, 7.0, 8.2, rows=len(BENCHMARKS)) as axes:
+def _draw(cells: list[study.Cell], setup: study.Setup, path: Path) -> None:
+    with study.drawing(path, 7.0, 8.2, rows=len(BENCHMARKS)) as axes:
         for ax, name in zip(axes, BENCHMARKS, strict=True):
-            one, *others = select(cells, benchmark=name)
+            one, *others = study.select(cells, benchmark=name)
             for colour, interval in zip(COLOURS, INTERVALS, strict=False):
-                mine = [one, *select(others, interval=interval)]
+                mine = [one, *study.select(others, interval=interval)]
                 x = [cell["shards"] for cell in mine]
                 y = [cell["regret"] for cell in mine]
                 bars = [0.0 if math.isnan(c["more_se"]) else 2 * c["more_se"] for c in mine]
-                ax.errorbar(x, y, bars, color=colour, label=_merging(interval), **MARKED)
+                ax.errorbar(x, y, bars, color=colour, label=_merging(interval), **study.MARKED)
             ax.set_xscale("log", base=2)
             ax.set_xticks([1, *SHARDS], map(str, [1, *SHARDS]))
             title = f"{name}: {BENCHMARKS[name].horizon:,} rounds"
-            inscribe(ax, title, ylim=(0, None), ylabel="regret")
+            study.inscribe(ax, title, ylim=(0, None), ylabel="regret")
         axes[0].legend(frameon=False, fontsize=8)
         axes[-1].set_xlabel(f"shards ({setup.runs} runs; bars ±2 s.e. of the difference from one)")
 
 
-SHARDED_LEARNING = Item("What sharing between shards costs", 10, reproduce)
+SHARDED_LEARNING = study.Item("What sharing between shards costs", 10, reproduce)

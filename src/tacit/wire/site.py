@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.wire.guardrail import GuardrailNow
+from tacit.wire.lift import GuardrailNow
 
 
 class Blanked(msgspec.Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from tacit.wire import control, decisions, items, lift, lists, whom
+from tacit.wire import control, decisions, lift, lists
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
@@ -136,7 +136,7 @@ STANDINGS = Verb(
 
 FOR_WHOM = Verb(
     "forWhom", "Say which users are shown what, by what is known of them, and why",
-    "GET", "for-whom", whom.ForWhomOf, whom.ForWhom, "read", (422,),
+    "GET", "for-whom", lift.ForWhomOf, lift.ForWhom, "read", (422,),
 )
 
 # ---- What learning earned
@@ -174,17 +174,17 @@ END_HOLDOUT = Verb(
 )
 PUT_ITEMS = Verb(
     "putItems", "Put items into the catalogue, or give them other vectors",
-    "PUT", "items", items.ItemsOf, items.ItemsNow, "admin", (422,),
+    "PUT", "items", decisions.ItemsOf, decisions.ItemsNow, "admin", (422,),
 )
 REMOVE_ITEMS = Verb(
     "removeItems", "Take items out of the catalogue",
-    "POST", "items/remove", items.ItemsGone, items.ItemsNow, "admin", (422,),
+    "POST", "items/remove", decisions.ItemsGone, decisions.ItemsNow, "admin", (422,),
 )
 CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT, PUT_ITEMS, REMOVE_ITEMS)
 
 ITEMS = Verb(
     "items", "Say how many items the catalogue has",
-    "GET", "items", control.Nothing, items.ItemsNow, "read", (422,),
+    "GET", "items", control.Nothing, decisions.ItemsNow, "read", (422,),
 )
 
 # ---- Its past, and what was learned by then

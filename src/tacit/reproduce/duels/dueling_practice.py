@@ -23,21 +23,7 @@ from tacit.policies import (
     SelfSparring,
     WinnerStays,
 )
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    listed,
-    markdown_table,
-    moments,
-    play,
-    report,
-    select,
-    text_of,
-)
+from tacit.reproduce import study
 from tacit.simulation import Run
 
 TITLE = "Dueling policies in practice: regret, its spread, and time"
@@ -104,7 +90,7 @@ def tuned(arms: int, horizon: int, gamma: float) -> dict[str, DuelPolicy]:
     }
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play every setting, and time every policy on one run."""
     regrets: dict[tuple[str, str], Floats] = {}
     nanoseconds: dict[tuple[str, str], float] = {}
@@ -128,14 +114,14 @@ def reproduce(setup: Setup) -> Reproduction:
         for cell in _cells(name, policy, found, nanoseconds[name, policy])
     ]
     played_to = setup.settings(horizons=HORIZONS)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(regrets, path), played_to)
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(regrets, path), played_to)
 
 
 def played(
-    policies: dict[str, DuelPolicy], setting: NamedMatrix, horizons: tuple[int, ...], setup: Setup
+    policies: dict[str, DuelPolicy], setting: NamedMatrix, horizons: tuple[int, ...], setup: study.Setup
 ) -> dict[str, Floats]:
     """Return per policy the regret of each run after each horizon."""
-    result = play(policies, PreferenceMatrix(setting.matrix), horizons[-1], setup, horizons)
+    result = study.play(policies, PreferenceMatrix(setting.matrix), horizons[-1], setup, horizons)
     return dict(zip(policies, result.regret, strict=True))
 
 
@@ -170,7 +156,7 @@ def median_interval(values: Floats) -> tuple[float, float]:
     return float(ordered[cut]), float(ordered[n - 1 - cut])
 
 
-def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[Cell]:
+def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[study.Cell]:
     cells = []
     for horizon, values in zip(HORIZONS, regret.T, strict=True):
         low, high = median_interval(values)
@@ -184,7 +170,7 @@ def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[C
                 "median_high": high,
                 "regret_q90": float(np.quantile(values, 0.9)),
                 "regret_max": float(values.max()),
-                **moments(values),
+                **study.moments(values),
                 "runs": len(values),
                 "ns_per_duel": nanoseconds,
             }
@@ -192,35 +178,35 @@ def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[C
     return cells
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
     tables = "\n\n".join(
-        f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n" + _table(select(cells, setting=name))
+        f"## {name}: {setting.about} (γ = {setting.gamma:g})\n\n" + _table(study.select(cells, setting=name))
         for name, setting in settings().items()
     )
     given = {"title": TITLE, "timed": TIMED, "tables": tables}
-    return report("dueling_practice", setup, advice=_advice(cells), **given)
+    return study.report("dueling_practice", setup, advice=_advice(cells), **given)
 
 
-def _table(cells: list[Cell]) -> str:
+def _table(cells: list[study.Cell]) -> str:
     head = ["policy"]
     for horizon in HORIZONS:
         head += [f"T = 10^{round(math.log10(horizon))}: median", "q90", "worst"]
     rows = [[*head, "ns/duel"]]
     for policy in dict.fromkeys(cell["policy"] for cell in cells):
         row = [policy]
-        for cell in (mine := select(cells, policy=policy)):
+        for cell in (mine := study.select(cells, policy=policy)):
             median = "{regret_median:,.0f} ({median_low:,.0f}–{median_high:,.0f})"
-            row += [text_of(cell, tell) for tell in (median, "{regret_q90:,.0f}", "{regret_max:,.0f}")]
+            row += [study.text_of(cell, tell) for tell in (median, "{regret_q90:,.0f}", "{regret_max:,.0f}")]
         rows.append([*row, f"{mine[-1]['ns_per_duel']:,.0f}"])
-    return markdown_table(rows)
+    return study.markdown_table(rows)
 
 
-def _advice(cells: list[Cell]) -> str:
+def _advice(cells: list[study.Cell]) -> str:
     """Return what follows from the numbers, in words."""
-    last = select(cells, horizon=HORIZONS[-1])
+    last = study.select(cells, horizon=HORIZONS[-1])
     lines = []
     for name in dict.fromkeys(cell["setting"] for cell in last):
-        mine = select(last, setting=name)
+        mine = study.select(last, setting=name)
         lowest = min(mine, key=lambda cell: cell["regret_median"])
         rivals = [
             cell["policy"]
@@ -239,12 +225,12 @@ def _advice(cells: list[Cell]) -> str:
             f"{name}, T = 10^7: lowest median {lowest['policy']}{tied}; "
             f"lowest 90 % quantile {safest['policy']}.{tails}"
         )
-    return listed(lines)
+    return study.listed(lines)
 
 
 def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
     names = list(settings())
-    with drawing(path, 8.0, 11.0, rows=len(names)) as axes:
+    with study.drawing(path, 8.0, 11.0, rows=len(names)) as axes:
         for ax, name in zip(axes, names, strict=True):
             mine = {p: found for (setting, p), found in regrets.items() if setting == name}
             shown = looks(mine)
@@ -255,9 +241,9 @@ def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
                 thin = {"marker": "^", "ls": ":", "lw": 0.7, "ms": 3}
                 ax.plot(HORIZONS, high, **thin, color=shown[policy]["color"])
             labels = {"ylabel": "regret: median (●), q90 (▲)"}
-            inscribe(ax, name, 9, xscale="log", yscale="log", **labels)
+            study.inscribe(ax, name, 9, xscale="log", yscale="log", **labels)
         axes[-1].set_xlabel("duels")
         axes[0].legend(frameon=False, fontsize=7, ncols=2)
 
 
-DUELING_PRACTICE = Item(TITLE, 40, reproduce)
+DUELING_PRACTICE = study.Item(TITLE, 40, reproduce)

@@ -30,18 +30,7 @@ from tacit.interleaving import (
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    legend_below,
-    markdown_table,
-    report,
-    select,
-)
+from tacit.reproduce import study
 
 TITLE = "Searches that interleaving takes, against an A/B test of the same rankers"
 LENGTH = 8
@@ -243,7 +232,7 @@ def of_ab_test(queries: list[GradedQuery], metric: str, clicks: ClickChances) ->
     return Moments(float(means[0] - means[1]), float(2 * sum(variances)))
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Compare every method with A/B tests, for every kind of reader, over pairs of rankers."""
     cells = [
         {"rankers": closeness, "run": run, **cell}
@@ -252,10 +241,10 @@ def reproduce(setup: Setup) -> Reproduction:
         for cell in _of_a_pair(closeness, setup.seed + run)
     ]
     settings = setup.settings(queries=QUERIES, length=LENGTH)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 
-def _of_a_pair(closeness: str, seed: int) -> list[Cell]:
+def _of_a_pair(closeness: str, seed: int) -> list[study.Cell]:
     queries = rankers(closeness, np.random.default_rng(seed))
     lists = {name: listed(queries, name, seed) for name in (*METHODS, BY_RANK)}
     found = []
@@ -283,17 +272,17 @@ def _of_a_pair(closeness: str, seed: int) -> list[Cell]:
     return found
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
     tables = "\n\n".join(
-        f"## {name[0].upper()}{name[1:]}\n\n{_table(select(cells, rankers=name))}" for name in CLOSENESS
+        f"## {name[0].upper()}{name[1:]}\n\n{_table(study.select(cells, rankers=name))}" for name in CLOSENESS
     )
     given = {"title": TITLE, "queries": QUERIES, "length": LENGTH, "tables": tables}
-    return report("sensitivity", setup, **given)
+    return study.report("sensitivity", setup, **given)
 
 
-def _table(cells: list[Cell]) -> str:
+def _table(cells: list[study.Cell]) -> str:
     rows = [["", *(f"{reader}" for reader in READERS)]]
-    of_test = [select(cells, reader=reader, method="TeamDraft", score=CREDITS) for reader in READERS]
+    of_test = [study.select(cells, reader=reader, method="TeamDraft", score=CREDITS) for reader in READERS]
     rows.append(["A/B test", *(f"{_median(mine, 'ab_searches'):,.0f}" for mine in of_test)])
     opposite = [sum(cell["ab_mean"] < 0 for cell in mine) for mine in of_test]
     rows.append(["… says the contrary", *(f"{n} of {len(of_test[0])}" for n in opposite)])
@@ -301,27 +290,27 @@ def _table(cells: list[Cell]) -> str:
         for score in (CREDITS, WINS):
             row = [f"{name}, {score}"]
             for reader in READERS:
-                mine = select(cells, reader=reader, method=name, score=score)
+                mine = study.select(cells, reader=reader, method=name, score=score)
                 wrong = sum(cell["mean"] < 0 for cell in mine)
                 least, most = (f(cell["times"] for cell in mine) for f in (min, max))
                 said = f"{_median(mine, 'times'):,.0f} × ({least:,.0f}–{most:,.0f})"
                 row.append(said + (f", wrong {wrong}" if wrong else ""))
             rows.append(row)
-    return markdown_table(rows)
+    return study.markdown_table(rows)
 
 
-def _median(cells: list[Cell], name: str) -> float:
+def _median(cells: list[study.Cell], name: str) -> float:
     return float(np.median([cell[name] for cell in cells]))
 
 
-def _draw(cells: list[Cell], path: Path) -> None:
-    with drawing(path, 8.0, 9.0, rows=len(CLOSENESS), sharex=True) as axes:
+def _draw(cells: list[study.Cell], path: Path) -> None:
+    with study.drawing(path, 8.0, 9.0, rows=len(CLOSENESS), sharex=True) as axes:
         for ax, closeness in zip(axes, CLOSENESS, strict=True):
             names = [*METHODS, BY_RANK]
             for place, reader in enumerate(READERS):
                 for y, name in enumerate(names):
                     given = {"rankers": closeness, "reader": reader, "method": name}
-                    mine = select(cells, score=CREDITS, **given)
+                    mine = study.select(cells, score=CREDITS, **given)
                     times = np.array([cell["times"] for cell in mine])
                     label = reader if y == 0 else None
                     style = {"color": COLOURS[place], "label": label}
@@ -330,9 +319,9 @@ def _draw(cells: list[Cell], path: Path) -> None:
                     ax.plot(np.median(times), at, "o", ms=4, **style)
             ax.axvline(60, color="0.4", lw=0.8, ls="--")
             ax.set_yticks(range(len(names)), names)
-            inscribe(ax, f"rankers: {closeness}", 9, xscale="log")
+            study.inscribe(ax, f"rankers: {closeness}", 9, xscale="log")
         axes[-1].set_xlabel("times fewer searches than an A/B test (dashed: 60)")
-        legend_below(axes, 8, 4)
+        study.legend_below(axes, 8, 4)
 
 
-SENSITIVITY = Item(TITLE, 12, reproduce)
+SENSITIVITY = study.Item(TITLE, 12, reproduce)

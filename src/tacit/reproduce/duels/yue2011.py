@@ -21,30 +21,7 @@ from tacit.core.spread import progress
 from tacit.environments import preferences
 from tacit.plots import looks
 from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    beyond,
-    both,
-    drawing,
-    each_run,
-    exact_interval,
-    inscribe,
-    log_slope,
-    markdown_table,
-    moments,
-    only,
-    pivot,
-    rate,
-    report,
-    select,
-    table,
-    verdict,
-)
+from tacit.reproduce import study
 
 HORIZON = 10**10
 ARMS = (10, 50, 100, 200, 300, 400, 500)
@@ -106,7 +83,7 @@ def generator(seed: int, *place: int) -> Generator:
 
 
 def play(
-    policies: dict[str, Any], setting: Setting, place: int, horizon: int, setup: Setup
+    policies: dict[str, Any], setting: Setting, place: int, horizon: int, setup: study.Setup
 ) -> dict[str, list[Any]]:
     """Return the outcomes of all trials by policy; they do not depend on the workers."""
 
@@ -119,11 +96,11 @@ def play(
             for i, policy in enumerate(policies.values())
         ]
 
-    outcomes = zip(*each_run(trial, setup.runs, setup), strict=True)
+    outcomes = zip(*study.each_run(trial, setup.runs, setup), strict=True)
     return dict(zip(policies, map(list, outcomes), strict=True))
 
 
-def cell(policy: str, setting: Setting, outcomes: Iterable[Any]) -> Cell:
+def cell(policy: str, setting: Setting, outcomes: Iterable[Any]) -> study.Cell:
     """Return the summary of a policy's trials."""
     regret = np.array([outcome.regret for outcome in outcomes])
     low, median, high = np.quantile(regret, [0.1, 0.5, 0.9])
@@ -132,7 +109,7 @@ def cell(policy: str, setting: Setting, outcomes: Iterable[Any]) -> Cell:
         "K": setting.arms,
         "gamma": setting.gamma,
         "utilities": "redrawn" if setting.redrawn else "fixed",
-        **moments(regret),
+        **study.moments(regret),
         "trials": len(regret),
         "regret_q10": float(low),
         "regret_median": float(median),
@@ -144,7 +121,9 @@ def cell(policy: str, setting: Setting, outcomes: Iterable[Any]) -> Cell:
     }
 
 
-def measured(settings: list[Setting], label: str, setup: Setup, without: tuple[str, ...] = ()) -> list[Cell]:
+def measured(
+    settings: list[Setting], label: str, setup: study.Setup, without: tuple[str, ...] = ()
+) -> list[study.Cell]:
     """Return the cells of a figure, without those of some policies."""
     cells = []
     with progress(len(settings), label) as advance:
@@ -160,36 +139,36 @@ def measured(settings: list[Setting], label: str, setup: Setup, without: tuple[s
 # What holds ---------------------------------------------------------------------------------------
 
 
-def spread(found: Cell) -> float:
+def spread(found: study.Cell) -> float:
     """Return the standard deviation over the mean."""
     return float(found["regret_std"] / found["regret_mean"])
 
 
-def error_of(found: Cell) -> float:
+def error_of(found: study.Cell) -> float:
     """Return the standard error of the mean, relative to it."""
     return spread(found) / math.sqrt(found["trials"])
 
 
-def ratios(cells: Sequence[Cell], others: Sequence[Cell]) -> list[float]:
+def ratios(cells: Sequence[study.Cell], others: Sequence[study.Cell]) -> list[float]:
     """Return the mean regrets of some cells over those of others."""
     return [a["regret_mean"] / b["regret_mean"] for a, b in zip(cells, others, strict=True)]
 
 
-def wrong_arms(cells: Sequence[Cell]) -> tuple[str, int]:
+def wrong_arms(cells: Sequence[study.Cell]) -> tuple[str, int]:
     """Return in how many trials the arm found was not the best: as text, and the number."""
     wrong, trials = (sum(c[count] for c in cells) for count in ("mistakes", "trials"))
     return f"{wrong} of {trials} trials", wrong
 
 
-def regrets(cells: list[Cell], axis: str) -> str:
+def regrets(cells: list[study.Cell], axis: str) -> str:
     """Return the regret of every policy as a Markdown table."""
 
-    def tell(c: Cell) -> str:
+    def tell(c: study.Cell) -> str:
         wrong = f", {c['mistakes']} wrong" if c["mistakes"] else ""
         mean, deviation, median = (short(c[f"regret_{name}"]) for name in ("mean", "std", "median"))
         return f"{mean} ± {deviation} (median {median}{wrong})"
 
-    return pivot([c | {axis: f"{c[axis]:g}"} for c in cells], axis, "policy", tell)
+    return study.pivot([c | {axis: f"{c[axis]:g}"} for c in cells], axis, "policy", tell)
 
 
 def short(value: float) -> str:
@@ -215,29 +194,34 @@ class Growth(NamedTuple):
         return f"K^{self.median:.2f} ± {self.error:.2f}"
 
 
-def growth(cells: list[Cell]) -> Growth:
+def growth(cells: list[study.Cell]) -> Growth:
     """Return how regret grows with K: 1 is linear; least squares in logarithms."""
     large = [c for c in cells if c["K"] >= 50]
     arms, errors = [c["K"] for c in large], [1.25 * error_of(c) for c in large]
     mean, median = (
-        log_slope(arms, [c[f"regret_{name}"] for c in large], errors) for name in ("mean", "median")
+        study.log_slope(arms, [c[f"regret_{name}"] for c in large], errors) for name in ("mean", "median")
     )
     return Growth(mean[0], *median)
 
 
 def simulated(
-    name: str, title: str, cells: list[Cell], draw: Callable[[Path], Any], setup: Setup, **more: Any
-) -> Reproduction:
+    name: str,
+    title: str,
+    cells: list[study.Cell],
+    draw: Callable[[Path], Any],
+    setup: study.Setup,
+    **more: Any,
+) -> study.Reproduction:
     """Return what came of a figure or table that policies were played for."""
-    preamble = report("yue2011_preamble", setup).strip()
-    text = report(f"yue2011_{name}", setup, title=title, preamble=preamble, **more)
-    return Reproduction(cells, text, draw, settings_of(setup))
+    preamble = study.report("yue2011_preamble", setup).strip()
+    text = study.report(f"yue2011_{name}", setup, title=title, preamble=preamble, **more)
+    return study.Reproduction(cells, text, draw, settings_of(setup))
 
 
 # Figure 1 -----------------------------------------------------------------------------------------
 
 
-def figure_1_top(setup: Setup) -> Reproduction:
+def figure_1_top(setup: study.Setup) -> study.Reproduction:
     """Uniform gaps of 0.1: γ = 1, K from 10 to 500."""
     settings = [Setting(arms, 1.0, fixed(preferences.uniform_gap(arms, 0.1))) for arms in ARMS]
     cells = measured(settings, "figure 1, top", setup)
@@ -246,7 +230,7 @@ def figure_1_top(setup: Setup) -> Reproduction:
     return simulated("figure1_top", title, cells, by_arms(cells, TIGHT, title), setup, **claims)
 
 
-def figure_1_bottom(setup: Setup) -> Reproduction:
+def figure_1_bottom(setup: study.Setup) -> study.Reproduction:
     """Logistic preferences between utilities N(0, 1): K from 10 to 500."""
     settings = [
         Setting(arms, 1.0, partial(preferences.logistic_utilities, arms), redrawn)
@@ -255,36 +239,39 @@ def figure_1_bottom(setup: Setup) -> Reproduction:
     ]
     cells = measured(settings, "figure 1, bottom", setup)
     title = "Yue and Joachims (2011), figure 1 (bottom): logistic utilities"
-    parts = {name: select(cells, utilities=name) for name in ("redrawn", "fixed")}
+    parts = {name: study.select(cells, utilities=name) for name in ("redrawn", "fixed")}
     texts = {name: f"{regrets(c, 'K')}\n\n{strong_transitivity(c)}" for name, c in parts.items()}
     shown = [({"utilities": name}, (TIGHT, WIDE, NARROW), f"utilities {name}") for name in parts]
     draw = panels(cells, "K", shown, "number of arms K", title)
     return simulated("figure1_bottom", title, cells, draw, setup, **texts)
 
 
-def strong_transitivity(cells: list[Cell]) -> str:
+def strong_transitivity(cells: list[study.Cell]) -> str:
     """Return what figure 1 is said to show, and whether it does."""
-    tight, safe = select(cells, policy=TIGHT), select(cells, policy=SAFE)
+    tight, safe = study.select(cells, policy=TIGHT), study.select(cells, policy=SAFE)
     lines = []
     for name in (TIGHT, WIDE, NARROW):
-        found = growth(select(cells, policy=name))
+        found = growth(study.select(cells, policy=name))
         lines.append(
-            verdict(
+            study.verdict(
                 f"The regret of {name} grows linearly with K.",
-                both(beyond(found.median, 0.8, found.error), beyond(-found.median, -1.2, found.error)),
+                study.both(
+                    study.beyond(found.median, 0.8, found.error),
+                    study.beyond(-found.median, -1.2, found.error),
+                ),
                 f"It grows with K^{found.mean:.2f}, its median with {found} "
                 "(K from 50 to 500; 0.8 to 1.2 counts as linear).",
             )
         )
     for name in (WIDE, NARROW):
-        theirs = select(cells, policy=name)
+        theirs = study.select(cells, policy=name)
         times = [spread(a) / spread(b) for a, b in zip(theirs, tight, strict=True)]
         logs = np.log(times)
         error = float(logs.std(ddof=1) / math.sqrt(len(logs)))
         lines.append(
-            verdict(
+            study.verdict(
                 f"The regret of {name} has a far higher spread.",
-                beyond(float(logs.mean()), math.log(3.0), error),
+                study.beyond(float(logs.mean()), math.log(3.0), error),
                 "Standard deviation over mean is "
                 f"{min(times):.1f} to {max(times):.1f} times that of {TIGHT} "
                 f"(geometric mean {math.exp(logs.mean()):.1f}, a factor of "
@@ -293,7 +280,7 @@ def strong_transitivity(cells: list[Cell]) -> str:
         )
     lines += [
         f"- The median regret of {name}, whose bound has another factor ln K, grows with "
-        f"{growth(select(cells, policy=name))}."
+        f"{growth(study.select(cells, policy=name))}."
         for name in (WIDE1, NARROW1)
     ]
     cost, (wrong, _) = ratios(safe, tight), wrong_arms(tight)
@@ -305,9 +292,9 @@ def strong_transitivity(cells: list[Cell]) -> str:
     return "\n".join(lines)
 
 
-def rate_of(cells: Sequence[Cell]) -> str:
+def rate_of(cells: Sequence[study.Cell]) -> str:
     """Return the rate of trials that ended with a wrong arm, in words."""
-    return rate(sum(c["mistakes"] for c in cells), sum(c["trials"] for c in cells))
+    return study.rate(sum(c["mistakes"] for c in cells), sum(c["trials"] for c in cells))
 
 
 # Figure 2 -----------------------------------------------------------------------------------------
@@ -318,29 +305,29 @@ def chain(arms: int, gamma: float) -> Setting:
     return Setting(arms, gamma, lambda rng: preferences.relaxed_chain(arms, gamma))
 
 
-def figure_2_top(setup: Setup) -> Reproduction:
+def figure_2_top(setup: study.Setup) -> study.Reproduction:
     """Case B with γ = 1.3: K from 10 to 500."""
     cells = measured([chain(arms, 1.3) for arms in ARMS], "figure 2, top", setup)
     title = "Yue and Joachims (2011), figure 2 (top): γ = 1.3"
-    last = only(cells, policy=SAFE, K=ARMS[-1])
+    last = study.only(cells, policy=SAFE, K=ARMS[-1])
     lines = []
     for name in (SAFE, TIGHT):
-        found = growth(select(cells, policy=name))
+        found = growth(study.select(cells, policy=name))
         lines.append(
-            verdict(
+            study.verdict(
                 f"The regret of {name} stays linear in K.",
-                beyond(-found.median, -1.2, found.error),
+                study.beyond(-found.median, -1.2, found.error),
                 f"Its median grows with {found} (up to 1.2 counts as linear).",
             )
         )
     for name in (WIDE, NARROW, WIDE1, NARROW1):
-        mine = select(cells, policy=name)
+        mine = study.select(cells, policy=name)
         found = growth(mine)
         (ratio,) = ratios(mine[-1:], [last])
         lines.append(
-            verdict(
+            study.verdict(
                 f"The regret of {name} grows faster than K, and its spread is far higher.",
-                both(beyond(found.median, 1.2, found.error), spread(mine[-1]) > 3 * spread(last)),
+                study.both(study.beyond(found.median, 1.2, found.error), spread(mine[-1]) > 3 * spread(last)),
                 f"Its median grows with {found} (above 1.2 counts as faster); "
                 f"at K = 500 its mean is {ratio:.2g} times that of "
                 f"{SAFE}, its deviation {spread(mine[-1]):.2g} of its mean, against "
@@ -352,20 +339,20 @@ def figure_2_top(setup: Setup) -> Reproduction:
     return simulated("figure2_top", title, cells, by_arms(cells, SAFE, title), setup, **texts)
 
 
-def the_surprise(cells: list[Cell], setup: Setup) -> str:
+def the_surprise(cells: list[study.Cell], setup: study.Setup) -> str:
     """Return which radius gives the printed picture, and what radius (4) costs."""
-    at = [only(cells, policy=name, K=500, gamma=1.3) for name in (WIDE, NARROW, TIGHT, SAFE)]
+    at = [study.only(cells, policy=name, K=500, gamma=1.3) for name in (WIDE, NARROW, TIGHT, SAFE)]
     wide, narrow, ratio = ratios(at[:3], [at[3]] * 3)
-    text = report("yue2011_surprise", setup, wide=wide, narrow=narrow, ratio=ratio, tight=at[2])
+    text = study.report("yue2011_surprise", setup, wide=wide, narrow=narrow, ratio=ratio, tight=at[2])
     return text.strip()
 
 
-def figure_2_bottom(setup: Setup) -> Reproduction:
+def figure_2_bottom(setup: study.Setup) -> study.Reproduction:
     """Case B with K = 500: γ from 1 to 1.6."""
     settings = [chain(arms, gamma) for arms in (250, 500) for gamma in GAMMAS]
     cells = measured(settings, "figure 2, bottom", setup, (WIDE1, NARROW1))
     title = "Yue and Joachims (2011), figure 2 (bottom): K = 500"
-    large = select(cells, K=500)
+    large = study.select(cells, K=500)
     exponents = [
         {"γ": f"{gamma:g}", "policy": name, "exponent": doubling(cells, name, gamma)[0]}
         for gamma in GAMMAS
@@ -374,16 +361,16 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
     lines = [rise_and_fall(cells, name) for name in (WIDE, NARROW)]
     steepest, error = max(doubling(cells, SAFE, gamma) for gamma in GAMMAS)
     lines.append(
-        verdict(
+        study.verdict(
             "Beat-the-Mean stays linear in K, whatever γ.",
-            beyond(-steepest, -LINEAR, error),
+            study.beyond(-steepest, -LINEAR, error),
             f"With radius (4) its regret grows with at most K^{steepest:.2f} ± {error:.2f}.",
         )
     )
-    tight = select(large, policy=TIGHT)
-    price, (share, wrong) = ratios(select(large, policy=SAFE), tight), wrong_arms(tight)
+    tight = study.select(large, policy=TIGHT)
+    price, (share, wrong) = ratios(study.select(large, policy=SAFE), tight), wrong_arms(tight)
     lines.append(
-        verdict(
+        study.verdict(
             "Beat-the-Mean may behave correctly with tighter intervals such as (9).",
             wrong == 0,
             f"It ended with a wrong arm in {share} ({rate_of(tight)}), and "
@@ -398,7 +385,7 @@ def figure_2_bottom(setup: Setup) -> Reproduction:
         panels(large, "gamma", shown, "γ", title),
         setup,
         regrets=regrets(large, "gamma"),
-        exponents=pivot(exponents, "γ", "policy", "{exponent:.2f}"),
+        exponents=study.pivot(exponents, "γ", "policy", "{exponent:.2f}"),
         claims="\n".join(lines),
         surprise=the_surprise(cells, setup),
     )
@@ -408,27 +395,27 @@ LINEAR = 1.2
 """The largest exponent of K that counts as linear."""
 
 
-def doubling(cells: list[Cell], policy: str, gamma: float) -> tuple[float, float]:
+def doubling(cells: list[study.Cell], policy: str, gamma: float) -> tuple[float, float]:
     """Return the exponent of growth between K = 250 and K = 500, and its standard error."""
-    half, full = (only(cells, policy=policy, gamma=gamma, K=arms) for arms in (250, 500))
+    half, full = (study.only(cells, policy=policy, gamma=gamma, K=arms) for arms in (250, 500))
     exponent = math.log2(full["regret_mean"] / half["regret_mean"])
     return exponent, math.hypot(error_of(half), error_of(full)) / math.log(2.0)
 
 
-def rise_and_fall(cells: list[Cell], name: str) -> str:
+def rise_and_fall(cells: list[study.Cell], name: str) -> str:
     """Return whether regret is super-linear from near γ = 1.3 on, and then falls a little."""
-    curve = select(cells, policy=name, K=500)
+    curve = study.select(cells, policy=name, K=500)
     growths = {gamma: doubling(cells, name, gamma) for gamma in GAMMAS}
-    steep = [g for g, (exponent, error) in growths.items() if beyond(exponent, LINEAR, error)]
+    steep = [g for g, (exponent, error) in growths.items() if study.beyond(exponent, LINEAR, error)]
     start = f"from γ = {steep[0]:g} on" if steep else "for no γ"
     peak = max(curve, key=lambda c: c["regret_mean"])
     fall = peak["regret_mean"] - curve[-1]["regret_mean"]
     error = math.hypot(*(c["regret_std"] / math.sqrt(c["trials"]) for c in (peak, curve[-1])))
-    falls = peak is not curve[-1] and beyond(fall, 0.0, error)
+    falls = peak is not curve[-1] and study.beyond(fall, 0.0, error)
     after = f", and {short(fall)} ± {short(error)} lower at γ = 1.6." if fall else "."
-    return verdict(
+    return study.verdict(
         f"{name} suffers super-linear regret from near γ = 1.3 on, which then falls a little.",
-        both(bool(steep) and 1.2 <= steep[0] <= 1.4, falls),
+        study.both(bool(steep) and 1.2 <= steep[0] <= 1.4, falls),
         f"Its regret surely grows faster than K^1.2 {start}; it is highest at γ = {peak['gamma']:g}{after}",
     )
 
@@ -436,7 +423,7 @@ def rise_and_fall(cells: list[Cell], name: str) -> str:
 # Table 1 ------------------------------------------------------------------------------------------
 
 
-def table_1(setup: Setup) -> Reproduction:
+def table_1(setup: study.Setup) -> study.Reproduction:
     """The ArXiv matrix: what it satisfies, and what the policies make of it."""
     matrix = preferences.arxiv()
     cells = measured([Setting(6, 1.5, fixed(matrix))], "table 1", setup)
@@ -471,15 +458,15 @@ def table_1(setup: Setup) -> Reproduction:
         cells,
         lambda path: _heat(matrix, path),
         setup,
-        matrix=markdown_table(rows),
-        claims="\n".join(verdict(*claim) for claim in claims),
+        matrix=study.markdown_table(rows),
+        claims="\n".join(study.verdict(*claim) for claim in claims),
         regrets=regrets(cells, "K"),
         wrong=", ".join(f"{c['policy']} {c['mistakes']}" for c in cells),
     )
 
 
 def _heat(matrix: Floats, path: Path) -> None:
-    with drawing(path, 5.2, 4.6) as ax:
+    with study.drawing(path, 5.2, 4.6) as ax:
         image = ax.imshow(matrix - 0.5, cmap="RdBu", vmin=-0.12, vmax=0.12)
         for i, j in np.ndindex(matrix.shape):
             margin = matrix[i, j] - 0.5
@@ -488,7 +475,7 @@ def _heat(matrix: Floats, path: Path) -> None:
         ax.set_xticks(range(6), "ABCDEF")
         ax.set_yticks(range(6), "ABCDEF")
         ax.grid(visible=False)
-        inscribe(ax, "ArXiv.org: P(row beats column) − 1/2", xlabel="loses", ylabel="wins")
+        study.inscribe(ax, "ArXiv.org: P(row beats column) − 1/2", xlabel="loses", ylabel="wins")
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
 
 
@@ -503,7 +490,7 @@ PAC_SETTINGS: dict[str, tuple[float, float, float, tuple[int, ...], Callable[[in
 }
 
 
-def pac(setup: Setup) -> Reproduction:
+def pac(setup: study.Setup) -> study.Reproduction:
     """Sample complexity against theorem 2, and the rate of failure."""
     cells = []
     for place, (name, (epsilon, delta, gamma, sizes, matrix)) in enumerate(PAC_SETTINGS.items()):
@@ -516,16 +503,16 @@ def pac(setup: Setup) -> Reproduction:
             runs = play({"PAC": policy}, setting, 100 * place + arms, horizon, setup)["PAC"]
             cells.append(_pac_cell(name, policy, preference, runs))
     title = "Yue and Joachims (2011): Beat-the-Mean in the PAC setting"
-    parts = {"table": table(cells, PAC_COLUMNS), "claims": _pac_claims(cells)}
-    text = report("yue2011_pac", setup, title=title, delta=cells[0]["delta"], **parts)
+    parts = {"table": study.table(cells, PAC_COLUMNS), "claims": _pac_claims(cells)}
+    text = study.report("yue2011_pac", setup, title=title, delta=cells[0]["delta"], **parts)
     settings = {"seed": setup.seed, "trials": setup.runs}
-    return Reproduction(cells, text, lambda path: _pac_figure(cells, title, path), settings)
+    return study.Reproduction(cells, text, lambda path: _pac_figure(cells, title, path), settings)
 
 
 def _pac_cell(name: str, policy: BeatTheMeanPAC, matrix: Floats, runs: list[Any]) -> dict[str, Any]:
     made = np.array([run.comparisons for run in runs], float)
     failures = int(sum(matrix[0, run.winner] - 0.5 > policy.epsilon + 1e-12 for run in runs))
-    low, high = exact_interval(failures, len(runs))
+    low, high = study.exact_interval(failures, len(runs))
     per_bound = made / (policy.arm_count * policy.enough)
     return {
         "preferences": name,
@@ -547,7 +534,7 @@ def _pac_cell(name: str, policy: BeatTheMeanPAC, matrix: Floats, runs: list[Any]
     }
 
 
-PAC_COLUMNS: dict[str, Tell] = {
+PAC_COLUMNS: dict[str, study.Tell] = {
     "preferences": "{preferences}",
     "K": "{K}",
     "γ": "{gamma:g}",
@@ -561,16 +548,16 @@ PAC_COLUMNS: dict[str, Tell] = {
 }
 
 
-def _pac_claims(cells: list[Cell]) -> str:
+def _pac_claims(cells: list[study.Cell]) -> str:
     most = max(c["share_of_KN_max"] for c in cells)
     surely = all(c["failure_high"] <= c["delta"] for c in cells)
     possible = all(c["failure_low"] <= c["delta"] for c in cells)
-    complexity = verdict(
+    complexity = study.verdict(
         "The sample complexity is O(K·N) (theorem 2).",
         most <= 2.0,
         f"No trial made more than {most:.2f}·K·N comparisons, whatever K.",
     )
-    failures = verdict(
+    failures = study.verdict(
         "The arm found is within ε of the best with probability at least 1 − δ.",
         True if surely else None if possible else False,
         "Every interval lies below δ." if surely else "An interval reaches beyond δ.",
@@ -578,27 +565,27 @@ def _pac_claims(cells: list[Cell]) -> str:
     return f"{complexity}\n{failures}"
 
 
-def _pac_figure(cells: list[Cell], title: str, path: Path) -> None:
-    with drawing(path) as ax:
+def _pac_figure(cells: list[study.Cell], title: str, path: Path) -> None:
+    with study.drawing(path) as ax:
         for name in PAC_SETTINGS:
-            mine = select(cells, preferences=name)
+            mine = study.select(cells, preferences=name)
             x = [c["K"] for c in mine]
             means = [c["comparisons_mean"] / (c["K"] * c["N"]) for c in mine]
             up = [c["share_of_KN_max"] - mean for c, mean in zip(mine, means, strict=True)]
-            ax.errorbar(x, means, [[0.0] * len(up), up], label=name, **MARKED)
+            ax.errorbar(x, means, [[0.0] * len(up), up], label=name, **study.MARKED)
         ax.axhline(1.0, color="black", ls="--", lw=1, label="K·N")
         ax.set_xscale("log")
         ax.set_xticks([5, 10, 20, 40, 80], ["5", "10", "20", "40", "80"])
         ax.minorticks_off()
         share = "comparisons/(K·N): mean, bar to the maximum"
-        inscribe(ax, title, xlabel="number of arms K", ylabel=share, ylim=(0, None))
+        study.inscribe(ax, title, xlabel="number of arms K", ylabel=share, ylim=(0, None))
         ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.73))
 
 
 # Figures ------------------------------------------------------------------------------------------
 
 
-def by_arms(cells: list[Cell], ours: str, title: str) -> Callable[[Path], None]:
+def by_arms(cells: list[study.Cell], ours: str, title: str) -> Callable[[Path], None]:
     """Return what draws regret over K, once per radius of Interleaved Filter."""
     parts: list[Panel] = [
         ({}, (ours, WIDE), "Interleaved Filter with the wide radius"),
@@ -608,46 +595,46 @@ def by_arms(cells: list[Cell], ours: str, title: str) -> Callable[[Path], None]:
 
 
 def panels(
-    cells: list[Cell], axis: str, parts: Sequence[Panel], label: str, title: str
+    cells: list[study.Cell], axis: str, parts: Sequence[Panel], label: str, title: str
 ) -> Callable[[Path], None]:
     """Return what draws panels of regret with bars of one standard deviation, and medians."""
 
     def draw(path: Path) -> None:
         regret = "regret (millions; bars ±1 s.d.)"
         shown = looks(policy for _, policies, _ in parts for policy in policies)
-        with drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
+        with study.drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
             for ax, (where, policies, heading) in zip(axes, parts, strict=True):
                 for policy in policies:
-                    mine, look = select(cells, policy=policy, **where), shown[policy]
+                    mine, look = study.select(cells, policy=policy, **where), shown[policy]
                     x = [c[axis] for c in mine]
                     means, bars, medians = (
                         [c[name] / 1e6 for c in mine]
                         for name in ("regret_mean", "regret_std", "regret_median")
                     )
-                    ax.errorbar(x, means, bars, label=policy, **look, **MARKED)
+                    ax.errorbar(x, means, bars, label=policy, **look, **study.MARKED)
                     ax.plot(x, medians, color=look["color"], ls="none", marker="x", ms=6)
                 ax.plot([], [], color="black", ls="none", marker="x", label="median")
-                inscribe(ax, heading, 9, legend=8, ylabel=regret, ylim=(0, None))
+                study.inscribe(ax, heading, 9, legend=8, ylabel=regret, ylim=(0, None))
             axes[-1].set_xlabel(label)
             axes[-1].figure.suptitle(title, size=10)
 
     return draw
 
 
-def settings_of(setup: Setup) -> dict[str, Any]:
+def settings_of(setup: study.Setup) -> dict[str, Any]:
     """Return what the numbers depend on."""
     return {"seed": setup.seed, "trials": setup.runs, "horizon": HORIZON}
 
 
-FIGURE_1_TOP = Item("Yue and Joachims (2011), figure 1 (top): equal gaps", TRIALS, figure_1_top)
-FIGURE_1_BOTTOM = Item(
+FIGURE_1_TOP = study.Item("Yue and Joachims (2011), figure 1 (top): equal gaps", TRIALS, figure_1_top)
+FIGURE_1_BOTTOM = study.Item(
     "Yue and Joachims (2011), figure 1 (bottom): logistic utilities", TRIALS, figure_1_bottom
 )
-FIGURE_2_TOP = Item(
+FIGURE_2_TOP = study.Item(
     "Yue and Joachims (2011), figure 2 (top): relaxed transitivity, by K", TRIALS, figure_2_top
 )
-FIGURE_2_BOTTOM = Item(
+FIGURE_2_BOTTOM = study.Item(
     "Yue and Joachims (2011), figure 2 (bottom): relaxed transitivity, by γ", TRIALS, figure_2_bottom
 )
-TABLE_1 = Item("Yue and Joachims (2011), table 1: ArXiv.org", TRIALS, table_1)
-PAC = Item("Yue and Joachims (2011): the PAC setting", 1000, pac)
+TABLE_1 = study.Item("Yue and Joachims (2011), table 1: ArXiv.org", TRIALS, table_1)
+PAC = study.Item("Yue and Joachims (2011): the PAC setting", 1000, pac)

@@ -41,21 +41,7 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    legend_below,
-    listed,
-    only,
-    pivot,
-    play,
-    report,
-    select,
-)
+from tacit.reproduce import study
 from tacit.simulation import standard_error
 
 ARMS, FEATURES, MARGIN = 5, 5, 0.1
@@ -245,12 +231,12 @@ def environment(fraction: float, signals: str, events: str, queries: int) -> Shi
     )
 
 
-def played(fraction: float, signals: str, events: str, setup: Setup) -> dict[tuple[str, str], Floats]:
+def played(fraction: float, signals: str, events: str, setup: study.Setup) -> dict[tuple[str, str], Floats]:
     """Return the final regret of each run by name and base."""
     scale = SCALES[setup.reading]
     taking_part = [row for row in entrants(scale) if row.reads or signals == "clean"]
     queries = environment(fraction, signals, events, scale.queries)
-    found = play([row.policy for row in taking_part], queries, scale.horizon, setup)
+    found = study.play([row.policy for row in taking_part], queries, scale.horizon, setup)
     names = [(row.name, row.base) for row in taking_part]
     return dict(zip(names, found.regret[:, :, -1], strict=True))
 
@@ -266,7 +252,7 @@ def paired_ratio(regret: Floats, oracle: Floats) -> tuple[float, float]:
 
 def cells_of(
     events: str, signals: str, fraction: float, regrets: dict[tuple[str, str], Floats]
-) -> list[Cell]:
+) -> list[study.Cell]:
     """Return one row for each policy of a setting."""
     cells = []
     for (name, base), regret in regrets.items():
@@ -288,7 +274,7 @@ def cells_of(
     return cells
 
 
-def completed(cells: list[Cell]) -> list[Cell]:
+def completed(cells: list[study.Cell]) -> list[study.Cell]:
     """Return the cells with those of policies that read no contexts in every column of signals."""
     reading = {(c["policy"], c["base"]) for c in cells if c["signals"] != "clean"}
     everywhere = [
@@ -297,7 +283,7 @@ def completed(cells: list[Cell]) -> list[Cell]:
     return [cell | {"signals": name} for cell, names in zip(cells, everywhere, strict=True) for name in names]
 
 
-def shown_ratio(cell: Cell) -> str:
+def shown_ratio(cell: study.Cell) -> str:
     """Return a ratio and its standard error."""
     return f"{cell['ratio']:.2f} ± {cell['ratio_se']:.2f}"
 
@@ -312,10 +298,10 @@ IMPERFECT = (
 )
 
 
-def targets(cells: list[Cell]) -> list[Cell]:
+def targets(cells: list[study.Cell]) -> list[study.Cell]:
     """Return ProbationBandit's cells with what each was meant to reach, and the bound."""
     found = []
-    for cell in select(cells, policy=PROBATION):
+    for cell in study.select(cells, policy=PROBATION):
         setting = {name: cell[name] for name in ("events", "fraction", "base")}
         if cell["fraction"] == 0.0:
             what, bound = QUIET, 1.03
@@ -323,7 +309,8 @@ def targets(cells: list[Cell]) -> list[Cell]:
             what, bound = (STEALTHY, 1.3) if cell["events"] == "stealth" else (CLEAN, 1.2)
         else:
             rivals = (
-                only(cells, policy=name, signals="clean", **setting)["ratio"] for name in ("GLR", PROBATION)
+                study.only(cells, policy=name, signals="clean", **setting)["ratio"]
+                for name in ("GLR", PROBATION)
             )
             what, bound = IMPERFECT, 1.05 * min(rivals)
         found.append(cell | {"what": what, "bound": bound})
@@ -331,37 +318,39 @@ def targets(cells: list[Cell]) -> list[Cell]:
     return sorted(found, key=lambda cell: order[cell["base"]])
 
 
-def summary(found: list[Cell]) -> str:
+def summary(found: list[study.Cell]) -> str:
     """Return, in words, how many targets of each kind were reached."""
     lines = []
     for what in (QUIET, CLEAN, STEALTHY, IMPERFECT):
-        mine = select(found, what=what)
+        mine = study.select(found, what=what)
         missed = [cell for cell in mine if cell["ratio"] > cell["bound"]]
         near = sum(cell["ratio"] - 2.0 * cell["ratio_se"] <= cell["bound"] for cell in missed)
         also = f", missed by less than two standard errors in {near} more." if near else "."
         reached = len(mine) - len(missed)
         lines.append(f"{what}: reached in {reached} of {len(mine)} cells{also}")
-    return listed(lines)
+    return study.listed(lines)
 
 
-def verdict(cell: Cell) -> str:
+def verdict(cell: study.Cell) -> str:
     """Return, in words, what was reached, of how much."""
     reached = cell["ratio"] <= cell["bound"]
     return f"{shown_ratio(cell)} of {cell['bound']:.2f}" + ("" if reached else " ✗")
 
 
-def written(setup: Setup, cells: list[Cell]) -> str:
+def written(setup: study.Setup, cells: list[study.Cell]) -> str:
     """Return the report."""
     found = targets(cells)
     scale = SCALES[setup.reading]
     others = [cell for cell in cells if cell["policy"] != "ORA"]
     tables = "\n\n".join(
         f"### {events.capitalize()} events, fraction {fraction:g}\n\n"
-        + pivot(select(others, events=events, fraction=fraction), ("policy", "base"), "signals", shown_ratio)
+        + study.pivot(
+            study.select(others, events=events, fraction=fraction), ("policy", "base"), "signals", shown_ratio
+        )
         for events in EVENTS
         for fraction in FRACTIONS
     )
-    return report(
+    return study.report(
         "eventful_robustness",
         setup,
         scale=scale,
@@ -371,12 +360,12 @@ def written(setup: Setup, cells: list[Cell]) -> str:
         margin=MARGIN,
         shifts=SHIFTS,
         summary=summary(found),
-        verdicts=pivot(found, ("base", "events", "signals"), "fraction", verdict, "fraction {:g}"),
+        verdicts=study.pivot(found, ("base", "events", "signals"), "fraction", verdict, "fraction {:g}"),
         tables=tables,
     )
 
 
-def draw(cells: list[Cell], path: Path) -> None:
+def draw(cells: list[study.Cell], path: Path) -> None:
     """Draw the ratios at a fraction of 1/4: one panel for each kind of event."""
     # A base is known by its colour, what is done with it by its mark.
     marks = (
@@ -391,28 +380,28 @@ def draw(cells: list[Cell], path: Path) -> None:
         ("plain", "KL-UCB", "x"),
     )
     colours = {base: look["color"] for base, look in looks(mark[1] for mark in marks).items()}
-    quarter = select(cells, fraction=0.25)
-    shown = [mark for mark in marks if select(quarter, policy=mark[0], base=mark[1])]
-    with drawing(path, 8.0, 7.6, rows=2, sharex=True) as axes:
+    quarter = study.select(cells, fraction=0.25)
+    shown = [mark for mark in marks if study.select(quarter, policy=mark[0], base=mark[1])]
+    with study.drawing(path, 8.0, 7.6, rows=2, sharex=True) as axes:
         for ax, events in zip(axes, EVENTS, strict=True):
             for i, (name, base, marker) in enumerate(shown):
-                mine = select(quarter, policy=name, base=base, events=events)
+                mine = study.select(quarter, policy=name, base=base, events=events)
                 x = [place + (i - (len(shown) - 1) / 2) * 0.09 for place in range(len(SIGNALS))]
                 bars = [2.0 * cell["ratio_se"] for cell in mine]
                 style = {"ls": "none", "marker": marker, "color": colours[base], "ms": 6}
                 label = f"{name} ({base})"
                 ax.errorbar(x, [c["ratio"] for c in mine], bars, capsize=2, label=label, **style)
             ax.axhline(1.0, color="black", lw=0.8)
-            inscribe(ax, yscale="log", ylabel="regret ÷ that of ORA, same base")
+            study.inscribe(ax, yscale="log", ylabel="regret ÷ that of ORA, same base")
             ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
             ax.minorticks_off()
             title = f"{events} events, a quarter of the queries shift"
             ax.set_title(title, size=10, loc="left")
         axes[1].set_xticks(range(len(SIGNALS)), [name.replace(" ", "\n", 1) for name in SIGNALS])
-        legend_below(axes, ncols=3, fontsize=9)
+        study.legend_below(axes, ncols=3, fontsize=9)
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play all settings."""
     cells = [
         cell
@@ -432,10 +421,10 @@ def reproduce(setup: Setup) -> Reproduction:
         "margin": MARGIN,
     }
     everything = completed(cells)
-    return Reproduction(cells, written(setup, everything), partial(draw, everything), settings)
+    return study.Reproduction(cells, written(setup, everything), partial(draw, everything), settings)
 
 
-EVENTFUL_ROBUSTNESS = Item(
+EVENTFUL_ROBUSTNESS = study.Item(
     "Imperfect warnings: every policy for shifting intent as multiples of its oracle",
     12,
     reproduce,

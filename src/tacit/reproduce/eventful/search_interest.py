@@ -38,21 +38,7 @@ from tacit.policies import (
     Thompson,
     UniformRandom,
 )
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    each_run,
-    inscribe,
-    listed,
-    moments,
-    report,
-    select,
-    table,
-)
+from tacit.reproduce import study
 from tacit.simulation import Run, standard_error
 
 TITLE = "A query over a year of real search interest: every policy on real shifts of intent"
@@ -276,7 +262,7 @@ def policies(arms: int | tuple[str, ...]) -> list[Policy]:
     ]
 
 
-def played(environment: WatchedInterest, horizon: int, setup: Setup) -> list[list[Season]]:
+def played(environment: WatchedInterest, horizon: int, setup: study.Setup) -> list[list[Season]]:
     """Return the seasons of every policy and run."""
     chosen = policies(environment.arm_count)
     for policy in chosen:
@@ -287,7 +273,7 @@ def played(environment: WatchedInterest, horizon: int, setup: Setup) -> list[lis
         place, number = divmod(unit, setup.runs)
         return season(chosen[place], environment, horizon, setup.seed, number)
 
-    found = each_run(one, len(chosen) * setup.runs, setup, f"{horizon:,} rounds")
+    found = study.each_run(one, len(chosen) * setup.runs, setup, f"{horizon:,} rounds")
     return [found[i : i + setup.runs] for i in range(0, len(found), setup.runs)]
 
 
@@ -318,7 +304,7 @@ class Year(NamedTuple):
     seasons: list[list[Season]]
 
 
-def played_year(environment: WatchedInterest, traffic: int, setup: Setup) -> Year:
+def played_year(environment: WatchedInterest, traffic: int, setup: study.Setup) -> Year:
     """Play the whole table at ``traffic`` impressions a day."""
     horizon = traffic * (len(environment.interest.dates) - 1)
     ends = day_ends(environment, horizon)
@@ -352,7 +338,7 @@ def later(totals: Any) -> Any:
     return totals[..., -1] - totals[..., tuning_days(totals.shape[-1]) - 1]
 
 
-def _cells(year: Year) -> list[Cell]:
+def _cells(year: Year) -> list[study.Cell]:
     rounds = later(year.ends)
     cells = []
     for name, seasons in zip(year.names, year.seasons, strict=True):
@@ -363,7 +349,7 @@ def _cells(year: Year) -> list[Cell]:
             {
                 "policy": name,
                 "impressions_a_day": year.traffic,
-                **moments(regret),
+                **study.moments(regret),
                 "runs": len(regret),
                 "clicks_per_1000": float(1000 * clicks.mean() / rounds),
                 "optimum_per_1000": float(1000 * later(year.optimum) / rounds),
@@ -373,7 +359,7 @@ def _cells(year: Year) -> list[Cell]:
     return cells
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play the table at every amount of traffic of the reading."""
     if setup.data is None:
         raise InvalidValue("data", None, "give a date × topic table of search interest (CSV)")
@@ -382,7 +368,7 @@ def reproduce(setup: Setup) -> Reproduction:
         raise InvalidValue("data", str(setup.data), "give five days or more: a quarter is set aside")
     years = [played_year(environment, traffic, setup) for traffic in TRAFFIC[setup.reading]]
     cells = [cell for year in years for cell in _cells(year)]
-    return Reproduction(
+    return study.Reproduction(
         cells=cells,
         report=_report(environment, years, cells, setup),
         draw=lambda path: _draw(environment, years[-1], path),
@@ -390,13 +376,15 @@ def reproduce(setup: Setup) -> Reproduction:
     )
 
 
-def _report(environment: WatchedInterest, years: list[Year], cells: list[Cell], setup: Setup) -> str:
+def _report(
+    environment: WatchedInterest, years: list[Year], cells: list[study.Cell], setup: study.Setup
+) -> str:
     interest = environment.interest
     days = len(interest.dates) - 1
     sections = "\n\n".join(
-        _section(year, select(cells, impressions_a_day=year.traffic), setup) for year in years
+        _section(year, study.select(cells, impressions_a_day=year.traffic), setup) for year in years
     )
-    return report(
+    return study.report(
         "search_interest",
         setup,
         title=TITLE,
@@ -414,7 +402,7 @@ def _with_error(value: str, error: float) -> str:
     return value if math.isnan(error) else f"{value} ± {error:,.0f}"
 
 
-COLUMNS: dict[str, Tell] = {
+COLUMNS: dict[str, study.Tell] = {
     "policy": "{policy}",
     "regret ± s.e.": lambda cell: _with_error(
         f"{cell['regret_mean']:,.0f}", cell["regret_std"] / math.sqrt(cell["runs"])
@@ -424,14 +412,14 @@ COLUMNS: dict[str, Tell] = {
 }
 
 
-def _section(year: Year, cells: list[Cell], setup: Setup) -> str:
+def _section(year: Year, cells: list[study.Cell], setup: study.Setup) -> str:
     ranked = sorted(cells, key=lambda cell: float(cell["regret_mean"]))
-    return report(
+    return study.report(
         "search_interest_year",
         setup,
         year=year,
         optimum=cells[0]["optimum_per_1000"],
-        table=table(ranked, COLUMNS),
+        table=study.table(ranked, COLUMNS),
         finding=_finding(year),
     ).strip()
 
@@ -462,7 +450,7 @@ def _finding(year: Year) -> str:
         f"The best on signals against the best change detector, which reads clicks only: "
         f"{_against(finals, announced_ones[0], detector)}."
     )
-    return listed(lines)
+    return study.listed(lines)
 
 
 def _against(finals: dict[str, Floats], first: str, second: str) -> str:
@@ -492,7 +480,7 @@ def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
     heights = [0.8, 1.5, *[1.5] * len(strips), 3.6]
     grid = {"height_ratios": heights} | MARGINS
     size = 11.0, 1.35 * sum(heights), len(heights)
-    with drawing(path, *size, sharex=True, gridspec_kw=grid) as axes:
+    with study.drawing(path, *size, sharex=True, gridspec_kw=grid) as axes:
         axes[0].fill_between(dates, np.diff(year.ends, prepend=0), step="post", color="#777777")
         axes[0].set_yscale("log")
         axes[0].set_ylabel("impressions\na day")
@@ -572,12 +560,12 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
             arrowprops={"arrowstyle": "-", "color": own, "lw": 0.6, "relpos": (0.0, 0.5)},
             annotation_clip=False,
         )
-    inscribe(ax, yscale="log", ylim=(low / 30, None), ylabel="clicks missed")
+    study.inscribe(ax, yscale="log", ylim=(low / 30, None), ylabel="clicks missed")
     ax.yaxis.set_major_formatter("{x:,.0f}")
     runs = len(year.seasons[0])
     ax.set_title(f"Cumulative regret after the tuning (grey); runs: {runs}", size=10, loc="left")
 
 
-SEARCH_INTEREST = Item(
+SEARCH_INTEREST = study.Item(
     TITLE, 4, reproduce, readings=tuple(TRAFFIC), needs_data="a date × topic table of search interest (CSV)"
 )

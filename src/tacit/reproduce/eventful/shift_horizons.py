@@ -17,20 +17,7 @@ from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
 from tacit.policies import GLRKLUCB, KLUCB, OracleRestart, Policy, ProbationBandit, SlidingWindowUCB, Thompson
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    legend_below,
-    pivot,
-    play,
-    report,
-    select,
-)
+from tacit.reproduce import study
 from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"
@@ -99,19 +86,19 @@ def environment(horizon: int, count: int, events: str, signals: str) -> Shifting
     )
 
 
-def played(horizon: int, count: int, events: str, setup: Setup) -> dict[str, Floats]:
+def played(horizon: int, count: int, events: str, setup: study.Setup) -> dict[str, Floats]:
     """Return the final regrets of all runs by row, in the order of :func:`rows`."""
     everyone = rows(horizon, count)
     found: dict[str, Floats] = {}
     for noise in (False, True):
         mine = [row for row in everyone if (row.signals == "noise") == noise]
         world = environment(horizon, count, events, mine[0].signals)
-        result = play([row.policy for row in mine], world, horizon, setup)
+        result = study.play([row.policy for row in mine], world, horizon, setup)
         found |= dict(zip(map(named, mine), result.regret[:, :, -1], strict=True))
     return {named(row): found[named(row)] for row in everyone}
 
 
-def cells_of(setup: Setup) -> list[Cell]:
+def cells_of(setup: study.Setup) -> list[study.Cell]:
     """Play everything: one cell for each policy and setting."""
     return [
         {
@@ -146,43 +133,44 @@ def distinct(counts: dict[str, int]) -> dict[str, int]:
     return kept
 
 
-def table(cells: list[Cell], events: str) -> str:
+def table(cells: list[study.Cell], events: str) -> str:
     """Return the regrets of a kind of event: a row for each policy."""
     mine = [
-        cell | {"setting": f"{cell['horizon']:,}: {cell['shifts']}"} for cell in select(cells, events=events)
+        cell | {"setting": f"{cell['horizon']:,}: {cell['shifts']}"}
+        for cell in study.select(cells, events=events)
     ]
-    return pivot(mine, "policy", "setting", "{regret_mean:,.0f} ± {regret_se:,.0f}")
+    return study.pivot(mine, "policy", "setting", "{regret_mean:,.0f} ± {regret_se:,.0f}")
 
 
-def written(cells: list[Cell], setup: Setup) -> str:
+def written(cells: list[study.Cell], setup: study.Setup) -> str:
     """Return the report."""
     tables = "\n\n".join(f"## {kind.capitalize()} events\n\n{table(cells, kind)}" for kind in EVENTS)
     spread = {"together": TOGETHER, "spacing": SPACING, "close": CLOSE}
-    return report("shift_horizons", setup, title=TITLE, arms=ARMS, tables=tables, **spread)
+    return study.report("shift_horizons", setup, title=TITLE, arms=ARMS, tables=tables, **spread)
 
 
-def draw(cells: list[Cell], path: Path) -> None:
+def draw(cells: list[study.Cell], path: Path) -> None:
     """Draw regret by horizon, with as many events at each: one panel for each kind of event."""
-    fixed = select(cells, count=TOGETHER)
+    fixed = study.select(cells, count=TOGETHER)
     shown = looks(cell["policy"] for cell in fixed)
-    with drawing(path, 8.0, 8.4, rows=len(EVENTS), sharex=True) as axes:
+    with study.drawing(path, 8.0, 8.4, rows=len(EVENTS), sharex=True) as axes:
         for ax, events in zip(axes, EVENTS, strict=True):
             for name in shown:
-                mine = select(fixed, events=events, policy=name)
+                mine = study.select(fixed, events=events, policy=name)
                 x, y = [c["horizon"] for c in mine], [c["regret_mean"] for c in mine]
-                style = MARKED | {"capsize": 2} | shown[name]
+                style = study.MARKED | {"capsize": 2} | shown[name]
                 ax.errorbar(x, y, [2.0 * c["regret_se"] for c in mine], label=name, **style)
-            inscribe(ax, xscale="log", yscale="log", ylabel="regret (bars: ±2 s.e.)")
+            study.inscribe(ax, xscale="log", yscale="log", ylabel="regret (bars: ±2 s.e.)")
             ax.set_title(f"{events} events, {TOGETHER} in all", size=10, loc="left")
         axes[-1].set_xlabel("rounds")
-        legend_below(axes, ncols=2, fontsize=8)
+        study.legend_below(axes, ncols=2, fontsize=8)
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play every setting."""
     cells = cells_of(setup)
     given = {"horizons": list(HORIZONS), "arms": ARMS, "features": FEATURES, "margin": MARGIN}
-    return Reproduction(cells, written(cells, setup), partial(draw, cells), setup.settings(**given))
+    return study.Reproduction(cells, written(cells, setup), partial(draw, cells), setup.settings(**given))
 
 
-SHIFT_HORIZONS = Item(TITLE, 8, reproduce)
+SHIFT_HORIZONS = study.Item(TITLE, 8, reproduce)

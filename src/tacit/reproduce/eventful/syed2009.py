@@ -18,22 +18,8 @@ from tacit.classifiers import Rectangle
 from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
+from tacit.reproduce import study
 from tacit.reproduce.eventful.labels import dissect_all, means
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    pivot,
-    play,
-    regret_cells,
-    report,
-    select,
-    table,
-)
 from tacit.simulation import SimulationResult
 
 ARMS = 5
@@ -85,53 +71,53 @@ def policies(features: int, reading: str) -> list[Policy]:
     ]
 
 
-def column(fraction: float, features: int, setup: Setup, checkpoints: int = 1) -> SimulationResult:
+def column(fraction: float, features: int, setup: study.Setup, checkpoints: int = 1) -> SimulationResult:
     """Simulate one column of a table."""
     queries = environment(fraction, features)
-    return play(policies(features, setup.reading), queries, HORIZON, setup, checkpoints)
+    return study.play(policies(features, setup.reading), queries, HORIZON, setup, checkpoints)
 
 
-def _cells(name: str, value: float, result: SimulationResult, paper: Any) -> list[Cell]:
+def _cells(name: str, value: float, result: SimulationResult, paper: Any) -> list[study.Cell]:
     """Return the cells of one column; ``paper`` holds the printed thousands."""
-    cells = regret_cells(NAMES, result.regret[:, :, -1], **{name: value})
+    cells = study.regret_cells(NAMES, result.regret[:, :, -1], **{name: value})
     printed = [None] * len(NAMES) if paper is None else [1000.0 * thousands for thousands in paper]
     return [cell | {"paper": own} for cell, own in zip(cells, printed, strict=True)]
 
 
-def _table(name: str, cells: list[Cell]) -> str:
+def _table(name: str, cells: list[study.Cell]) -> str:
     """Return the cells as a Markdown table, in thousands."""
 
-    def tell(cell: Cell) -> str:
+    def tell(cell: study.Cell) -> str:
         text = f"{cell['regret_mean'] / 1000:.1f} (s.d. {cell['regret_std'] / 1000:.1f})"
         return text + (f" paper {cell['paper'] / 1000:.1f}" if cell["paper"] else "")
 
-    return pivot(cells, "policy", name, tell, "{:g}")
+    return study.pivot(cells, "policy", name, tell, "{:g}")
 
 
-def _report(title: str, setup: Setup, table: str, finding: str) -> str:
-    return report("syed2009", setup, title=title, table=table, finding=finding)
+def _report(title: str, setup: study.Setup, table: str, finding: str) -> str:
+    return study.report("syed2009", setup, title=title, table=table, finding=finding)
 
 
-def _settings(setup: Setup) -> dict[str, Any]:
+def _settings(setup: study.Setup) -> dict[str, Any]:
     return setup.settings(reading=setup.reading, horizon=HORIZON)
 
 
 # Figure 2a: regret over time ------------------------------------------------------------------
 
 
-def figure_2a(setup: Setup) -> Reproduction:
+def figure_2a(setup: study.Setup) -> study.Reproduction:
     """Regret over time where a tenth of the queries shift."""
     result = column(0.1, 10, setup, checkpoints=200)
     cells = _cells("fraction", 0.1, result, None)
     title = "Syed et al. (2009), figure 2a: cumulative regret, 10 % of the queries shifting"
 
     def draw(path: Path) -> None:
-        with drawing(path) as ax:
+        with study.drawing(path) as ax:
             shown = looks(NAMES)
             for name, samples in zip(NAMES[:3], result.regret, strict=False):
                 band(ax, result.rounds, samples / 1000, name, **shown[name])
             heading = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
-            inscribe(ax, heading, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
+            study.inscribe(ax, heading, legend="medium", xlim=(0, HORIZON), ylim=(0, None))
             ax.set(xlabel="impressions (all queries)", ylabel="cumulative regret (thousands)")
             ax.xaxis.set_major_formatter("{x:,.0f}")
 
@@ -140,13 +126,13 @@ def figure_2a(setup: Setup) -> Reproduction:
         "and ends near ORA. EXP3.S is left out of the figure, as there; its row is above."
     )
     text = _report(title, setup, _table("fraction", cells), finding)
-    return Reproduction(cells, text, draw, _settings(setup))
+    return study.Reproduction(cells, text, draw, _settings(setup))
 
 
 # Figures 2b and 2c: final regret --------------------------------------------------------------
 
 
-def figure_2b(setup: Setup) -> Reproduction:
+def figure_2b(setup: study.Setup) -> study.Reproduction:
     """Final regret over the fraction of queries that shift."""
     cells = []
     for fraction, paper in PAPER_FRACTIONS.items():
@@ -158,17 +144,17 @@ def figure_2b(setup: Setup) -> Reproduction:
 
 
 def _final(
-    name: str, label: str, cells: list[Cell], title: str, setup: Setup, more: str = ""
-) -> Reproduction:
+    name: str, label: str, cells: list[study.Cell], title: str, setup: study.Setup, more: str = ""
+) -> study.Reproduction:
     """Return what came of final regrets over a quantity of this name."""
     text = _report(title, setup, _table(name, cells), _orderings(name, cells) + more)
-    return Reproduction(cells, text, _drawing(name, label, cells), _settings(setup))
+    return study.Reproduction(cells, text, _drawing(name, label, cells), _settings(setup))
 
 
 LABELLING = ("events", "noticed", "testing", "missed", "false_labels", "contaminated")
 
 
-def _with_labels(found: list[Cell], fraction: float, setup: Setup) -> list[Cell]:
+def _with_labels(found: list[study.Cell], fraction: float, setup: study.Setup) -> list[study.Cell]:
     """Add to a column's cells what became of BWC's events and labels, means per run."""
     bwc = policies(10, setup.reading)[NAMES.index("BWC")]
     assert isinstance(bwc, BWC)
@@ -178,7 +164,7 @@ def _with_labels(found: list[Cell], fraction: float, setup: Setup) -> list[Cell]
     return [cell | (labels if cell["policy"] == "BWC" else none) for cell in found]
 
 
-def _labels_table(cells: list[Cell]) -> str:
+def _labels_table(cells: list[study.Cell]) -> str:
     """Return what became of BWC's events and labels as text and a Markdown table."""
     columns = {"fraction": "{fraction:g}"} | {key: f"{{{key}:.1f}}" for key in LABELLING}
     return f"""What became of events and labels in BWC, means per run: an event is noticed if it
@@ -186,10 +172,10 @@ begins a testing phase, and else falls into one (testing) or is missed because i
 taken for none. A contaminated label calls the context of an event false; such labels are why later
 events are missed.
 
-{table(select(cells, policy="BWC"), columns)}"""
+{study.table(study.select(cells, policy="BWC"), columns)}"""
 
 
-def figure_2c(setup: Setup) -> Reproduction:
+def figure_2c(setup: study.Setup) -> study.Reproduction:
     """Final regret over the number of features."""
     cells = []
     for features, paper in PAPER_FEATURES.items():
@@ -198,12 +184,12 @@ def figure_2c(setup: Setup) -> Reproduction:
     return _final("features", "features of a context", cells, title, setup)
 
 
-def _orderings(name: str, cells: list[Cell]) -> str:
+def _orderings(name: str, cells: list[study.Cell]) -> str:
     """Return, in words, in how many columns the policies come in the order in which the paper has them."""
     values = sorted({cell[name] for cell in cells})
     agreeing = 0
     for value in values:
-        ours = sorted(select(cells, **{name: value}), key=lambda cell: float(cell["regret_mean"]))
+        ours = sorted(study.select(cells, **{name: value}), key=lambda cell: float(cell["regret_mean"]))
         agreeing += all(a["paper"] <= b["paper"] for a, b in pairwise(ours))
     return (
         f"The order of the four policies is the paper's in {agreeing} of {len(values)} columns "
@@ -211,26 +197,26 @@ def _orderings(name: str, cells: list[Cell]) -> str:
     )
 
 
-def _drawing(name: str, label: str, cells: list[Cell]) -> Any:
+def _drawing(name: str, label: str, cells: list[study.Cell]) -> Any:
     def draw(path: Path) -> None:
-        with drawing(path) as ax:
+        with study.drawing(path) as ax:
             for policy, look in looks(NAMES).items():
-                mine = select(cells, policy=policy)
+                mine = study.select(cells, policy=policy)
                 x = [cell[name] for cell in mine]
                 means = [cell["regret_mean"] / 1000 for cell in mine]
                 errors = [2 * c["regret_std"] / 1000 / math.sqrt(c["runs"]) for c in mine]
-                ax.errorbar(x, means, errors, label=policy, **look, **MARKED)
+                ax.errorbar(x, means, errors, label=policy, **look, **study.MARKED)
                 printed = [cell["paper"] / 1000 for cell in mine]
                 ax.plot(x, printed, color=look["color"], ls="none", marker="x", ms=7)
             ax.plot([], [], color="black", ls="none", marker="x", label="paper")
             regret = "final regret (thousands; bars ±2 s.e.)"
-            inscribe(ax, legend="medium", xlabel=label, ylabel=regret, ylim=(0, None))
+            study.inscribe(ax, legend="medium", xlabel=label, ylabel=regret, ylim=(0, None))
 
     return draw
 
 
-FIGURE_2A = Item("Syed et al. (2009), figure 2a: regret of BWC over time", 10, figure_2a, READINGS)
-FIGURE_2B = Item(
+FIGURE_2A = study.Item("Syed et al. (2009), figure 2a: regret of BWC over time", 10, figure_2a, READINGS)
+FIGURE_2B = study.Item(
     "Syed et al. (2009), figure 2b: regret by fraction of shifting queries", 10, figure_2b, READINGS
 )
-FIGURE_2C = Item("Syed et al. (2009), figure 2c: regret by number of features", 10, figure_2c, READINGS)
+FIGURE_2C = study.Item("Syed et al. (2009), figure 2c: regret by number of features", 10, figure_2c, READINGS)

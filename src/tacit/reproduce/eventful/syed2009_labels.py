@@ -13,22 +13,9 @@ from typing import Any
 from tacit.classifiers import Rectangle
 from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
+from tacit.reproduce import study
 from tacit.reproduce.eventful.labels import dissect_all, means
 from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    drawing,
-    inscribe,
-    listed,
-    only,
-    pivot,
-    play,
-    report,
-    table,
-)
 from tacit.simulation import standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"
@@ -52,13 +39,13 @@ def variant(features: int, options: dict[str, Any]) -> BWC:
     return BWC(ARMS, classifier=rectangle, test_rounds=500, min_shift=0.1, **options)
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Play every variant in every case, and the oracle for comparison."""
-    cells: list[Cell] = []
+    cells: list[study.Cell] = []
     for fraction, features in CASES:
         world = environment(fraction, features)
         oracle = OracleRestart(UCB1(ARMS), signal=features)
-        regret = play(oracle, world, HORIZON, setup).regret[0, :, -1]
+        regret = study.play(oracle, world, HORIZON, setup).regret[0, :, -1]
         found = {"regret": float(regret.mean()), "regret_se": standard_error(regret)}
         case = {"fraction": fraction, "features": features, "runs": setup.runs}
         cells.append({"policy": "ORA", **case, **found, **dict.fromkeys(COUNTS)})
@@ -67,14 +54,14 @@ def reproduce(setup: Setup) -> Reproduction:
             kept = {key: counts[key] for key in ("regret", "regret_se", *COUNTS)}
             cells.append({"policy": name, **case, **kept})
     settings = setup.settings(horizon=HORIZON)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
 
 
-def _cell(cells: list[Cell], name: str, case: tuple[float, int]) -> Cell:
-    return only(cells, policy=name, fraction=case[0], features=case[1])
+def _cell(cells: list[study.Cell], name: str, case: tuple[float, int]) -> study.Cell:
+    return study.only(cells, policy=name, fraction=case[0], features=case[1])
 
 
-def _finding(cells: list[Cell]) -> str:
+def _finding(cells: list[study.Cell]) -> str:
     """Return, in words, what the most witnesses and the most audits did to the distance from the oracle."""
 
     def above(name: str, case: tuple[float, int]) -> str:
@@ -82,36 +69,36 @@ def _finding(cells: list[Cell]) -> str:
         share = 100.0 * (cell["regret"] / oracle["regret"] - 1.0)
         return f"{name}: {share:.1f} % ({cell['alarms']:.1f})"
 
-    shown = listed(
+    shown = study.listed(
         f"{case[0]:g} shifting, d = {case[1]}: {'; '.join(above(n, case) for n in CONTRASTED)}."
         for case in CASES
     )
     return f"How far above ORA, and (false alarms a run):\n\n{shown}"
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
     order = {name: i for i, name in enumerate(VARIANTS)}
     shown = [cell | {"case": f"{cell['fraction']:g} shifting, d = {cell['features']}"} for cell in cells]
     variants = sorted((cell for cell in shown if cell["policy"] in order), key=lambda c: order[c["policy"]])
 
-    def regret(cell: Cell) -> str:
+    def regret(cell: study.Cell) -> str:
         return f"{cell['regret'] / 1000:.2f} ± {cell['regret_se'] / 1000:.2f}"
 
     counts = {"policy": "{policy}", "case": "{case}"} | {key: f"{{{key}:,.1f}}" for key in COUNTS}
-    return report(
+    return study.report(
         "syed2009_labels",
         setup,
         title=TITLE,
-        regrets=pivot(shown, "policy", "case", regret),
+        regrets=study.pivot(shown, "policy", "case", regret),
         finding=_finding(cells),
-        counts=table(variants, counts),
+        counts=study.table(variants, counts),
     )
 
 
-def _draw(cells: list[Cell], path: Path) -> None:
+def _draw(cells: list[study.Cell], path: Path) -> None:
     names = ["ORA", *VARIANTS]
     width = 0.8 / len(names)
-    with drawing(path) as ax:
+    with study.drawing(path) as ax:
         shown = looks(names)
         for i, name in enumerate(names):
             found = [_cell(cells, name, case) for case in CASES]
@@ -121,7 +108,7 @@ def _draw(cells: list[Cell], path: Path) -> None:
             ax.bar(x, heights, width, yerr=errors, color=shown[name]["color"], label=name)
         ax.set_xticks([at + 0.4 - width / 2 for at in range(len(CASES))])
         ax.set_xticklabels([f"{fraction:g} shifting\nd = {d}" for fraction, d in CASES])
-        inscribe(ax, legend=7, ylabel="final regret (thousands; bars ±2 s.e.)")
+        study.inscribe(ax, legend=7, ylabel="final regret (thousands; bars ±2 s.e.)")
 
 
-LABELS = Item(TITLE, 10, reproduce)
+LABELS = study.Item(TITLE, 10, reproduce)

@@ -14,26 +14,8 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
+from tacit.reproduce import study
 from tacit.reproduce.eventful import hard_instances, theory
-from tacit.reproduce.study import (
-    MARKED,
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    each_run,
-    exact_interval,
-    inscribe,
-    log_slope,
-    markdown_table,
-    pivot,
-    play,
-    report,
-    select,
-    table,
-)
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"
@@ -77,7 +59,7 @@ def is_wrong(policy: TestableUCB1, state: Any, means: tuple[float, ...]) -> bool
 
 
 def failures(
-    policy: TestableUCB1, means: tuple[float, ...], rounds: tuple[int, ...], runs: int, setup: Setup
+    policy: TestableUCB1, means: tuple[float, ...], rounds: tuple[int, ...], runs: int, setup: study.Setup
 ) -> Ints:
     """Return in how many runs the guess after each number of rounds was wrong."""
     environment = BernoulliArms(means)
@@ -91,16 +73,16 @@ def failures(
             outcomes.append(is_wrong(policy, run.state, means))
         return outcomes
 
-    return np.asarray(np.array(each_run(wrong, runs, setup)).sum(axis=0))
+    return np.asarray(np.array(study.each_run(wrong, runs, setup)).sum(axis=0))
 
 
-def wrong_guesses(setup: Setup) -> list[Cell]:
+def wrong_guesses(setup: study.Setup) -> list[study.Cell]:
     """Count wrong guesses: over rounds at a usual horizon, and at theorem 3's L at a long one."""
     cells = []
     for name, preset in PRESETS.items():
         policy, runs = preset(len(MEANS), GUESS_HORIZON, SHIFT), 50 * setup.runs
         for rounds, count in zip(GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True):
-            ends = exact_interval(int(count), runs)
+            ends = study.exact_interval(int(count), runs)
             cells.append(_cell("wrong guess", name, rounds, count / runs, ends, runs=runs))
     runs, length = 10 * setup.runs, theory.rounds_to_test(2, WIDE, LONG)
     wide = TestableUCB1.theory(2, LONG, WIDE)
@@ -111,7 +93,7 @@ def wrong_guesses(setup: Setup) -> list[Cell]:
             "theory",
             length,
             count / runs,
-            exact_interval(int(count), runs),
+            study.exact_interval(int(count), runs),
             bound=theory.failure_probability(2, length, LONG),
             runs=runs,
         )
@@ -125,12 +107,12 @@ EVENT_FREE = {2: (0.75, 0.25), 5: (0.75, 0.25, 0.25, 0.25, 0.25)}
 BWC_HORIZON = 10_000_000
 
 
-def regret_within_bounds(setup: Setup) -> list[Cell]:
+def regret_within_bounds(setup: study.Setup) -> list[study.Cell]:
     """Play the testable bandit without events, and BWC over it with one, beside their bounds."""
     cells = []
 
     def measure(check: str, policy: Policy, environment: Environment, horizon: int, bound: float) -> None:
-        mean, ends = _within(play(policy, environment, horizon, setup).regret[0, :, -1])
+        mean, ends = _within(study.play(policy, environment, horizon, setup).regret[0, :, -1])
         name = type(policy).__name__
         cells.append(_cell(check, name, horizon, mean, ends, bound=bound, runs=setup.runs))
 
@@ -162,16 +144,16 @@ KNOWN = ((0.75, 0.25), (0.25, 0.75))
 EVENT_COUNTS = (0, 1, 4, 16)
 
 
-def measured_regret(setup: Setup) -> Callable[[float], float]:
+def measured_regret(setup: study.Setup) -> Callable[[float], float]:
     """Return R₀, the mean regret of UCB1 on the first of the known problems, interpolated."""
     rounds = np.unique(np.geomspace(2, MEASURED_HORIZON, 400).astype(int))
     more = setup._replace(runs=5 * setup.runs, seed=setup.seed + 1)
-    played = play(UCB1(2), BernoulliArms(KNOWN[0]), MEASURED_HORIZON, more, rounds.tolist())
+    played = study.play(UCB1(2), BernoulliArms(KNOWN[0]), MEASURED_HORIZON, more, rounds.tolist())
     mean = played.regret[0].mean(axis=0)
     return lambda t: float(np.interp(t, [0, *rounds], [0.0, *mean]))
 
 
-def regret_by_events(setup: Setup) -> list[Cell]:
+def regret_by_events(setup: study.Setup) -> list[study.Cell]:
     """Play BWC over UCB1, cold phases, with more and more events, beside theorem 1's bound."""
     event_free, cells = measured_regret(setup), []
     bwc = BWC(2, classifier=BOXES, test_rounds=TESTED, min_shift=0.5, merge_phases=False)
@@ -179,7 +161,7 @@ def regret_by_events(setup: Setup) -> list[Cell]:
         events = [i * MEASURED_HORIZON // (count + 1) + 1 for i in range(1, count + 1)]
         clicks = [KNOWN[i % 2] for i in range(count + 1)]
         environment = ShiftingArms(2, events=events, clicks=clicks, dim=BOXES.dim)
-        mean, ends = _within(play(bwc, environment, MEASURED_HORIZON, setup).regret[0, :, -1])
+        mean, ends = _within(study.play(bwc, environment, MEASURED_HORIZON, setup).regret[0, :, -1])
         bound = theory.bwc_regret(event_free, count, BOXES.diameter, TESTED, MEASURED_HORIZON)
         check = f"theorem 1, measured R₀, {count} events"
         cells.append(_cell(check, "BWC", MEASURED_HORIZON, mean, ends, bound=bound, runs=setup.runs))
@@ -214,7 +196,7 @@ def least_regret(arms: int, phases: int, horizon: int) -> float:
     return phases * (arms - 1) * gap * math.log(horizon / phases) / divergence
 
 
-def fresh_regret(setup: Setup) -> list[Cell]:
+def fresh_regret(setup: study.Setup) -> list[study.Cell]:
     """Measure what policies pay that know the events, each of which is a new problem."""
     cells = []
     for arms, phases in FRESH_SIZES:
@@ -222,7 +204,7 @@ def fresh_regret(setup: Setup) -> list[Cell]:
         for horizon in FRESH_HORIZONS:
             environment = hard_instances.fresh_instances(arms, horizon, best, FRESH_SHIFT)
             policies = oracles(arms)
-            result = play(policies, environment, horizon, setup)
+            result = study.play(policies, environment, horizon, setup)
             least = least_regret(arms, phases, horizon)
             for name, regret in zip(policies, result.regret[:, :, -1], strict=True):
                 mean, ends = _within(regret)
@@ -256,7 +238,7 @@ def contenders(horizon: int) -> dict[str, Policy]:
     }
 
 
-def worst_regret(policy: Policy, root: int, setup: Setup) -> Floats:
+def worst_regret(policy: Policy, root: int, setup: study.Setup) -> Floats:
     """Return the regret of each run on the instance that theorem 5's adversary would choose.
 
     The adversary watches the policy where nothing happens, and lets the event happen in the
@@ -267,11 +249,11 @@ def worst_regret(policy: Policy, root: int, setup: Setup) -> Floats:
     horizon = root**2
     quiet = hard_instances.neglected_arm(horizon, HIDDEN, 0)
     ends = list(range(root, horizon + 1, root))
-    watched = play(policy, quiet, horizon, setup, ends)
+    watched = study.play(policy, quiet, horizon, setup, ends)
     # Without an event only the neglected arm costs regret, so regret tells when it was played.
     played = np.diff(watched.regret[0], axis=1, prepend=0.0) > 0.0
     event = hard_instances.neglected_arm(horizon, HIDDEN, longest_neglect(played))
-    found = play(policy, event, horizon, setup._replace(seed=setup.seed + 1))
+    found = study.play(policy, event, horizon, setup._replace(seed=setup.seed + 1))
     candidates = watched.regret[0, :, -1], found.regret[0, :, -1]
     return max(candidates, key=lambda regret: float(regret.mean()))
 
@@ -295,7 +277,7 @@ def longest_neglect(played: Booleans) -> int:
     return 1 + int(np.argmax(waits[::-1]))
 
 
-def growth(setup: Setup) -> list[Cell]:
+def growth(setup: study.Setup) -> list[study.Cell]:
     """Measure how regret grows with the horizon against theorem 5's adversary."""
     cells, slopes = [], []
     horizons = [root**2 for root in ROOTS]
@@ -308,7 +290,7 @@ def growth(setup: Setup) -> list[Cell]:
             errors.append(standard_error(regret) / mean)
             least = HIDDEN * root / 4.0
             cells.append(_cell(GROWTH, name, horizon, mean, ends, bound=least, runs=setup.runs))
-        slope, error = log_slope(horizons, means, errors)
+        slope, error = study.log_slope(horizons, means, errors)
         ends = slope - 2.0 * error, slope + 2.0 * error
         bound = None if name == "BWC" else 0.5
         slopes.append(_cell(SLOPE, name, horizons[-1], slope, ends, bound=bound, runs=setup.runs))
@@ -318,20 +300,20 @@ def growth(setup: Setup) -> list[Cell]:
 # The report -----------------------------------------------------------------------------------
 
 
-def reproduce(setup: Setup) -> Reproduction:
+def reproduce(setup: study.Setup) -> study.Reproduction:
     """Check every theorem that can be checked."""
     cells = wrong_guesses(setup) + regret_within_bounds(setup) + regret_by_events(setup)
     cells += growth(setup) + fresh_regret(setup)
-    return Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.settings())
+    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.settings())
 
 
-def _guess_table(cells: list[Cell]) -> str:
-    shown = [c | {"rounds": f"{c['rounds']:,}"} for c in select(cells, check="wrong guess")]
+def _guess_table(cells: list[study.Cell]) -> str:
+    shown = [c | {"rounds": f"{c['rounds']:,}"} for c in study.select(cells, check="wrong guess")]
     interval = "{value:.3f} ({low:.3f}–{high:.3f})"
-    return pivot(shown, "rounds", "policy", interval, "{}: wrong guesses")
+    return study.pivot(shown, "rounds", "policy", interval, "{}: wrong guesses")
 
 
-REGRET_COLUMNS: dict[str, Tell] = {
+REGRET_COLUMNS: dict[str, study.Tell] = {
     "": "{check}",
     "rounds": "{rounds:,}",
     "regret (±2 s.e.)": "{value:,.0f} ({low:,.0f}–{high:,.0f})",
@@ -340,40 +322,40 @@ REGRET_COLUMNS: dict[str, Tell] = {
 }
 
 
-def _regret_table(cells: list[Cell]) -> str:
+def _regret_table(cells: list[study.Cell]) -> str:
     kinds = ("equation", "theorem 4", "theorem 1")
-    return table([c for c in cells if c["check"].startswith(kinds)], REGRET_COLUMNS)
+    return study.table([c for c in cells if c["check"].startswith(kinds)], REGRET_COLUMNS)
 
 
-def _growth_table(cells: list[Cell]) -> str:
+def _growth_table(cells: list[study.Cell]) -> str:
     rows = [["policy", *(f"T = {root**2:,}" for root in ROOTS), "slope (±2 s.e.)"]]
-    for slope in select(cells, check=SLOPE):
-        means = [f"{c['value']:,.0f}" for c in select(cells, check=GROWTH, policy=slope["policy"])]
+    for slope in study.select(cells, check=SLOPE):
+        means = [f"{c['value']:,.0f}" for c in study.select(cells, check=GROWTH, policy=slope["policy"])]
         error = (slope["high"] - slope["low"]) / 2.0
         rows.append([slope["policy"], *means, f"{slope['value']:.2f} ± {error:.2f}"])
     rows.append(["ε·√T/4", *(f"{HIDDEN * root / 4.0:,.0f}" for root in ROOTS), "0.50"])
-    return markdown_table(rows)
+    return study.markdown_table(rows)
 
 
-def _fresh_table(cells: list[Cell]) -> str:
+def _fresh_table(cells: list[study.Cell]) -> str:
     horizons = [f"T = {horizon:,}" for horizon in FRESH_HORIZONS]
     rows = [["n", "k", "policy", *horizons, "growth over ln(T/k)"]]
     for arms, phases in FRESH_SIZES:
         check = f"{FRESH}, {arms} arms, {phases} phases"
         logs = np.log(np.array(FRESH_HORIZONS) / phases)
         for name in oracles(arms):
-            found = select(cells, check=check, policy=name)
+            found = study.select(cells, check=check, policy=name)
             shown = [f"{c['value']:,.0f} ({c['value'] / c['bound']:.2f})" for c in found]
             rise = np.polyfit(logs, [c["value"] for c in found], 1)[0]
             rate = found[0]["bound"] / logs[0]
             rows.append([str(arms), str(phases), name, *shown, f"{rise / rate:.2f}"])
-    return markdown_table(rows)
+    return study.markdown_table(rows)
 
 
-def _report(cells: list[Cell], setup: Setup) -> str:
-    (at_length,) = select(cells, check="wrong guess at L")
-    decades = [c["value"] for c in select(cells, check=GROWTH, policy="BWC")][2::2]
-    return report(
+def _report(cells: list[study.Cell], setup: study.Setup) -> str:
+    (at_length,) = study.select(cells, check="wrong guess at L")
+    decades = [c["value"] for c in study.select(cells, check=GROWTH, policy="BWC")][2::2]
+    return study.report(
         "syed2009_theory",
         setup,
         title=TITLE,
@@ -398,33 +380,33 @@ def _report(cells: list[Cell], setup: Setup) -> str:
     )
 
 
-def _draw(cells: list[Cell], path: Path) -> None:
-    with drawing(path, 7.0, 8.0, rows=2) as (above, below):
+def _draw(cells: list[study.Cell], path: Path) -> None:
+    with study.drawing(path, 7.0, 8.0, rows=2) as (above, below):
         for name, colour in zip(PRESETS, COLOURS, strict=False):
-            _with_bars(above, select(cells, check="wrong guess", policy=name), colour, name)
+            _with_bars(above, study.select(cells, check="wrong guess", policy=name), colour, name)
         title = f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}"
-        inscribe(above, title, legend="medium", xlabel="rounds", xscale="log", ylim=(0, None))
+        study.inscribe(above, title, legend="medium", xlabel="rounds", xscale="log", ylim=(0, None))
         above.set_ylabel("share of wrong guesses (95 % intervals)")
-        shown = looks(slope["policy"] for slope in select(cells, check=SLOPE))
-        for slope in select(cells, check=SLOPE):
+        shown = looks(slope["policy"] for slope in study.select(cells, check=SLOPE))
+        for slope in study.select(cells, check=SLOPE):
             colour = shown[slope["policy"]]["color"]
             label = f"{slope['policy']}, slope {slope['value']:.2f}"
-            _with_bars(below, select(cells, check=GROWTH, policy=slope["policy"]), colour, label)
+            _with_bars(below, study.select(cells, check=GROWTH, policy=slope["policy"]), colour, label)
         horizons = [root**2 for root in ROOTS]
         bound = [HIDDEN * root / 4.0 for root in ROOTS]
         below.plot(horizons, bound, color="black", ls="--", lw=1, label="ε·√T/4, slope 0.50")
         title = f"Theorem 5's instances, ε = {HIDDEN}"
-        inscribe(below, title, legend=8, xscale="log", yscale="log", xlabel="horizon T (rounds)")
+        study.inscribe(below, title, legend=8, xscale="log", yscale="log", xlabel="horizon T (rounds)")
         below.set_ylabel("regret against the adversary (bars ±2 s.e.)")
 
 
-def _with_bars(ax: Any, cells: list[Cell], colour: str, label: str) -> None:
+def _with_bars(ax: Any, cells: list[study.Cell], colour: str, label: str) -> None:
     """Draw values over rounds with their intervals."""
     values = np.array([c["value"] for c in cells])
     ends = np.array([[c["low"], c["high"]] for c in cells]).T
     bars = np.abs(ends - values)
     x = [c["rounds"] for c in cells]
-    ax.errorbar(x, values, bars, color=colour, label=label, **MARKED)
+    ax.errorbar(x, values, bars, color=colour, label=label, **study.MARKED)
 
 
-THEORY = Item(TITLE, 12, reproduce)
+THEORY = study.Item(TITLE, 12, reproduce)

@@ -35,23 +35,7 @@ from tacit.policies import (
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import sigmoid
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    inscribe,
-    markdown_table,
-    moments,
-    play,
-    report,
-    select,
-    std,
-    table,
-    text_with_error,
-)
+from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIM = 5
@@ -86,7 +70,7 @@ class RealizedArms(ExaminationArms):
         return 1.0 if world.round[1] < world.round[0] else 0.0
 
 
-def _settings(setup: Setup, horizon: int) -> dict[str, Any]:
+def _settings(setup: study.Setup, horizon: int) -> dict[str, Any]:
     return setup.settings(horizon=horizon, reading=setup.reading)
 
 
@@ -96,7 +80,7 @@ def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str, **label
     for policy, own in curves.items():
         band(ax, rounds, own, policy, **shown[policy])
     labels = {"xlabel": "round", "ylabel": "cumulative regret (expected clicks missed)"} | labels
-    inscribe(ax, title, legend=8, **labels)
+    study.inscribe(ax, title, legend=8, **labels)
 
 
 def _points(horizon: int) -> list[int]:
@@ -108,28 +92,28 @@ def _points(horizon: int) -> list[int]:
 # Figure 1 ------------------------------------------------------------------------------------
 
 
-def figure_1(setup: Setup) -> Reproduction:
+def figure_1(setup: study.Setup) -> study.Reproduction:
     """Regret in the paper's setting, expected and realized."""
     setting: dict[str, Any] = {"ball": setup.reading, "identified": True}
     points, policies = _points(HORIZON), FIGURE_1_POLICIES
-    played = play(policies, ExaminationArms(**setting), HORIZON, setup, points)
-    realized = play(policies, RealizedArms(**setting), HORIZON, setup).regret[:, :, -1]
+    played = study.play(policies, ExaminationArms(**setting), HORIZON, setup, points)
+    realized = study.play(policies, RealizedArms(**setting), HORIZON, setup).regret[:, :, -1]
     regret = dict(zip(policies, played.regret, strict=True))
     cells = [
         {
             "policy": name,
             "reading": setup.reading,
             "horizon": HORIZON,
-            **moments(own[:, -1]),
-            **moments(clicks, "realized"),
+            **study.moments(own[:, -1]),
+            **study.moments(clicks, "realized"),
             "runs": len(own),
         }
         for (name, own), clicks in zip(regret.items(), realized, strict=True)
     ]
-    columns: dict[str, Tell] = {
+    columns: dict[str, study.Tell] = {
         "policy": "{policy}",
-        "expected regret ± s.e.": text_with_error("regret"),
-        "realized regret ± s.e.": text_with_error("realized"),
+        "expected regret ± s.e.": study.text_with_error("regret"),
+        "realized regret ± s.e.": study.text_with_error("realized"),
         "s.d. over runs": "{regret_std:,.1f}",
     }
 
@@ -137,18 +121,18 @@ def figure_1(setup: Setup) -> Reproduction:
         names = list(policies)
         shown = {names[i]: regret[names[i]] for i in (0, 1, 3, 4, 6, 8)}
         title = f"{setup.runs} runs, bands of ±2 standard errors"
-        with drawing(path, 7.0, 4.8) as ax:
+        with study.drawing(path, 7.0, 4.8) as ax:
             _curves(ax, shown, played.rounds, title, ylim=(0, None))
 
-    text = report(
+    text = study.report(
         "qi2018_figure1",
         setup,
         horizon=HORIZON,
         balls=READING_TEXT[setup.reading],
-        table=table(cells, columns),
+        table=study.table(cells, columns),
         regret={cell["policy"]: cell["regret_mean"] for cell in cells},
     )
-    return Reproduction(cells, text, draw, _settings(setup, HORIZON))
+    return study.Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
 READING_TEXT = {
@@ -173,7 +157,7 @@ def play_discrepancy(
         learn(params, state, lane, Outcome(impression, arm, reward, 1.0))
 
 
-def discrepancies(policy: ClickModel, environment: Environment, setup: Setup) -> Floats:
+def discrepancies(policy: ClickModel, environment: Environment, setup: study.Setup) -> Floats:
     """Return Σ (f − f*)² up to each round, a row per run."""
     from tacit.core.compiled import compiled
 
@@ -215,7 +199,7 @@ def largest_discrepancy(rounds: float) -> float:
     return rounds * (most - least) ** 2
 
 
-def figure_2(setup: Setup) -> Reproduction:
+def figure_2(setup: study.Setup) -> study.Reproduction:
     """Aggregate discrepancy, and the bound that it is said to obey."""
     models: dict[str, ClickModel] = {
         "E-C Bandit": ECBandit(DIM, DIM),
@@ -231,36 +215,39 @@ def figure_2(setup: Setup) -> Reproduction:
             "policy": name,
             "reading": setup.reading,
             "horizon": HORIZON,
-            **moments(sums[:, -1], "discrepancy"),
+            **study.moments(sums[:, -1], "discrepancy"),
             "bound": bound,
             "largest_possible": largest,
             "runs": len(sums),
         }
         for name, sums in found.items()
     ]
-    columns: dict[str, Tell] = {"policy": "{policy}", "discrepancy ± s.e.": text_with_error("discrepancy")}
+    columns: dict[str, study.Tell] = {
+        "policy": "{policy}",
+        "discrepancy ± s.e.": study.text_with_error("discrepancy"),
+    }
 
     def draw(path: Path) -> None:
         rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
-        with drawing(path) as ax:
+        with study.drawing(path) as ax:
             shown = looks(found)
             for name, sums in found.items():
                 band(ax, rounds, sums[:, rounds - 1], name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
             ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
-            inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
+            study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
             ax.set_ylabel("Σ (f − f*)² over the arms shown")
 
-    text = report(
+    text = study.report(
         "qi2018_figure2",
         setup,
         horizon=HORIZON,
-        table=table(cells, columns),
+        table=study.table(cells, columns),
         bound=bound,
         largest=largest,
         informative=_informative(),
     )
-    return Reproduction(cells, text, draw, _settings(setup, HORIZON))
+    return study.Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
 def _informative() -> float:
@@ -281,7 +268,7 @@ def _vacuous(rounds: float) -> bool:
 CROSSED_ROUNDS = 20_000
 
 
-def appendix_f(setup: Setup) -> Reproduction:
+def appendix_f(setup: study.Setup) -> study.Reproduction:
     """Four arms whose order no score that is linear in the features can tell."""
     policies: dict[str, Policy] = {
         "LaplaceEC, mixture of 8": LaplaceECMixture(1, 1),
@@ -293,7 +280,7 @@ def appendix_f(setup: Setup) -> Reproduction:
         "random": UniformRandom(4),
     }
     points = _points(CROSSED_ROUNDS)
-    played = play(policies, ExaminationArms.crossed(), CROSSED_ROUNDS, setup, points)
+    played = study.play(policies, ExaminationArms.crossed(), CROSSED_ROUNDS, setup, points)
     rounds, regret = played.rounds, played.regret
     gap, half = _gap(), len(rounds) // 2
     late = (regret[:, :, -1] - regret[:, :, half - 1]) / (CROSSED_ROUNDS - rounds[half - 1])
@@ -302,26 +289,28 @@ def appendix_f(setup: Setup) -> Reproduction:
         {
             "policy": name,
             "horizon": CROSSED_ROUNDS,
-            **moments(own[:, -1]),
+            **study.moments(own[:, -1]),
             "locked_in": None if name == "random" else float(share),
             "runs": len(own),
         }
         for name, own, share in zip(policies, regret, locked, strict=True)
     ]
-    columns: dict[str, Tell] = {
+    columns: dict[str, study.Tell] = {
         "policy": "{policy}",
-        "regret ± s.e.": text_with_error("regret"),
+        "regret ± s.e.": study.text_with_error("regret"),
         "locked in": lambda c: "–" if c["locked_in"] is None else f"{c['locked_in']:.0%} of {c['runs']} runs",
     }
 
     def draw(path: Path) -> None:
         title = f"Four crossed arms; {setup.runs} runs, bands of ±2 s.e."
-        with drawing(path) as ax:
+        with study.drawing(path) as ax:
             curves = dict(zip(policies, regret, strict=True))
             _curves(ax, curves, rounds, title, yscale="log")
 
-    text = report("qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=table(cells, columns))
-    return Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
+    text = study.report(
+        "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=study.table(cells, columns)
+    )
+    return study.Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
 
 
 def _gap() -> float:
@@ -386,34 +375,34 @@ def parts(reading: str) -> list[TablePart]:
     return found
 
 
-def scale(setup: Setup) -> Reproduction:
+def scale(setup: study.Setup) -> study.Reproduction:
     """Where modelling examination pays, and what calibration and restarts add."""
-    cells: list[Cell] = []
+    cells: list[study.Cell] = []
     for part in parts(setup.reading):
-        played = play(part.policies, part.environment, part.horizons[-1], setup, part.horizons)
+        played = study.play(part.policies, part.environment, part.horizons[-1], setup, part.horizons)
         for name, own in zip(part.policies, played.regret, strict=True):
             for column, horizon in enumerate(part.horizons):
                 cells.append(_cell(part.name, name, part.setting, horizon, own[:, column]))
     cells += _coverage(setup)
-    ratios = _ratios(select(cells, part="map"))
-    text = report(
+    ratios = _ratios(study.select(cells, part="map"))
+    text = study.report(
         "qi2018_scale",
         setup,
-        ratios=markdown_table(_ratio_table(ratios)),
-        regrets=_final_table(select(cells, part="map", horizon=LONG)),
+        ratios=study.markdown_table(_ratio_table(ratios)),
+        regrets=_final_table(study.select(cells, part="map", horizon=LONG)),
         horizon=HORIZON,
         long=LONG,
         shifts=SHIFTS,
         shifted=SHIFTED_ROUNDS,
         parts={part: _part_table(cells, part) for part in ("shifts", "devices", "coverage")},
     )
-    return Reproduction(cells, text, partial(_map, ratios), _settings(setup, LONG))
+    return study.Reproduction(cells, text, partial(_map, ratios), _settings(setup, LONG))
 
 
-def _ratios(cells: list[Cell]) -> Floats:
+def _ratios(cells: list[study.Cell]) -> Floats:
     """Return by model, scale and horizon how many times its regret LogisticTS has."""
     means = {
-        name: np.array([c["mean"] for c in select(cells, policy=name)])
+        name: np.array([c["mean"] for c in study.select(cells, policy=name)])
         for name in ("E-C Bandit", "LaplaceEC", "Logistic, intercept")
     }
     without = means.pop("Logistic, intercept")
@@ -423,7 +412,7 @@ def _ratios(cells: list[Cell]) -> Floats:
 def _map(ratios: Floats, path: Path) -> None:
     limit = np.abs(np.log2(ratios)).max()
     colours: dict[str, Any] = {"cmap": "RdBu", "vmin": -limit, "vmax": limit}
-    with drawing(path, 6.5, 7.0, rows=2) as axes:
+    with study.drawing(path, 6.5, 7.0, rows=2) as axes:
         for ax, values, name in zip(axes, ratios, ("E-C Bandit", "LaplaceEC"), strict=True):
             image = ax.imshow(np.log2(values), aspect="auto", **colours)
             ax.grid(False)
@@ -431,18 +420,18 @@ def _map(ratios: Floats, path: Path) -> None:
             ax.set_yticks(range(len(SCALES)), [f"× {factor:g}" for factor in SCALES])
             for i, j in np.ndindex(values.shape):
                 ax.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", size=9)
-            inscribe(ax, f"regret of LogisticTS over regret of {name}", ylabel="scale of θ")
+            study.inscribe(ax, f"regret of LogisticTS over regret of {name}", ylabel="scale of θ")
             ax.figure.colorbar(image, ax=ax, label="log₂ of the ratio")
         axes[-1].set_xlabel("rounds")
 
 
-def _cell(part: str, policy: str, setting: str, horizon: int, values: Floats) -> Cell:
+def _cell(part: str, policy: str, setting: str, horizon: int, values: Floats) -> study.Cell:
     """Return the mean of what was measured of a policy in a part."""
     where = {"part": part, "policy": policy, "setting": setting, "horizon": horizon}
-    return where | {"mean": float(values.mean()), "std": std(values), "runs": len(values)}
+    return where | {"mean": float(values.mean()), "std": study.std(values), "runs": len(values)}
 
 
-def coverage(policy: Any, factor: float, rounds: int, setup: Setup) -> Floats:
+def coverage(policy: Any, factor: float, rounds: int, setup: study.Setup) -> Floats:
     """Return per run the share of arms whose click probability lies in its 90 % interval.
 
     Clicks are logged by uniform choice; the interval lies between quantiles of 1000 draws from the
@@ -478,7 +467,7 @@ def coverage(policy: Any, factor: float, rounds: int, setup: Setup) -> Floats:
     return shares
 
 
-def _coverage(setup: Setup) -> list[Cell]:
+def _coverage(setup: study.Setup) -> list[study.Cell]:
     return [
         _cell("coverage", name, f"θ × {factor:g}", rounds, coverage(policy, factor, rounds, setup))
         for factor in (1.0, 4.0)
@@ -500,30 +489,32 @@ def _ratio_table(ratios: Floats) -> list[list[str]]:
     return [head, *body]
 
 
-def _final_table(cells: list[Cell]) -> str:
+def _final_table(cells: list[study.Cell]) -> str:
     rows = []
     for factor in SCALES:
-        mine = select(cells, setting=f"θ × {factor:g}")
+        mine = study.select(cells, setting=f"θ × {factor:g}")
         means = {cell["policy"]: cell["mean"] for cell in mine}
         ratio = f"{means['LaplaceEC'] / means['E-C Bandit']:.2f}"
-        rows.append([f"× {factor:g}", *map(text_with_error(""), mine), ratio])
+        rows.append([f"× {factor:g}", *map(study.text_with_error(""), mine), ratio])
     names = list(dict.fromkeys(cell["policy"] for cell in cells))
-    return markdown_table([["scale of θ", *names, "LaplaceEC / E-C Bandit"], *rows])
+    return study.markdown_table([["scale of θ", *names, "LaplaceEC / E-C Bandit"], *rows])
 
 
-def _part_table(cells: list[Cell], part: str) -> str:
-    columns: dict[str, Tell] = {
+def _part_table(cells: list[study.Cell], part: str) -> str:
+    columns: dict[str, study.Tell] = {
         "policy": "{policy}",
         "setting": "{setting}",
         "rounds": "{horizon:,}",
-        "mean ± s.e.": text_with_error("", 3 if part == "coverage" else 1),
+        "mean ± s.e.": study.text_with_error("", 3 if part == "coverage" else 1),
     }
-    return table(select(cells, part=part), columns)
+    return study.table(study.select(cells, part=part), columns)
 
 
-FIGURE_1 = Item(
+FIGURE_1 = study.Item(
     "Qi et al. (2018), figure 1: regret of E-C Bandit, and what drives the gap", 100, figure_1, READINGS
 )
-FIGURE_2 = Item("Qi et al. (2018), figure 2: aggregate discrepancy and its bound", 100, figure_2, READINGS)
-APPENDIX_F = Item("Qi et al. (2018), appendix F: four crossed arms", 100, appendix_f)
-SCALE = Item("Where modelling examination pays, and what goes beyond it", 20, scale, READINGS)
+FIGURE_2 = study.Item(
+    "Qi et al. (2018), figure 2: aggregate discrepancy and its bound", 100, figure_2, READINGS
+)
+APPENDIX_F = study.Item("Qi et al. (2018), appendix F: four crossed arms", 100, appendix_f)
+SCALE = study.Item("Where modelling examination pays, and what goes beyond it", 20, scale, READINGS)

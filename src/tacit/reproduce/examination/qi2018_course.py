@@ -30,19 +30,7 @@ from tacit.policies import (
     UniformRandom,
 )
 from tacit.policies.base import Outcome
-from tacit.reproduce.study import (
-    Cell,
-    Item,
-    Reproduction,
-    Setup,
-    Tell,
-    drawing,
-    inscribe,
-    report,
-    std,
-    table,
-    text_with_error,
-)
+from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 VIDEOS, POSITIONS, DEVICES, HOURS = 21, 6, 3, 8
@@ -263,18 +251,18 @@ def compared(log: CourseLog) -> dict[str, Policy]:
     }
 
 
-def cell_of(name: str, runs: Floats, base: float) -> Cell:
+def cell_of(name: str, runs: Floats, base: float) -> study.Cell:
     """Return a policy's replays as a cell; ``base`` is the click rate of uniform choice."""
     return {
         "policy": name,
         "relative_ctr_mean": float(runs[:, 1].mean() / base),
-        "relative_ctr_std": std(runs[:, 1]) / base,
+        "relative_ctr_std": study.std(runs[:, 1]) / base,
         "matches_mean": float(runs[:, 0].mean()),
         "runs": len(runs),
     }
 
 
-def figure_4(setup: Setup) -> Reproduction:
+def figure_4(setup: study.Setup) -> study.Reproduction:
     """Replay the log with every policy; click rates relative to uniform choice."""
     if setup.data is None:
         log = course_log(run_stream(setup.seed, 0, ENVIRONMENT_STREAM))
@@ -283,19 +271,19 @@ def figure_4(setup: Setup) -> Reproduction:
         log, source = read_course_log(setup.data), f"the log {setup.data.name}"
     # What uniform choice gets in a replay on average: sessions with fewer arms match more often.
     base = float(np.average(log.reward, weights=1.0 / np.diff(log.starts)))
-    cells: list[Cell] = []
+    cells: list[study.Cell] = []
     for name, policy in compared(log).items():
         runs = [replayed(policy, log, run, setup.seed) for run in range(setup.runs)]
         cells.append(cell_of(name, np.array(runs), base))
-    columns: dict[str, Tell] = {
+    columns: dict[str, study.Tell] = {
         "policy": "{policy}",
-        "click rate / Similarity's ± s.e.": text_with_error("relative_ctr", digits=3),
+        "click rate / Similarity's ± s.e.": study.text_with_error("relative_ctr", digits=3),
         "s.d. over runs": "{relative_ctr_std:.3f}",
         "sessions that count": "{matches_mean:,.0f}",
     }
     ordered = sorted(cells, key=lambda cell: -float(cell["relative_ctr_mean"]))
     ranking = " > ".join(f"{c['policy']} ({c['relative_ctr_mean']:.2f})" for c in ordered)
-    text = report(
+    text = study.report(
         "qi2018_figure4",
         setup,
         source=source,
@@ -304,26 +292,26 @@ def figure_4(setup: Setup) -> Reproduction:
         offered=np.diff(log.starts).mean(),
         dims=(log.relevance.shape[1], log.examination.shape[1]),
         rate=log.reward.mean(),
-        table=table(cells, columns),
+        table=study.table(cells, columns),
         ranking=ranking,
     )
     title = "synthetic log" if setup.data is None else "given log"
     draw = partial(draw_cells, cells, title)
-    return Reproduction(cells, text, draw, setup.settings(synthetic=setup.data is None))
+    return study.Reproduction(cells, text, draw, setup.settings(synthetic=setup.data is None))
 
 
-def draw_cells(cells: list[Cell], title: str, path: Path) -> None:
+def draw_cells(cells: list[study.Cell], title: str, path: Path) -> None:
     """Draw the click rates as bars."""
     names = [cell["policy"] for cell in cells]
     lines = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
     colours = [look["color"] for look in looks(names).values()]
     means = [cell["relative_ctr_mean"] for cell in cells]
     errors = [2 * cell["relative_ctr_std"] / math.sqrt(cell["runs"]) for cell in cells]
-    with drawing(path) as ax:
+    with study.drawing(path) as ax:
         ax.bar(range(len(names)), means, yerr=errors, capsize=3, color=colours)
         ax.set_xticks(range(len(names)), lines, size=7)
         ax.axhline(1.0, color="black", lw=0.8)
-        inscribe(ax, title, ylabel="click rate over Similarity's (bars ±2 s.e.)")
+        study.inscribe(ax, title, ylabel="click rate over Similarity's (bars ±2 s.e.)")
 
 
-FIGURE_4 = Item("Qi et al. (2018), figure 4: replay of a course-video log (synthetic)", 10, figure_4)
+FIGURE_4 = study.Item("Qi et al. (2018), figure 4: replay of a course-video log (synthetic)", 10, figure_4)

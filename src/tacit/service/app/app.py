@@ -27,8 +27,8 @@ from tacit.service.http.hooks import Hooks
 from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.site import Site
-from tacit.service.page.history import Answers
 from tacit.service.page.pages import Pages
+from tacit.service.page.timeline import Answers
 
 if TYPE_CHECKING:
     from tacit.service.http.protocol import Connections

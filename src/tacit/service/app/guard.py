@@ -15,23 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.service.app.routes import find
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, Keys, is_loopback
 from tacit.service.config.schema import Config
+from tacit.service.http import messages
 from tacit.service.http.endpoint import CALLER, FOUND
-from tacit.service.http.messages import (
-    CLOUD_EVENTS,
-    NO_CONTENT,
-    PREFLIGHT,
-    Headers,
-    Problem,
-    is_foreign,
-    problem,
-    request_id,
-    says_json,
-    sent,
-    shared_with,
-)
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import OTHER, Addressed, Answer, Header
-from tacit.service.page.history import Answers
+from tacit.service.page.timeline import Answers
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 IDS_AT_ONCE = 128
@@ -42,8 +30,8 @@ MOST_HEADS, LONGEST_HEAD = 1024, 1024
 """How many heads that were let in are remembered, and of how many bytes."""
 UNIQUE = frozenset((b"x-request-id", b"traceparent"))
 """Headers that no two requests share."""
-NO_HEADERS: Headers = {}
-Refusal = tuple[Problem, *tuple[Header, ...]]
+NO_HEADERS: messages.Headers = {}
+Refusal = tuple[messages.Problem, *tuple[Header, ...]]
 """What is wrong, and headers that say so."""
 
 logger = logging.getLogger("tacit.requests")
@@ -80,7 +68,7 @@ class Visit:
         found: Addressed,
         method: str,
         address: bytes,
-        headers: Headers,
+        headers: messages.Headers,
         shared: tuple[Header, ...],
         id: str,
     ) -> None:
@@ -158,7 +146,7 @@ class Guard:
         # As it came: decoded, it could say what nobody asked for.
         address = scope["raw_path"]
         visit = self.enter(found, scope["method"], address, dict(scope["headers"]))
-        token = request_id.set(visit.id)
+        token = messages.request_id.set(visit.id)
         status = 500
 
         async def answered(message: Message) -> None:
@@ -172,22 +160,22 @@ class Guard:
 
         try:
             if visit.shared and scope["method"] == "OPTIONS":
-                await sent(answered, Answer(NO_CONTENT, "", b"", PREFLIGHT))
+                await messages.sent(answered, Answer(messages.NO_CONTENT, "", b"", messages.PREFLIGHT))
                 return
             refusal = self.refusal(visit, scope.get("client"))
             scope[CALLER] = visit.caller
             if refusal is None:
                 await self._app(scope, receive, answered)
             else:
-                await sent(answered, refusal)
+                await messages.sent(answered, refusal)
         finally:
             self.leave(visit, status)
-            request_id.reset(token)
+            messages.request_id.reset(token)
 
-    def enter(self, found: Addressed, method: str, address: bytes, headers: Headers) -> Visit:
+    def enter(self, found: Addressed, method: str, address: bytes, headers: messages.Headers) -> Visit:
         """Let a request in, which is to leave when it is answered."""
         self.running += 1
-        shared = shared_with(headers, self._origins)
+        shared = messages.shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
     def enter_again(self, known: LetIn, method: str) -> Visit:
@@ -234,13 +222,15 @@ class Guard:
 
     def _crowded(self) -> Refusal | None:
         if self.running > self._server.concurrency:
-            return problem("overloaded", "service", "service: it has too much to do; try again later"), RETRY
+            return messages.problem(
+                "overloaded", "service", "service: it has too much to do; try again later"
+            ), RETRY
         return None
 
     def _hurried(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
-            return problem("too-many-requests", "service", "service: slow down"), RETRY
+            return messages.problem("too-many-requests", "service", "service: slow down"), RETRY
         return None
 
     def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
@@ -250,16 +240,16 @@ class Guard:
         if crowded is not None:
             return crowded
         if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
-            return (problem(
+            return (messages.problem(
                 "misdirected", "host",
                 "host: without keys, only names of this machine are answered",
             ),)  # fmt: skip
         wanted = path.scope(method)
         if wanted is None:
             return None
-        if is_foreign(method, headers, self._origins):
+        if messages.is_foreign(method, headers, self._origins):
             origin = headers.get(b"origin", b"elsewhere").decode("latin-1")
-            return (problem(
+            return (messages.problem(
                 "foreign-origin", "origin",
                 f"origin: a page of {origin!r} may not ask; if it shall, name its origin in "
                 "server.allow_origins",
@@ -274,20 +264,19 @@ class Guard:
             name = self._keys.name(key)
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
-                return problem("unauthorized", "authorization", "authorization: send a key that is known"), (
-                    b"www-authenticate",
-                    scheme + b' realm="tacit"',
-                )
+                return messages.problem(
+                    "unauthorized", "authorization", "authorization: send a key that is known"
+                ), (b"www-authenticate", scheme + b' realm="tacit"')
             if not self._keys.allow(name, wanted):
-                return (problem(
+                return (messages.problem(
                     "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
                 ),)  # fmt: skip
             visit.caller = self._keys.caller(name)
         hurried = self._hurried(visit, client)
         if hurried is not None:
             return hurried
-        if not says_json(method, headers, CLOUD_EVENTS if signed else ()):
-            return (problem(
+        if not messages.says_json(method, headers, messages.CLOUD_EVENTS if signed else ()):
+            return (messages.problem(
                 "unsupported-media-type", "content-type", "content-type: send application/json"
             ),)  # fmt: skip
         return None

@@ -10,10 +10,8 @@ from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.context import declared
 from tacit.policies.spec import AUTO, is_auto
-from tacit.service.config.guardrail import GuardrailConfig
-from tacit.service.config.holdout import HoldoutConfig, MetricConfig
-from tacit.service.config.rule import Rule, SignalConfig
-from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Seconds
+from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
+from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Rule, Seconds, SignalConfig
 
 MOST_KEY_BYTES = 2**20
 """What a key may take of a policy that has a model for each."""

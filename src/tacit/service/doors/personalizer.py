@@ -15,8 +15,7 @@ from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies import ExplorationFloor, LinearEpsilonGreedy, Policy
 from tacit.policies.base import NO_FEATURES
-from tacit.service.config.rule import Aggregation
-from tacit.service.config.schema import PERSONALIZER, Seconds
+from tacit.service.config.schema import PERSONALIZER, Aggregation, Seconds
 from tacit.service.config.tables import PlacementTable
 from tacit.service.doors.personalizer_wire import (
     Blocks,

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Rule
 from tacit.service.log.rows import APPRENTICE, FROZEN, ONLINE, SHADOW
 from tacit.wire.decisions import PRINTABLE
 

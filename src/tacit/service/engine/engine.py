@@ -82,7 +82,7 @@ from tacit.service.placements.aspects.lent import check_lends
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
-from tacit.wire.whom import LATEST, ForWhom
+from tacit.wire.lift import LATEST, ForWhom
 
 Result = TypeVar("Result")
 

@@ -24,7 +24,7 @@ from tacit.policies.features.gaussian import logistic
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import FIXED, DecisionRow, Event
 from tacit.service.placements.placement import Placement
-from tacit.wire.whom import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
+from tacit.wire.lift import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
 READS_NONE = "its policy reads nothing of who is asking; configure its context"
 

@@ -20,7 +20,7 @@ from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Even
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
-from tacit.wire.whom import LATEST, ForWhom
+from tacit.wire.lift import LATEST, ForWhom
 
 # ---- What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one
 

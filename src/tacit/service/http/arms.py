@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from tacit.errors import TacitError
 from tacit.policies import MinimumShares, Policy
-from tacit.service.config.rule import Aggregation
-from tacit.service.config.schema import ARMS, Count, Seconds, Share
+from tacit.service.config.schema import ARMS, Aggregation, Count, Seconds, Share
 from tacit.service.config.tables import AskingTable
 from tacit.service.http.form import Form
 from tacit.service.kind import Kind

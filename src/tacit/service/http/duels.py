@@ -14,7 +14,7 @@ from tacit.evaluate.interleaved.searches import MORE, OWN, ROW, UNITS
 from tacit.interleaving import METHODS, CreditRule
 from tacit.interleaving.rules import CLICK
 from tacit.policies import Policy
-from tacit.service.config.rule import ClickAggregation
+from tacit.service.config.schema import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http import arms
 from tacit.service.http.form import Form

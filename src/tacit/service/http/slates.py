@@ -13,8 +13,7 @@ import msgspec
 from tacit.errors import InvalidValue
 from tacit.policies import ListMix, Policy, SafeListMix
 from tacit.policies.actions import SlatePolicy
-from tacit.service.config.rule import ClickAggregation
-from tacit.service.config.schema import Count
+from tacit.service.config.schema import ClickAggregation, Count
 from tacit.service.config.tables import AskingTable
 from tacit.service.http import features
 from tacit.service.http.arms import example, read

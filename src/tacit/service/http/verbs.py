@@ -44,12 +44,10 @@ from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
-from tacit.wire import items as wire_items
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
-from tacit.wire import whom as wire_whom
 from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
-from tacit.wire.lift import LiftOf, LiftReport
+from tacit.wire.lift import ForWhom, LiftOf, LiftReport
 from tacit.wire.verbs import Verb
 
 # ---- Decisions
@@ -267,7 +265,7 @@ _click, _click_many = recording(_clicks)
 # ---- The routes that say whom what is shown, and what learning earned more than a control
 
 
-async def _for_whom(engine: Service, call: RouteCall) -> wire_whom.ForWhom:
+async def _for_whom(engine: Service, call: RouteCall) -> ForWhom:
     return await engine.for_whom(call.placement, call.request.limit)
 
 
@@ -312,7 +310,7 @@ async def _history(engine: Service, call: RouteCall) -> wire_control.History:
     )
 
 
-async def _items(engine: Service, call: RouteCall) -> wire_items.ItemsNow:
+async def _items(engine: Service, call: RouteCall) -> wire.ItemsNow:
     return items_now(engine.placement(call.placement))
 
 

@@ -12,20 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.learning.decisions import Arm
+from tacit.service.log import rows
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import (
-    ARMS,
-    CONFIGURATION,
-    FORGET,
-    GUARDRAIL,
-    HOLDOUT,
-    MODE,
-    PIN,
-    POLICY,
-    SETTINGS,
-    START,
-    MarkRow,
-)
 
 # ---- Pins: what a placement always shows until some time, whatever its policy would
 
@@ -106,9 +94,9 @@ def start_of(plan: str) -> Start | None:
     return None if start is None else msgspec.convert(start, Start)
 
 
-def marked_start(marks: Iterable[MarkRow]) -> Start | None:
+def marked_start(marks: Iterable[rows.MarkRow]) -> Start | None:
     """Return what a placement began with, by its marks."""
-    found = (mark.value for mark in marks if mark.kind == START)
+    found = (mark.value for mark in marks if mark.kind == rows.START)
     return next((msgspec.json.decode(value, type=Start) for value in found), None)
 
 
@@ -174,12 +162,12 @@ class Regime(msgspec.Struct, frozen=True):
         return None
 
 
-def regimes_of(marks: list[MarkRow]) -> list[Regime]:
+def regimes_of(marks: list[rows.MarkRow]) -> list[Regime]:
     """Return the regimes that marks of a placement tell, in order."""
-    return [regime_of(mark) for mark in marks if mark.kind == POLICY]
+    return [regime_of(mark) for mark in marks if mark.kind == rows.POLICY]
 
 
-def regime_of(mark: MarkRow) -> Regime:
+def regime_of(mark: rows.MarkRow) -> Regime:
     """Return the regime that a mark tells."""
     regime = msgspec.json.decode(mark.value, type=Regime)
     return msgspec.structs.replace(regime, seq=mark.seq)
@@ -220,7 +208,7 @@ class LoggedChange(NamedTuple):
     detail: dict[str, Any]
 
 
-def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
+def changes_of(marks: Iterable[rows.MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
     """Return the changes that marks tell, in order.
 
     Parameters
@@ -239,17 +227,17 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
     changes: list[LoggedChange] = []
     before = list(arms), set[Arm]()
     for mark in marks:
-        if mark.kind == ARMS:
+        if mark.kind == rows.ARMS:
             after = _arms(mark.value)
             detail = _coming_and_going(before, after)
             before = after
-        elif mark.kind == PIN:
+        elif mark.kind == rows.PIN:
             pin = pin_of(mark.value)
             if pin is None:
                 changes.append(LoggedChange(mark.time, mark.who, UNPIN, {}))
                 continue
             detail = {"arms": pin.arms, "until": as_text(pin.until)}
-        elif mark.kind == POLICY:
+        elif mark.kind == rows.POLICY:
             regime = regime_of(mark)
             detail = {"policy": regime.policy["name"], "left": regime.left}
             if regime.state is not None:
@@ -258,9 +246,9 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
                 detail["approximate"] = regime.approximate
             changes.append(LoggedChange(mark.time, mark.who, regime.what, detail))
             continue
-        elif mark.kind == HOLDOUT and mark.who != CONFIGURATION:
+        elif mark.kind == rows.HOLDOUT and mark.who != rows.CONFIGURATION:
             detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
-        elif mark.kind == GUARDRAIL and (harm := json.loads(mark.value).get("harm")) is not None:
+        elif mark.kind == rows.GUARDRAIL and (harm := json.loads(mark.value).get("harm")) is not None:
             detail = harm
         elif mark.kind in _DETAILS:
             detail = _DETAILS[mark.kind](mark.value)
@@ -291,9 +279,9 @@ def _coming_and_going(
 
 
 _DETAILS: dict[str, Callable[[str], dict[str, Any]]] = {
-    MODE: lambda value: {"mode": value},
-    SETTINGS: json.loads,
-    CONFIGURATION: json.loads,
-    START: json.loads,
-    FORGET: json.loads,
+    rows.MODE: lambda value: {"mode": value},
+    rows.SETTINGS: json.loads,
+    rows.CONFIGURATION: json.loads,
+    rows.START: json.loads,
+    rows.FORGET: json.loads,
 }

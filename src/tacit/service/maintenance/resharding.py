@@ -20,23 +20,9 @@ from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.engine.layout import Layout, LayoutStore, check_kinds, schema_of
+from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, shard_of, slot_in, slot_of
 from tacit.service.log.postgres import PostgresStore
-from tacit.service.log.rows import (
-    ARMS,
-    HOLDOUT,
-    ITEMS,
-    MERGE,
-    MODE,
-    PIN,
-    POLICY,
-    TICK,
-    DecisionRow,
-    Event,
-    FeedbackRow,
-    MarkRow,
-    Rows,
-)
 from tacit.service.log.store import Store, StoredPlacement
 from tacit.service.placements.aspects.living import decoded
 from tacit.service.placements.aspects.shared import Joined, Learned
@@ -122,16 +108,16 @@ class NewShard:
         self.store = store
         self.seq = 0
         self.placements: dict[str, StoredPlacement] = {}
-        self._rows = Rows([], [], [])
+        self._rows = rows.Rows([], [], [])
         self._marks: dict[tuple[int, str], str] = {}
 
     def add(self, row: Any) -> int:
         """Append a row; return its sequence number."""
         self.seq += 1
         row = row._replace(seq=self.seq)
-        if isinstance(row, DecisionRow):
+        if isinstance(row, rows.DecisionRow):
             self._rows.decisions.append(row)
-        elif isinstance(row, FeedbackRow):
+        elif isinstance(row, rows.FeedbackRow):
             self._rows.feedback.append(row)
         else:
             self._rows.marks.append(row)
@@ -139,21 +125,21 @@ class NewShard:
             self.flush()
         return self.seq
 
-    def switch(self, placement: int, mark: MarkRow) -> None:
+    def switch(self, placement: int, mark: rows.MarkRow) -> None:
         """Append a change of mode or holdout, if it is one."""
         if self._marks.get((placement, mark.kind)) != mark.value:
             self._marks[placement, mark.kind] = mark.value
             self.add(mark._replace(placement=placement))
 
-    def lacks(self, placement: int, mark: MarkRow) -> bool:
+    def lacks(self, placement: int, mark: rows.MarkRow) -> bool:
         """Whether a mark tells of a change of arms that this shard does not have yet."""
-        before = self._marks.get((placement, ARMS))
+        before = self._marks.get((placement, rows.ARMS))
         return before is None or decoded(before).changes < decoded(mark.value).changes
 
     def flush(self) -> None:
         """Make durable what was appended."""
         self.store.append(self._rows)
-        self._rows = Rows([], [], [])
+        self._rows = rows.Rows([], [], [])
 
 
 class Source:
@@ -180,18 +166,18 @@ class Source:
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
 
-    def events(self) -> Iterator[tuple[Source, Event]]:
+    def events(self) -> Iterator[tuple[Source, rows.Event]]:
         """Yield the log in order, but for what is found out anew."""
         for event in self.store.events(0):
             yield self, event
 
-    def before(self, event: Event) -> Iterator[tuple[str, Learned]]:
+    def before(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
         """Let time go by up to an event; yield what was learned for all keys by then."""
         for placement in self._followed.values():
             placement.advance(event.time)
         yield from self._learned(event.time)
 
-    def after(self, event: Event) -> Iterator[tuple[str, Learned]]:
+    def after(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
         """Take an event in; yield what it has taught for all keys."""
         take_in(self._followed, [event])
         yield from self._learned(event.time)
@@ -221,7 +207,7 @@ def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], tar
     for target in targets:
         if end:
             # All windows close that had closed before.
-            target.add(MarkRow(0, None, end, TICK, ""))
+            target.add(rows.MarkRow(0, None, end, rows.TICK, ""))
         target.flush()
 
 
@@ -240,23 +226,25 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
             target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
 
 
-def _hand_on(config: Config, source: Source, event: Event, targets: list[NewShard], *, alone: bool) -> None:
+def _hand_on(
+    config: Config, source: Source, event: rows.Event, targets: list[NewShard], *, alone: bool
+) -> None:
     """Write an event to the shard of its key, or to all that it concerns."""
-    if isinstance(event, DecisionRow):
+    if isinstance(event, rows.DecisionRow):
         _decision(config, source, event, targets)
-    elif isinstance(event, FeedbackRow):
+    elif isinstance(event, rows.FeedbackRow):
         number, seq = divmod(int(source.places[event.decision]), 1 << 48)
         target = targets[number]
         stored = target.placements[source.names[event.placement]]
         target.add(event._replace(placement=stored.id, decision=seq))
-    elif event.placement is not None and (event.kind != ITEMS or source.number == 0):
+    elif event.placement is not None and (event.kind != rows.ITEMS or source.number == 0):
         # Items are the same in all shards.
         _mark(source.names[event.placement], event, targets, alone=alone)
 
 
-def _mark(name: str, mark: MarkRow, targets: list[NewShard], *, alone: bool) -> None:
+def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool) -> None:
     """Write a placement's mark to all shards."""
-    if mark.kind == POLICY:
+    if mark.kind == rows.POLICY:
         raise ConfigError(
             f"placements.{name}: its log was folded into another policy, which shards cannot "
             "follow; begin with a new schema"
@@ -264,8 +252,8 @@ def _mark(name: str, mark: MarkRow, targets: list[NewShard], *, alone: bool) -> 
     for target in targets:
         stored = target.placements[name]
         # Each shard tells all changes of arms, by a clock of its own.
-        if mark.kind in (MODE, HOLDOUT, PIN, ITEMS) or (
-            mark.kind == ARMS and (alone or target.lacks(stored.id, mark))
+        if mark.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
+            mark.kind == rows.ARMS and (alone or target.lacks(stored.id, mark))
         ):
             target.switch(stored.id, mark)
 
@@ -277,7 +265,7 @@ def _deal_records(source: Source, targets: list[NewShard]) -> None:
         target.store.keep([record._replace(placement=target.placements[name].id)])
 
 
-def _decision(config: Config, source: Source, row: DecisionRow, targets: list[NewShard]) -> None:
+def _decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
     name = source.names[row.placement]
     number = shard_of(_slot(name, config.placements[name], row), len(targets))
     target = targets[number]
@@ -286,7 +274,7 @@ def _decision(config: Config, source: Source, row: DecisionRow, targets: list[Ne
     source.places[row.seq] = number << 48 | seq
 
 
-def _slot(name: str, config: PlacementConfig, row: DecisionRow) -> int:
+def _slot(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
     if not config.spread:
         return slot_of(name, row.key)
     slot = slot_in(row.id)
@@ -297,4 +285,4 @@ def _merge(targets: list[NewShard], learned: Iterator[tuple[str, Learned]]) -> N
     for name, news in learned:
         value = msgspec.json.encode(news).decode()
         for target in targets:
-            target.add(MarkRow(0, target.placements[name].id, news.time, MERGE, value))
+            target.add(rows.MarkRow(0, target.placements[name].id, news.time, rows.MERGE, value))

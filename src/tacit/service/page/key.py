@@ -12,7 +12,7 @@ from tacit.core.arrays import Floats
 from tacit.learning.decisions import none_for_nan
 from tacit.learning.estimates import chances_best, intervals
 from tacit.service.engine.reading import KeyFacts
-from tacit.service.page.amounts import age
+from tacit.service.page.charts import age
 from tacit.service.placements.placement import Placement
 
 # ---- What the page says of the arms of one key: rates with intervals, and which is likely the best

@@ -12,16 +12,23 @@ from starlette.concurrency import run_in_threadpool
 from tacit.proof.sentences import harm_sentence
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
-from tacit.service.page.amounts import age
-from tacit.service.page.charts import percent, sparkline
-from tacit.service.page.history import Answered, Answers
-from tacit.service.page.timeline import Range, asked_range, decisions_since, rate_points, stretches, together
+from tacit.service.page.charts import age, percent, sparkline
+from tacit.service.page.timeline import (
+    Answered,
+    Answers,
+    Range,
+    asked_range,
+    decisions_since,
+    rate_points,
+    stretches,
+    together,
+)
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, R
-from tacit.wire.guardrail import Harm
+from tacit.wire.lift import Harm
 
 # ---- Whether a placement is well, and if not, why: sentences for the person on call
 

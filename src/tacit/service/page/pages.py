@@ -1,12 +1,12 @@
-"""The pages: an overview of all placements, a page for each, and one for each key."""
+"""The pages: what they may ask of a service; an overview, a page for each placement and for each key."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, process_time
-from typing import Any
+from typing import Any, Protocol
 
 import jinja2
 from starlette.concurrency import run_in_threadpool
@@ -14,19 +14,74 @@ from starlette.concurrency import run_in_threadpool
 import tacit
 from tacit.errors import InvalidValue
 from tacit.service.config.schema import Config
+from tacit.service.engine.reading import Health, KeyFacts, KeysFound, ShardHealth
 from tacit.service.engine.rebuilding import State
+from tacit.service.engine.verdicts import ReadVerdict
+from tacit.service.log.marks import LoggedChange
 from tacit.service.page import lift as lifts
-from tacit.service.page.amounts import age, chance, seconds, size
-from tacit.service.page.charts import percent
-from tacit.service.page.history import Answered, Answers
+from tacit.service.page.charts import age, chance, percent, seconds, size
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
 from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded_words, mode_of, seconds_kept
-from tacit.service.page.reader import Reader
-from tacit.service.page.timeline import NAMES, asked_range
+from tacit.service.page.timeline import NAMES, Answered, Answers, asked_range
 from tacit.service.page.view import Look, controls_of
 from tacit.service.placements.placement import Placement
+from tacit.wire.lift import ForWhom
 from tacit.wire.site import FeedNow
+
+# ---- What the page may ask: of a service, and of one placement. It changes nothing
+
+
+class Reader(Protocol):
+    """What may be read of a service.
+
+    Attributes
+    ----------
+    clock : function
+        Returns the time in microseconds since 1970.
+    config : Config
+    """
+
+    clock: Callable[[], int]
+    config: Config
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """Return the placements by their names."""
+
+    def placement(self, name: str) -> Placement:
+        """Return a placement, or raise UnknownName."""
+
+    def health(self) -> Health:
+        """Return how the service and its store are."""
+
+    def shards(self) -> Sequence[ShardHealth]:
+        """Return how each shard is; none where all is in this process."""
+
+    def shared_seconds(self, placement: str) -> float | None:
+        """Return how old what shards of a placement know of each other is, at most."""
+
+    async def history(self, placement: str) -> list[LoggedChange]:
+        """Return who changed what of a placement, in order."""
+
+    async def for_whom(self, placement: str) -> ForWhom:
+        """Return which users a placement shows what."""
+
+    async def verdict(self, placement: str, *, patience: float = ...) -> ReadVerdict:
+        """Return what the searches of a placement of duels say by now."""
+
+    async def states(self, placement: str) -> list[State]:
+        """Return what a placement can go back to, in order."""
+
+    async def key(self, placement: str, key: str) -> KeyFacts:
+        """Return what was learned of a key, or raise UnknownName."""
+
+    async def busiest(self, placement: str) -> list[KeyFacts]:
+        """Return the busiest keys of a placement."""
+
+    async def find_keys(self, placement: str, text: str) -> KeysFound:
+        """Return keys in which a text occurs."""
+
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""

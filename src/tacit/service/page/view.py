@@ -18,9 +18,7 @@ from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.log.marks import LoggedChange, Pin
-from tacit.service.page.amounts import age
-from tacit.service.page.charts import ChartLine, Remark, clock_time, line_chart, percent
-from tacit.service.page.history import latest, remarks
+from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
@@ -30,8 +28,10 @@ from tacit.service.page.timeline import (
     Rate,
     Stretch,
     arm_sums,
+    latest,
     rate_of,
     rate_points,
+    remarks,
     share_points,
     stretches,
     together,

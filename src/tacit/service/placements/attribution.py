@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.decisions import none_for_nan
-from tacit.service.config.rule import Rule
+from tacit.service.config.schema import Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow

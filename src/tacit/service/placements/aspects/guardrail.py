@@ -23,7 +23,7 @@ from tacit.service.placements.aspects.lift_sums import AT_ONCE, Closed
 from tacit.service.placements.aspects.living import encoded
 from tacit.service.placements.lift_report import lift_of_metric
 from tacit.wire.control import ArmsOf
-from tacit.wire.guardrail import GuardrailNow, Harm
+from tacit.wire.lift import GuardrailNow, Harm
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement

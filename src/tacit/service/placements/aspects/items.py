@@ -25,7 +25,7 @@ from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect
 from tacit.service.placements.reading import parsed
-from tacit.wire.items import ItemsGone, ItemsNow, ItemsOf
+from tacit.wire.decisions import ItemsGone, ItemsNow, ItemsOf
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement

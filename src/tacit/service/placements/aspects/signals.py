@@ -13,7 +13,7 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.signals import Signals
-from tacit.service.config.rule import SignalConfig
+from tacit.service.config.schema import SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Snapshot
