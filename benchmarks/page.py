@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -19,11 +20,14 @@ from tacit.plots import COLOURS
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "peers.json"
+CONTEXT = HERE / "context.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 FIGURE = HERE.parent / "docs" / "images" / "peers-regret.png"
 BLOCK = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 TITLES = {
     "shifting": "shifting intent",
+    "drift": "chances that wander",
+    "stealth": "a better arm rises unseen",
     "names": "names of children (real)",
     "interest": "search interest (real)",
     "dueling": "duels of rankers",
@@ -140,7 +144,8 @@ def quality(results: Results, role: str) -> str:
     if not rows:
         return "Not measured yet."
     return table(
-        "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned",
+        "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned"
+        " | µs a round | MB",
         [
             (
                 ENTRANTS.get(row["entrant"], row["entrant"]),
@@ -148,10 +153,60 @@ def quality(results: Results, role: str) -> str:
                 str(row["candidates"]),
                 uncertain(row["score"], row["standard_error"]),
                 *(more(row, our) for our in ENTRANTS),
+                *(number(row.get(what)) for what in ("microseconds", "megabytes")),
             )
             for row in sorted(rows, key=lambda row: row["score"])
         ],
     )
+
+
+def lost(results: Results, _: str) -> str:
+    """List where somebody has less regret than the untuned default, the least of them first."""
+    found = [
+        (TITLES[row["role"]], row["entrant"], row["policy"], summary_of(row), less)
+        for row in results["learned"]["rows"]
+        if (less := row["more"].get("untuned")) and less["score"] < 0.0
+    ]
+    found += lost_by_context(json.loads(CONTEXT.read_text())["rows"])
+    best = {where: min(each[4]["score"] for each in found if each[0] == where) for where, *_ in found}
+    found.sort(key=lambda each: (best[each[0]], each[4]["score"]))
+    return table(
+        "where | who has less regret, tuned | its regret | the default's | less by",
+        [
+            (
+                where,
+                f"{ENTRANTS.get(entrant, entrant)}, `{policy}`" if policy else entrant,
+                uncertain(regret["score"], regret["standard_error"]),
+                number(regret["score"] - less["score"]),
+                uncertain(-less["score"], less["standard_error"]),
+            )
+            for where, entrant, policy, regret, less in found
+            if -less["score"] > 2.0 * (less["standard_error"] or 0.0)
+        ],
+    )
+
+
+def summary_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's mean regret and its error."""
+    return {name: row[name] for name in ("score", "standard_error")}
+
+
+def lost_by_context(rows: list[dict[str, Any]]) -> list[Any]:
+    """Return the same of a user's context, paired on the seeds that both have played."""
+    ours = {row["stream"]: row["scores"] for row in rows if row["rival"] == "tacit"}
+    found = []
+    for row in rows:
+        scores, own = row["scores"], ours[row["stream"]][: len(row["scores"])]
+        differences = [theirs - our for theirs, our in zip(scores, own, strict=True)]
+        if row["rival"] != "tacit" and fmean(differences) < 0.0:
+            where = f"who is asking: {row['stream']}"
+            found.append((where, row["rival"], row["policy"], *map(spread, (scores, differences))))
+    return found
+
+
+def spread(scores: list[float]) -> dict[str, float]:
+    """Return a mean and its standard error."""
+    return {"score": fmean(scores), "standard_error": stdev(scores) / len(scores) ** 0.5}
 
 
 def figure(results: Results, _: str) -> str:
@@ -166,6 +221,7 @@ BLOCKS = {
     "speed": speed,
     "truth": truth,
     "quality": quality,
+    "lost": lost,
     "figure": figure,
 }
 
