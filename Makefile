@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
 
 .PHONY: help demo test test-long lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce \
-  docs figures release clean
+  docs figures lock release clean
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-proof  measure how often the proof that learning helps errs; QUICK=1 in minutes"
 	@echo "make reproduce  compute every table and figure anew, into out/; with DATA=FILE that of search interest"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make lock       hashes of what is installed, into deploy/, from constraints.txt"
 	@echo "make release    build sdist and wheels, with and without compiled code, into dist/; try each extra in an empty environment"
 	@echo "make figures    run the tutorials and take over their outputs and pictures"
 
@@ -146,6 +147,13 @@ figures: $(VENV)/.dev $(VENV)/.browser
 	PYTHONPATH=docs $(BIN)/python -m generate.home
 	PYTHONPATH=docs $(BIN)/python -m generate.page
 	PYTHONPATH=docs $(BIN)/python -m generate.run --write docs/tutorials/*.md
+
+lock: $(VENV)/.dev
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet pip-tools
+	build/lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+	  --strip-extras --extra all --constraint constraints.txt --output-file build/lock/compiled.txt pyproject.toml
+	PYTHONPATH=docs $(BIN)/python tools/lock.py build/lock/compiled.txt
 
 # More interpreters: make release PYTHONS='python3.12 python3.13'
 PYTHONS ?= $(PYTHON)

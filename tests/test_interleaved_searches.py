@@ -70,6 +70,20 @@ def test_foreign_names_of_columns(tmp_path):
         read_interleaved(log)
 
 
+@pytest.mark.parametrize("name", ["clicks", "clicked"])
+def test_a_click_whose_column_is_called_nearly_so_makes_no_click_of_every_row(name, tmp_path):
+    log = rows(tmp_path / "log.csv", f"search,team,position,{name}\n1,new,1,1\n1,old,2,0\n")
+    with pytest.raises(LogError, match=f"click: there is no such column; .* --column click={name}"):
+        read_interleaved(log)
+    report, _ = read_interleaved(log, columns={"click": name})
+    assert report.comparisons[0].won == 1
+
+
+def test_rows_of_clicks_alone_need_no_column_that_says_so(tmp_path):
+    log = rows(tmp_path / "log.csv", "search,team,position\n1,new,1\n2,old,2\n")
+    assert read_interleaved(log)[0].as_dict()["credited"] == {"click": 2}
+
+
 def opensearch(query, *hits):
     """An answer of an OpenSearch team-draft test: the team is a search configuration's UUID."""
     return {

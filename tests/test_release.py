@@ -64,6 +64,26 @@ def test_every_extra_is_tried_and_every_user_extra_is_in_all(metadata):
     assert set(re.search(r"\[(.*)\]", of_all)[1].split(",")) == set(release.EXTRAS) - {""}
 
 
+PIN = re.compile(r"^([\w.-]+)==(\S+)( \\\n    --hash=sha256:[0-9a-f]{64})+$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [("requirements.txt", {"service", "postgres"}), ("requirements-all.txt", set(release.EXTRAS) - {""})],
+)
+def test_everything_that_is_installed_has_hashes_in_the_versions_of_the_constraints(name, extras):
+    """All that the extras need on this machine is there, nothing without a hash."""
+    from generate.licences import canonical, needed
+
+    text = (ROOT / "deploy" / name).read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    found = {canonical(match[1]): match[2] for match in PIN.finditer(text)}
+    assert len(found) == len([line for line in lines if not line.startswith(" ")])
+    pinned = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert found.items() <= {canonical(each): version for each, version in pinned}.items()
+    assert set(needed(extras)) <= set(found), "make lock"
+
+
 def test_what_the_metadata_say(metadata):
     assert metadata["Version"] == tacit.__version__
     assert metadata["Requires-Python"] == ">=3.11"

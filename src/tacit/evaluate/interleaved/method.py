@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,10 @@ def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, 
             f"{path}: it has neither the columns {', '.join(ROW)} nor left and right; name those "
             "that it has with --column OURS=THEIRS"
         )
+    # Where no column says so a row is a click; one that is called nearly so would make every row one.
+    near = get_close_matches("click", present, 1)
+    if near and rows <= set(used) and not {"click", "action", columns.renamed.get("click")} & set(present):
+        raise LogError(f"{path}: click: there is no such column; is it {near[0]}? --column click={near[0]}")
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             raise LogError(f"{path}: {name}: there is no such column")
