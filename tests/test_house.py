@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_552,
+    "code": 60_556,
     "files": 391,
     "classes_twice": 8,
     "told": 0,
