@@ -20,7 +20,7 @@ STYLES = ("-", "--", ":", "-.")
 POLICIES = (
     (
         "ShiftMixture", "ClickMixture", "HybridClickMixture", "ListMix", "SafeListMix", "RMED1",
-        "ProbationBandit",
+        "ProbationBandit", "HorizonDraw",
     ),
     ("Thompson", "LogisticTS", "BeatTheMean", "PBMThompson", "CascadeUCB1"),
     ("UCB1", "LinUCB", "RUCB", "PBMUCB", "CascadeKLUCB", "SlidingWindowUCB"),
