@@ -12,6 +12,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.reproduce import defaults as study
 from tacit.reproduce import item
+from tacit.reproduce.streams_of_series import FOLDER, series_names, stream_of
 from tacit.reproduce.study import Setup, write
 
 
@@ -19,6 +20,50 @@ def test_ratios_and_their_errors_worked_by_hand():
     # Ratio 4/8; differences from half the other: 0, −1, 1 with a deviation of 1.
     ratio, error = study.ratio_of(np.array([4.0, 3.0, 5.0]), np.array([8.0, 8.0, 8.0]))
     assert (ratio, error) == (0.5, pytest.approx(1.0 / math.sqrt(3) / 8.0))
+
+
+def test_the_geometric_mean_takes_looks_at_one_stream_to_err_together():
+    cells = [
+        {"ratio": 2.0, "ratio_se": 0.2, "stream": "a"},
+        {"ratio": 2.0, "ratio_se": 0.4, "stream": "a"},
+        {"ratio": 0.25, "ratio_se": 0.1, "stream": "b"},
+    ]
+    # Relative errors of 0.1 + 0.2 in one stream and 0.4 in another: 0.5 in three cells.
+    assert study.geometric_mean(cells) == (pytest.approx(1.0), pytest.approx(0.5 / 3.0))
+
+
+def test_rows_of_a_series_share_the_rounds_and_columns_are_ranked_among_their_own():
+    assert series_names() == ["electricity", "elnino", "employment", "fertility", "macrodata", "weather"]
+    for name in series_names():
+        world = stream_of(name, 10_000)
+        lengths = np.diff([1, *world.events, 10_001])
+        assert set(lengths) <= {10_000 // len(world.clicks), 10_000 // len(world.clicks) + 1}
+        clicks = np.array(world.clicks)
+        assert (clicks.min() >= 0.02, clicks.max() <= 0.5) == (True, True)
+        np.testing.assert_allclose(clicks.mean(axis=0), 0.26, atol=1e-12)
+    # Renewable energy has grown in all of the seventeen years but the third.
+    renewable = 0.02 + 0.48 * np.array([0, 2, 1, *range(3, 17)]) / 16
+    np.testing.assert_allclose(np.array(stream_of("electricity", 10_000).clicks)[:, 2], renewable)
+
+
+def test_the_readme_of_the_series_has_a_source_and_the_size_of_each():
+    rows = (FOLDER / "README.md").read_text(encoding="utf-8").split("\n")
+    for name in series_names():
+        (row,) = [row for row in rows if row.startswith(f"| `{name}.csv` |")]
+        world = stream_of(name, 10_000)
+        size = row.split("|")[2].replace(",", "")
+        assert [int(word) for word in size.split() if word.isdigit()] == [len(world.clicks), world.arms]
+        assert "public domain" in row or "CC BY 4.0" in row
+
+
+def test_many_cells_are_drawn_by_family_and_few_one_by_one(tmp_path):
+    cells = [
+        {"family": "ab"[i % 2], "setting": f"s{i}", "stream": f"s{i}", "ratio": 0.5 + i / 20, "ratio_se": 0.1}
+        for i in range(study.MANY)
+    ]
+    study.draw(cells, tmp_path / "many.png")
+    study.draw(cells[:5], tmp_path / "few.png")
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
 
 
 ALL = {
@@ -41,10 +86,10 @@ def test_candidates_and_the_recommended_policy_suit_each_setting(name):
     assert all(0 < look < setting.horizon for look in setting.looks)
 
 
-def test_there_are_nineteen_settings_62_cells_of_duels_and_five_readers_from_three_starts():
+def test_there_are_nineteen_settings_62_cells_of_duels_five_readers_and_six_series():
     found = study.families(Setup(1, reading="all"))
     cells = {family: sum(1 + len(s.looks) for s in made.values()) for family, made in found.items()}
-    assert cells == {"nineteen": len(study.SETTINGS), "stealth": 4, "duels": 62, "lists": 2 * 15}
+    assert cells == {"nineteen": len(study.SETTINGS), "stealth": 4, "duels": 62, "lists": 2 * 15, "series": 6}
 
 
 def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_its_look(tmp_path):

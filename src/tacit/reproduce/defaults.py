@@ -58,12 +58,15 @@ from tacit.policies import (
 )
 from tacit.reproduce import study
 from tacit.reproduce.duels.cells import KINDS, SHAPES, STARTS, ReadersOfLists, duel_settings
+from tacit.reproduce.streams_of_series import series_names, stream_of
 
 TITLE = "One default, untuned, beside everything else, tuned"
 TUNING_SHARE, LEAST_TUNING = 4, 5
 TUNING_SEED = 1_000_000
 """Added to the seed for the streams on which candidates are tuned."""
-MANY = 30
+MANY, LEAST_ROOM = 30, 16
+"""From so many cells on a figure has them by family, each of which has room for so many."""
+TICKS = (0.01, 0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 INTENTS = ((0.55, 0.25, 0.15, 0.10, 0.05), (0.10, 0.50, 0.15, 0.25, 0.05), (0.05, 0.15, 0.60, 0.10, 0.35))
 
 
@@ -220,6 +223,10 @@ def _of_lists() -> dict[str, RegretSetting]:
     }
 
 
+def _series() -> dict[str, RegretSetting]:
+    return {f"series, {name}": RegretSetting(stream_of(name, 10_000), 10_000) for name in series_names()}
+
+
 def _interest(data: Path | None) -> dict[str, RegretSetting]:
     """Return settings of search interest: of a table, or of each one in a folder."""
     if data is None:
@@ -239,6 +246,7 @@ FAMILIES: dict[str, Callable[[study.Setup], dict[str, RegretSetting]]] = {
     "stealth": lambda setup: _stealth(),
     "duels": lambda setup: _of_duels(),
     "lists": lambda setup: _of_lists(),
+    "series": lambda setup: _series(),
     "interest": lambda setup: _interest(setup.data),
 }
 
@@ -309,6 +317,7 @@ def cells_of(name: str, setting: RegretSetting, setup: study.Setup) -> list[stud
         cells.append(
             {
                 "setting": f"{name}, {rounds:,}" if setting.looks else name,
+                "stream": name,
                 "stealthy": setting.stealthy,
                 "policy": own.label,
                 "regret_mean": float(mine.mean()),
@@ -324,12 +333,20 @@ def cells_of(name: str, setting: RegretSetting, setup: study.Setup) -> list[stud
     return cells
 
 
+def geometric_mean(cells: list[study.Cell]) -> tuple[float, float]:
+    """Return the geometric mean of ratios and its standard error; looks at one stream err together."""
+    mean = math.exp(sum(math.log(cell["ratio"]) for cell in cells) / len(cells))
+    errors: dict[str, float] = {}
+    for cell in cells:
+        errors[cell["stream"]] = errors.get(cell["stream"], 0.0) + cell["ratio_se"] / cell["ratio"]
+    return mean, mean * math.hypot(*errors.values()) / len(cells)
+
+
 def _summary(cells: list[study.Cell], what: str) -> str:
-    ratios = np.array([cell["ratio"] for cell in cells])
-    worst = cells[int(ratios.argmax())]
-    mean = float(np.exp(np.log(ratios).mean()))
+    worst = max(cells, key=lambda cell: cell["ratio"])
+    mean, error = geometric_mean(cells)
     return (
-        f"{what}: geometric mean of the ratios {mean:.2f}; the worst, {worst['ratio']:.2f} ± "
+        f"{what}: geometric mean of the ratios {mean:.2f} ± {error:.2f}; the worst, {worst['ratio']:.2f} ± "
         f"{worst['ratio_se']:.2f}, in \N{LEFT DOUBLE QUOTATION MARK}{worst['setting']}"
         f"\N{RIGHT DOUBLE QUOTATION MARK}"
     )
@@ -356,23 +373,58 @@ def _written(cells: list[study.Cell], setup: study.Setup) -> str:
     )
 
 
-def _draw(cells: list[study.Cell], path: Path) -> None:
-    with study.drawing(path, 7.5, (0.3 if len(cells) < MANY else 0.16) * len(cells) + 1.2) as ax:
+def _colour(cell: study.Cell) -> str:
+    """Return whether a ratio is below 1, above, or neither, by two standard errors, as a colour."""
+    better = cell["ratio"] + 2.0 * cell["ratio_se"] < 1.0
+    worse = cell["ratio"] - 2.0 * cell["ratio_se"] > 1.0
+    return COLOURS[0] if better else COLOURS[1] if worse else "0.5"
+
+
+def draw(cells: list[study.Cell], path: Path) -> None:
+    """Draw the ratios: a row each, or, if there are many, by family."""
+    if len(cells) >= MANY:
+        _draw_families(cells, path)
+        return
+    with study.drawing(path, 7.5, 0.3 * len(cells) + 1.2) as ax:
         for y, cell in enumerate(reversed(cells)):
-            better = cell["ratio"] + 2.0 * cell["ratio_se"] < 1.0
-            worse = cell["ratio"] - 2.0 * cell["ratio_se"] > 1.0
-            colour = COLOURS[0] if better else COLOURS[1] if worse else "0.5"
-            ax.errorbar(cell["ratio"], y, xerr=2.0 * cell["ratio_se"], fmt="o", ms=5, color=colour)
+            ax.errorbar(cell["ratio"], y, xerr=2.0 * cell["ratio_se"], fmt="o", ms=5, color=_colour(cell))
         ax.axvline(1.0, color="0.6", lw=1.0)
-        size = 8 if len(cells) < MANY else 6
-        ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=size)
+        ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=8)
         least = min(0.2, min(cell["ratio"] for cell in cells) / 1.2)
-        ticks = [0.01, 0.05, 0.25, 0.5, 1.0, 2.0, 4.0]
-        ticks = [tick for tick in ticks if tick >= least]
         study.inscribe(ax, xscale="log", xlim=(least, 5.0))
+        ticks = [tick for tick in TICKS if tick >= least]
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
         ax.set_xlabel("regret, the untuned default's over the tuned best's (±2 s.e.)")
+
+
+def _draw_families(cells: list[study.Cell], path: Path) -> None:
+    """Draw all cells from the best to the worst, side by side by family, with a band of each one's mean."""
+    names, start = list(dict.fromkeys(cell["family"] for cell in cells)), 0.0
+    top = max(cells, key=lambda cell: cell["ratio"])
+    with study.drawing(path, 8.0, 4.6) as ax:
+        for name in names:
+            mine = sorted(study.select(cells, family=name), key=lambda cell: cell["ratio"])
+            for x, cell in enumerate(mine):
+                style = {"fmt": "o", "ms": 3, "lw": 1.0, "color": _colour(cell)}
+                ax.errorbar(start + x, cell["ratio"], yerr=2.0 * cell["ratio_se"], **style)
+            mean, error = geometric_mean(mine)
+            ends = [start - 0.5, start + max(len(mine), LEAST_ROOM) - 0.5]
+            ax.fill_between(ends, mean - 2.0 * error, mean + 2.0 * error, color="0.3", alpha=0.3, lw=0.0)
+            ax.plot(ends, [mean, mean], color="0.3", lw=1.2)
+            worst = mine[-1]
+            if worst is top:
+                at = start + len(mine) - 1, worst["ratio"] + 2.0 * worst["ratio_se"]
+                beside = {"ha": "right", "textcoords": "offset points", "size": 8}
+                ax.annotate(f"the worst: {worst['setting']}", at, (-4, 4), **beside)
+            ax.text(ends[0], 0.011, f"{name}\n{mean:.2f}\n± {error:.2f}", size=8, va="bottom")
+            start = ends[1] + 2.5
+        ax.axhline(1.0, color="0.6", lw=1.0)
+        study.inscribe(ax, yscale="log", ylim=(0.01, 6.0), xlim=(-3.0, start))
+        ax.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS], minor=False)
+        ax.set_yticks([], minor=True)
+        ax.set_xticks([])
+        ax.set_ylabel("regret, the untuned default's over\nthe tuned best's (±2 s.e.)")
 
 
 def reproduce(setup: study.Setup) -> study.Reproduction:
@@ -384,7 +436,7 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
         for cell in cells_of(name, setting, setup)
     ]
     settings = setup.settings() | ({} if setup.reading == READINGS[0] else {"reading": setup.reading})
-    return study.Reproduction(cells, _written(cells, setup), partial(_draw, cells), settings)
+    return study.Reproduction(cells, _written(cells, setup), partial(draw, cells), settings)
 
 
 READINGS = ("nineteen", "all", "quick", *(name for name in FAMILIES if name != "nineteen"))
