@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,9 @@ def test_what_is_known_leads_to_one_policy(known, policy):
     suits = found.about.suits or "click probabilities that never change"
     assert found.reason.startswith(found.label)
     assert suits in found.reason
+    # It says where another one is better, and by how much.
+    if found.about.suits:
+        assert re.search(r"\n  weak +.*\d", found.reason)
 
 
 @pytest.mark.parametrize(("known", "policy"), RECOMMENDED)

@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_556,
-    "files": 391,
+    "code": 60_632,
+    "files": 392,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,

@@ -159,6 +159,8 @@ class About(NamedTuple):
         What to use then.
     suits : str
         For what it is recommended, and why.
+    weak : str
+        Where another policy, tuned, has less regret, and by how much: measured.
     """
 
     source: str
@@ -167,6 +169,7 @@ class About(NamedTuple):
     fails: str = ""
     otherwise: str = ""
     suits: str = ""
+    weak: str = ""
 
 
 registry: dict[str, type[Policy]] = {}
@@ -361,6 +364,7 @@ class Policy(Part, abstract=True):
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,
+            "weak": about.weak,
             "instead": about.otherwise,
         }
         rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]

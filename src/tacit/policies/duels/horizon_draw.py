@@ -330,6 +330,8 @@ class HorizonDraw(DuelPolicy):
         otherwise="RMED1 there; WinnerStays with a tuned beta where all gaps are clear; FeelGoodThompson "
         "where contexts say which arm is best",
         suits="duels of rankers: no knobs, little regret, exact propensities",
+        weak="two rankers 0.02 apart, 1.7 ± 0.3 times the regret of WinnerStays after 100,000 duels; six "
+        "that differ clearly, 1.3 times that of WinnerStays with its beta tuned",
     )
 
     def init(self, lanes: int) -> Ladder:

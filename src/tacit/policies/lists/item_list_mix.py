@@ -121,6 +121,8 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         otherwise="ListMix for a few items that stay; CascadeEC where features say who looks on; "
         "ListMix(epsilon=0.1) as here for logs that shall answer for all",
         suits="lists of items known by embeddings, however they are read: no knobs, exact propensities",
+        weak="readers who may stop at a click, 1.13 ± 0.05 times the regret of logistic Thompson sampling "
+        "that knows how often each position is clicked",
     )
 
     arms: Any = field(default=None, init=False, repr=False, compare=False)

@@ -74,6 +74,8 @@ class ListMix(LinePolicy):
         otherwise="SafeListMix where the order on offer is good already; RankedBandit where "
         "attractions depend on the arms above, or change",
         suits="lists, however they are read: no knobs, exact propensities",
+        weak="readers whom a click may content: 13 % of the best list's clicks are missed, as by all others; "
+        "an order that is good, 1.05 ± 0.03 times what is missed if that is known (doubt=False)",
     )
 
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"doubt": False})

@@ -121,6 +121,8 @@ class SafeListMix(MixPolicy):
         fails="a bad order is left by one step at a time, slowly",
         otherwise="ListMix",
         suits="lists whose order is good already: never far below it, exact propensities",
+        weak="an order that is not good: 8 to 29 % of the best list's clicks are missed in 5,000 lists, by "
+        "ListMix 1 to 14 %",
     )
 
     def init(self, lanes: int) -> State:

@@ -234,6 +234,8 @@ class DriftMixture(ShiftMixture):
         otherwise="notice_within where such shifts matter; ExplorationFloor over it where logs "
         "shall answer for all arms",
         suits="arms known by their names, whether intent shifts or not: no knobs, exact propensities",
+        weak="where nothing changes in 100,000 rounds, 3.2 ± 0.3 times the regret of Thompson (1.2 in "
+        "10,000); changes unseen in what is not shown, 1.6 ± 0.1 times that of a window tuned for them",
     )
 
     @param
