@@ -22,7 +22,7 @@ from tacit.service.app.server import running
 from tacit.service.config.schema import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
-from tacit.service.placements.aspects.lent import checked_made
+from tacit.service.placements.aspects.elsewhere import checked_made
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")

@@ -38,7 +38,7 @@ from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.lent import checked_made
+from tacit.service.placements.aspects.elsewhere import checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 
 KEY, NAMES = control.KEY, control.NAMES

@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,7 +19,7 @@ from tacit.errors import MissingExtra
 if TYPE_CHECKING:
     from tacit.events.mapping import Mapper
     from tacit.feed.feeder import Limits
-    from tacit.feed.sources import EventSource
+    from tacit.feed.sources import EventSource, Kept
     from tacit.feed.tally import FeedTally
 
 CHECKED = 1000
@@ -68,12 +68,15 @@ class SourceOptions:
     name: str | None = None
 
     @contextmanager
-    def open(self, place: str, *, once: bool) -> "Iterator[EventSource]":
-        """Open the source at a place, to be read to its end if it shall be read once."""
+    def open(self, place: str, *, once: bool, kept: "Kept" = lambda name: {}) -> "Iterator[EventSource]":
+        """Open the source at a place, to be read to its end if it shall be read once.
+
+        Of a topic, ``kept`` returns how far a feed has come, by its name.
+        """
         from tacit.feed.sources import EventSource, events_at
 
         if place.startswith("kafka://"):
-            source = self._topic(place, once)
+            source = self._topic(place, once, kept)
         elif self.properties is not None:
             raise click.UsageError("--properties: they are for kafka://HOST:PORT/TOPIC; leave them out")
         else:
@@ -83,14 +86,14 @@ class SourceOptions:
         finally:
             source.close()
 
-    def _topic(self, place: str, once: bool) -> "EventSource":
+    def _topic(self, place: str, once: bool, kept: "Kept") -> "EventSource":
         from tacit.feed.kafka import Topic, address_of, properties_of
 
         if self.format not in (None, "json"):
             raise click.UsageError("--format: a topic has JSON in its messages; leave it out")
         with usage():
             address, properties = address_of(place), properties_of(self.properties, os.environ)
-        return Topic(address, properties, once=once)
+        return Topic(address, properties, once=once, kept=kept)
 
     def limits(self) -> "Limits":
         """Return what of rejected events stops the feed."""
@@ -223,21 +226,21 @@ def _feed(
 
     tally, code, limits = FeedTally(), 0, reading.limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)
-    url, key = service
+    (url, key), line = service, ProgressLine(tally)
     with (
         RejectedFile(reading.rejected) as rejected,
         connected(url, key, timeout=TIMEOUT) as client,
         connected(url, key, timeout=REPORT_TIMEOUT, retries=0) as beside,
-        reading.open(source, once=reading.once) as events,
         interruptible() as stopping,
+        nullcontext(Sender(client, reading.wait, stopping, line.waiting)) as sender,
+        reading.open(source, once=reading.once, kept=sender.kept) as events,
     ):
-        line, report = ProgressLine(tally), Reporter(beside, reading.name or name_of(source), tally)
+        report = Reporter(beside, reading.name or name_of(source), tally)
 
         def progress() -> None:
             line()
             report()
 
-        sender = Sender(client, reading.wait, stopping, line.waiting)
         feeder = Feeder(events, mapper, sender, tally, rejected, limits, stopping, progress)
         try:
             feeder.feed()

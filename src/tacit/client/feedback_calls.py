@@ -14,7 +14,7 @@ from tacit.wire import verbs
 from tacit.wire.control import ArmsNow, ArmsOf, Mode, ModeOf
 from tacit.wire.decisions import Arm, Event, Feedback, Recorded
 from tacit.wire.lists import Clicks
-from tacit.wire.site import FeedReport, Status
+from tacit.wire.site import FedNow, FedOf, FeedReport, Status
 
 
 class FeedbackCalls:
@@ -208,6 +208,49 @@ class FeedbackCalls:
         """
         action = f"feeds/{quote(name, safe='')}"
         return SiteCall("", action, msgspec.json.encode(report), partial(decode, type=Status), "PUT")
+
+    @call
+    def fed(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:
+        """Log how far a feed of events has come, behind the feedback of the events before.
+
+        Parameters
+        ----------
+        placement : str
+            One that had feedback of it.
+        feed : str
+            Of 1 to 256 characters.
+        offsets : mapping from str to int
+            By part of the feed, such as a topic's partition: of the first event that is not with the service.
+
+        Returns
+        -------
+        Status
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`decide`.
+        """
+        return ask(verbs.FED, placement, FedOf(feed, dict(offsets)))
+
+    @call
+    def fed_now(self, feed: str) -> Call[FedNow]:
+        """Return where a feed of events goes on, as the log says it.
+
+        Parameters
+        ----------
+        feed : str
+
+        Returns
+        -------
+        FedNow
+
+        Raises
+        ------
+        ServiceError
+            As :meth:`decide`.
+        """
+        return SiteCall("", f"feeds/{quote(feed, safe='')}", None, partial(decode, type=FedNow), "GET")
 
     @call
     def mode(self, placement: str, mode: Mode) -> Call[str]:

@@ -11,11 +11,13 @@ from tacit.core.arrays import Floats, leaves
 from tacit.service.log.marks import Pin
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.chapters import holdout_in
+from tacit.service.placements.aspects.elsewhere import least
 from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
 from tacit.wire.decisions import ItemsNow
+from tacit.wire.site import Offsets
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
@@ -43,6 +45,7 @@ class ShardSnapshot(NamedTuple):
     results: Results
     first: tuple[str, list[Any]] | None
     items: ItemsNow | None
+    fed: dict[str, Offsets]
 
 
 def snapshot_of(placement: Placement) -> ShardSnapshot:
@@ -68,6 +71,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         deepcopy(series.results),
         _first(placement),
         None if placement.items is None else placement.items.now(placement),
+        deepcopy(placement.fed.of),
     )
 
 
@@ -94,6 +98,7 @@ class ShardedView:
             return
         spread = self.config.spread
         self.modes.now, self.pins.last = snapshots[0].mode, snapshots[0].pin
+        self.fed.of = least([snapshot.fed for snapshot in snapshots])
         self.decisions = sum(snapshot.decisions for snapshot in snapshots)
         self.feedback = sum(snapshot.feedback for snapshot in snapshots)
         self.outcomes = sum((Counter(snapshot.outcomes) for snapshot in snapshots), Counter())

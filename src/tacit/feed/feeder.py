@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -16,6 +17,8 @@ from tacit.wire.decisions import LocalDecision
 
 LARGEST_BATCH = 16 * 2**20
 """Bytes of events in a batch, so that memory is bounded however large they are."""
+KEEP_SECONDS = 1.0
+"""How often the log is to know how far the events have come."""
 JUDGED_FIRST = 1000
 """How many events must be sent or rejected before the share of rejected ones can stop it."""
 
@@ -91,6 +94,9 @@ class Feeder:
         self._stopping = stopping
         self._progress = progress
         self._under_way: tuple[list[Piece], Any, Future[list[Answer]]] | None = None
+        self._position: Any = None
+        self._placement = ""
+        self._kept = time.monotonic()
 
     def feed(self) -> None:
         """Feed all events of the source.
@@ -108,6 +114,7 @@ class Feeder:
                 self._settle()
                 self._under_way = batch, position, threads.submit(self._sent, batch)
             self._settle()
+        self._keep()
         self._check_limits()
 
     def _batches(self) -> Iterator[list[Piece]]:
@@ -123,6 +130,7 @@ class Feeder:
                 batch, size = [], 0
             if found is None:
                 self._settle()
+                self._keep()
             if self._stopping() or self._too_many():
                 break
         yield batch
@@ -174,12 +182,24 @@ class Feeder:
                 if isinstance(answer, BadEvent):
                     self._reject(piece.found, answer)
                 else:
+                    self._placement = piece.placement
                     self._tally.count(answer, piece.time)
             self._rejected.flush()
             # Where it ends for a rejected event, that is read again.
             if not self._too_many():
-                self._source.sent(position)
+                self._position = position
+            if time.monotonic() - self._kept > KEEP_SECONDS:
+                self._keep()
         self._progress()
+
+    def _keep(self) -> None:
+        """Let the service's log know how far the events have come, and then the source."""
+        if not self._position:
+            return
+        if self._placement:
+            self._sender.keep(self._placement, self._source.name, self._position)
+        self._source.sent(self._position)
+        self._position, self._kept = None, time.monotonic()
 
     def _too_many(self, ended: bool = False) -> bool:
         """Whether more events are rejected than is allowed, be all sent that are not rejected yet."""

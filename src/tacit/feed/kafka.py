@@ -1,13 +1,17 @@
-"""Events from a topic of Kafka, whose offsets move on once the service has what stands before them."""
+"""Events from a topic of Kafka, whose offsets move on once the service has what stands before them.
+
+Where to go on is read in the service's log; only of what that does not know, the group's offsets say it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, InvalidValue, LogError, MissingExtra
-from tacit.feed.sources import POLL_SECONDS, EventSource, Found, found_in, named
+from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
 
 try:
     import confluent_kafka as kafka
@@ -21,6 +25,7 @@ MOST = 1000
 """Messages that are fetched at once."""
 PATIENCE = 30.0
 """Seconds in which a broker must have answered first."""
+LONGEST_NAME = 256
 SECRETS = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
 
 FINAL = (
@@ -31,7 +36,7 @@ FINAL = (
 )
 """Errors that do not pass by themselves."""
 
-Read = dict[tuple[str, int], int]
+Read = dict[str, int]
 """Of each partition, the offset after the last event that was read."""
 
 
@@ -107,6 +112,8 @@ class Topic(EventSource):
         Of librdkafka, such as ``security.protocol``.
     once : bool
         Whether to end at the ends that the partitions have now; or else it is followed.
+    kept : function
+        Returns where the partitions go on, by their numbers, from the name of the feed.
 
     Raises
     ------
@@ -116,13 +123,22 @@ class Topic(EventSource):
         If a property is wrong.
     """
 
-    def __init__(self, address: Address, properties: Mapping[str, str], *, once: bool = False) -> None:
+    def __init__(
+        self,
+        address: Address,
+        properties: Mapping[str, str],
+        *,
+        once: bool = False,
+        kept: Kept = lambda name: {},
+    ) -> None:
         self._address, self._secrets = address, [
             value for name, value in properties.items() if value and any(map(name.__contains__, SECRETS))
         ]  # fmt: skip
         self._read: Read = {}
         self._ends: Read = {}
         self._fatal: Any = None
+        self._kept = kept
+        self._gives_by_and_by = properties.get("partition.assignment.strategy", "").startswith("cooperative")
         ours = {
             "bootstrap.servers": address.brokers,
             "group.id": address.group,
@@ -145,7 +161,9 @@ class Topic(EventSource):
             if once:
                 self._assign(partitions)
             else:
-                self._consumer.subscribe([address.topic])
+                self._consumer.subscribe(
+                    [address.topic], on_assign=self._on_assign, on_revoke=self._on_revoke
+                )
         except kafka.KafkaException as error:
             self.close()
             raise self._lost(error) from None
@@ -172,41 +190,58 @@ class Topic(EventSource):
 
     def sent(self, position: Read) -> None:
         """Keep the offsets of a position: what is before them is with the service."""
-        for (topic, partition), offset in position.items():
-            try:
-                self._consumer.store_offsets(offsets=[kafka.TopicPartition(topic, partition, offset)])
-            except kafka.KafkaException:
-                # Another feeder has the partition by now, and reads these again, which changes nothing.
-                self._read.pop((topic, partition), None)
+        for partition, offset in position.items():
+            # Where another feeder has the partition by now, it reads these again, which changes nothing.
+            with suppress(kafka.KafkaException):
+                self._consumer.store_offsets(offsets=[self._part(int(partition), offset)])
 
     def close(self) -> None:
         """Commit what was kept, and leave the group."""
         self._consumer.close()
 
+    def _part(self, partition: int, offset: int) -> Any:
+        return kafka.TopicPartition(self._address.topic, partition, offset)
+
     def _partitions(self) -> list[int]:
-        topic = self._consumer.list_topics(self._address.topic, PATIENCE).topics[self._address.topic]
+        known = self._consumer.list_topics(self._address.topic, PATIENCE)
+        topic = known.topics[self._address.topic]
         if topic.error is not None or not topic.partitions:
             raise LogError(f"{self._address.topic}: there is no such topic; make it before it is read")
+        # Where one topic was made anew in another cluster, its offsets are others.
+        place = "kafka", str(known.cluster_id), self._address.topic, self._address.group
+        self.name = ":".join(place).replace("/", ":")[:LONGEST_NAME]
         return sorted(topic.partitions)
 
     def _assign(self, partitions: list[int]) -> None:
-        """Take all partitions, from the group's offsets to their ends now."""
-        topic, parts = self._address.topic, []
-        for partition in partitions:
-            part = kafka.TopicPartition(topic, partition, kafka.OFFSET_STORED)
+        """Take all partitions, from where the log or the group goes on to their ends now."""
+        parts = []
+        for part in self._going_on([self._part(partition, kafka.OFFSET_STORED) for partition in partitions]):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
             if high > low:
-                self._ends[topic, partition] = high
+                self._ends[str(part.partition)] = high
                 parts.append(part)
         self._consumer.assign(parts)
 
+    def _going_on(self, parts: list[Any]) -> list[Any]:
+        """Return partitions, from where the log says that it goes on, where it says it."""
+        kept = self._kept(self.name)
+        return [self._part(part.partition, kept.get(str(part.partition), part.offset)) for part in parts]
+
+    def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
+        take = consumer.incremental_assign if self._gives_by_and_by else consumer.assign
+        take(self._going_on(parts))
+
+    def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
+        for part in parts:
+            self._read.pop(str(part.partition), None)
+
     def _found(self, message: Any, once: bool) -> Found | None:
         """Return what a message is; None if it is none, or stands behind the end."""
-        place = message.topic(), message.partition()
+        place = str(message.partition())
         error, offset = message.error(), message.offset()
         if once and place in self._ends and place not in self._read:
             # What was asked for at the start may say too little: not every broker counts alike.
-            _, end = self._consumer.get_watermark_offsets(kafka.TopicPartition(*place), cached=True)
+            _, end = self._consumer.get_watermark_offsets(self._part(message.partition(), 0), cached=True)
             self._ends[place] = max(self._ends[place], end)
         if once and (place not in self._ends or (error is None and offset >= self._ends[place])):
             self._ends.pop(place, None)
@@ -220,8 +255,7 @@ class Topic(EventSource):
         self._read[place] = offset + 1
         if once and offset + 1 >= self._ends[place]:
             del self._ends[place]
-        topic, partition = place
-        name = f"{topic}[{partition}]"
+        name = f"{message.topic()}[{place}]"
         content = message.value() or b""
         return found_in(content, name, offset, named(name.encode() + content, offset))._replace(unit="offset")
 

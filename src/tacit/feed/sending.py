@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -86,11 +86,23 @@ class Sender:
         """Return the service's answer, however often it must be asked."""
         client, kind = self._client, type(messages[0])
         call = {Feedback: client.feedback_many, LocalDecision: client.take_over}.get(kind, client.clicks_many)
+        recorded: list[Recorded | TakenOver] = self._answered(call, placement, messages)
+        return recorded
+
+    def keep(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
+        """Let the log say how far a feed has come, all of which was sent."""
+        self._answered(self._client.fed, placement, feed, offsets)
+
+    def kept(self, feed: str) -> Mapping[str, int]:
+        """Return where a feed goes on, as the log says it."""
+        offsets: Mapping[str, int] = self._answered(self._client.fed_now, feed).offsets
+        return offsets
+
+    def _answered(self, call: Callable[..., Any], *asked: Any) -> Any:
         since, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
-                recorded: list[Recorded | TakenOver] = call(placement, messages)
-                return recorded
+                return call(*asked)
             except Unavailable as error:
                 if self._stopping() or time.monotonic() - since > self._patience:
                     raise

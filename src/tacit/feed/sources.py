@@ -7,7 +7,7 @@ import io
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -76,6 +76,10 @@ class Found(NamedTuple):
         return f"{self.source}, {self.unit} {self.line}"
 
 
+Kept = Callable[[str], Mapping[str, int]]
+"""Returns how far a feed has come, by its parts, from its name: as the log of a service says it."""
+
+
 class EventSource:
     """Events in order, and how far they have been sent.
 
@@ -83,7 +87,14 @@ class EventSource:
     ----------
     found : iterable of Found or None
         None whenever there is nothing more for now.
+
+    Attributes
+    ----------
+    name : str
+        What the service's log calls it, if that is to know how far it was read.
     """
+
+    name = ""
 
     def __init__(self, found: Iterable[Found | None]) -> None:
         self._found_events = found

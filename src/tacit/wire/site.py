@@ -82,6 +82,7 @@ class Status(msgspec.Struct):
     status: Annotated[str, Meta(examples=["ok"])]
 
 
+Offsets = dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=0)]]
 Counted = Annotated[dict[Annotated[str, Meta(max_length=64)], int], Meta(max_length=64)]
 
 
@@ -113,6 +114,19 @@ class EventsTaken(msgspec.Struct, frozen=True):
     sent: Annotated[dict[str, int], Meta(description="By what was made of them.")]
     rejected: Annotated[dict[str, int], Meta(description="By reason.")]
     first: Annotated[dict[str, str], Meta(description="What is wrong with the first one, by reason.")]
+
+
+class FedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a feed has come: all its events before these offsets are with the service."""
+
+    feed: Annotated[str, Meta(min_length=1, max_length=256)]
+    offsets: Annotated[Offsets, Meta(min_length=1, max_length=10_000, description="By part of the feed.")]
+
+
+class FedNow(msgspec.Struct, frozen=True):
+    """Where a feed goes on, by its parts; without one that never came."""
+
+    offsets: Offsets
 
 
 class FeedNow(FeedReport, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from tacit.wire import control, decisions, lift, lists
+from tacit.wire import control, decisions, lift, lists, site
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
 A = TypeVar("A")
@@ -180,7 +180,11 @@ REMOVE_ITEMS = Verb(
     "removeItems", "Take items out of the catalogue",
     "POST", "items/remove", decisions.ItemsGone, decisions.ItemsNow, "admin", (422,),
 )
-CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT, PUT_ITEMS, REMOVE_ITEMS)
+FED = Verb(
+    "fed", "Log how far a feed of events has come",
+    "PUT", "fed", site.FedOf, site.Status, "feedback",
+)
+CHANGES = (MODE, ARMS, PIN, UNPIN, HOLD_OUT, END_HOLDOUT, PUT_ITEMS, REMOVE_ITEMS, FED)
 
 ITEMS = Verb(
     "items", "Say how many items the catalogue has",

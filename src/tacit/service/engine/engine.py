@@ -78,7 +78,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, End, Store, added
-from tacit.service.placements.aspects.lent import check_lends
+from tacit.service.placements.aspects.elsewhere import check_lends
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf

@@ -23,11 +23,13 @@ from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, Route
 from tacit.service.log.requests import checked_id
 from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
+from tacit.service.placements.aspects.elsewhere import together
 from tacit.service.placements.placement import Placement
 from tacit.wire.site import (
     Blanked,
     Events,
     EventsTaken,
+    FedNow,
     FeedReport,
     FeedsNow,
     Forgotten,
@@ -121,6 +123,11 @@ async def _push(site: Site, call: RouteCall) -> EventsTaken | Answer:
     return await site.hooks.take(call.id, call.request, call.headers, call.caller)
 
 
+async def _fed(site: Site, call: RouteCall) -> FedNow:
+    reached = (p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name))
+    return FedNow(together(checked_id("feed", call.id), reached))
+
+
 async def _alive(site: Site, call: RouteCall) -> Status:
     return Status("ok")
 
@@ -179,6 +186,8 @@ ROUTES = (
           FeedReport, Status, FEEDBACK, "body_limit", POSTED, of="none"),
     Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says", _push,
           Events, EventsTaken, FEEDBACK, "batch_limit", POSTED, of="none", signed=True),
+    _get("/v1/feeds/{id}", _fed, "fedNow", "Say where a feed of events goes on",
+         answer=FedNow, scope=FEEDBACK, problems=(*GUARDED, 422), of="each"),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
          answer=Status, scope=None, problems=OPEN, of="none"),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",

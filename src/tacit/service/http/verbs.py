@@ -37,8 +37,8 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
+from tacit.service.placements.aspects.elsewhere import check_takes_over, checked_made
 from tacit.service.placements.aspects.items import items_now
-from tacit.service.placements.aspects.lent import check_takes_over, checked_made
 from tacit.service.placements.attribution import CORRECTED, LEARNED
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement

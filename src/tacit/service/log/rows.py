@@ -77,7 +77,7 @@ def slate_of(shown: str | None) -> Slate:
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
-START, FORGET, ITEMS, GUARDRAIL = "start", "forget", "items", "guardrail"
+START, FORGET, ITEMS, GUARDRAIL, FED = "start", "forget", "items", "guardrail", "fed"
 HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
 """Marks that say who changed what; they are kept for good."""
 
@@ -241,7 +241,7 @@ class MarkRow(NamedTuple):
     time : int
         Microseconds since 1970.
     kind : str
-        ``tick``, ``merge``, ``items``, or one of :data:`HISTORY`.
+        ``tick``, ``merge``, ``items``, ``fed``, or one of :data:`HISTORY`.
     value : str
         The new mode, or JSON of what is new.
     who : str or None

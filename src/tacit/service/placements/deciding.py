@@ -18,8 +18,8 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
-from tacit.service.placements.aspects import lent
 from tacit.service.placements.aspects.coin import Tossed
+from tacit.service.placements.aspects.elsewhere import taken_over
 from tacit.service.placements.aspects.living import listed_as_json
 from tacit.service.placements.state import State
 
@@ -174,7 +174,7 @@ class Deciding(State):
         for (unnamed, elsewhere), run in groupby(zip(ids, given, strict=True), _made_how):
             stop = start + len(list(run))
             if elsewhere:
-                yield lent.taken_over(self.here, asked[start:stop], seq + start, time)
+                yield taken_over(self.here, asked[start:stop], seq + start, time)
             elif unnamed and at_once:
                 yield self._chosen_many(asked[start:stop], seq + start, time)
             else:

@@ -29,6 +29,7 @@ from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
 from tacit.service.placements.aspects.control import ControlGroup
 from tacit.service.placements.aspects.earnings import Earnings
+from tacit.service.placements.aspects.elsewhere import Fed
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.aspects.items import items_for
 from tacit.service.placements.aspects.lift_sums import LiftSums
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 ASPECTS = (
-    "living", "modes", "pins", "second", "earnings", "control", "guardrail", "shared", "signals", "items"
+    "living", "modes", "pins", "second", "earnings", "control", "guardrail", "shared", "signals", "items",
+    "fed",
 )  # fmt: skip
 """The aspects of a placement by their names, in the order in which they take over a snapshot."""
 
@@ -106,7 +108,7 @@ class State:
         config = self.config
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
         self.living = Living(self.learner)
-        self.modes, self.pins = Modes(), Pins()
+        self.modes, self.pins, self.fed = Modes(), Pins(), Fed()
         self.second = None if config.shadow is None else Second(config, self.seed, self.living.first)
         self.earnings = Earnings(len(self.living.slots), config.metrics)
         self.control = ControlGroup(config.holdout)

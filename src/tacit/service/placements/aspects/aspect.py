@@ -75,6 +75,7 @@ class Saved(msgspec.Struct):
     results: dict[str, Any] | None = None
     pin: Pin | None = None
     guardrail: dict[str, Any] | None = None
+    fed: dict[str, dict[str, int]] = {}
     # Since the arms changed first, the offers of all that there were.
     offers: list[str] = []
     # Since they changed: a structure of its own, which the aspect reads.

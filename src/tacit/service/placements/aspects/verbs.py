@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tacit.service.log.rows import SETTINGS
-from tacit.service.placements.aspects import control, items, living, modes, pins
+from tacit.service.placements.aspects import control, elsewhere, items, living, modes, pins
 from tacit.service.placements.aspects.aspect import Effect
 
 
@@ -24,6 +24,7 @@ OF_ASPECTS: list[Mapping[Any, Effect]] = [
     pins.CHANGES,
     control.CHANGES,
     items.CHANGES,
+    elsewhere.CHANGES,
 ]
 CHANGES: dict[type, Effect] = {
     **{asked: effect for changes in OF_ASPECTS for asked, effect in changes.items()},

@@ -1,19 +1,31 @@
-"""Decisions made next to the caller, with what was learned here: whether they can be; taken over as made."""
+"""What happens elsewhere: decisions next to the caller, and feeds of events.
+
+Of decisions made with what was learned here: whether they can be; taken over as made. Last, how far feeds
+have come, by marks of the log.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression, Made
-from tacit.service.log.rows import DecisionRow
+from tacit.service.log.rows import FED, DecisionRow, MarkRow
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.wire.site import FedOf, Offsets, Status
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 ARMS = "arms"
+
+# ---- Decisions made next to the caller
 
 
 def check_takes_over(placement: Placement) -> None:
@@ -84,3 +96,85 @@ def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: i
     rows = rows.with_column("mode", [placement.modes.of_taken_over] * len(rows))
     placement.recall(rows)
     return rows
+
+
+# ---- How far feeds of events have come with a placement
+
+
+class Fed(Aspect):
+    """Remembers where feeds go on.
+
+    A mark stands behind the feedback of the events before it. So whatever becomes of the end of a log, as
+    when a backup is restored, no event that is missing stands before the offsets that are left.
+
+    Attributes
+    ----------
+    of : dict of str to dict of str to int
+        By feed and part, such as a topic's partition, the offset of the next event.
+    """
+
+    mark = FED
+
+    def __init__(self) -> None:
+        self.of: dict[str, Offsets] = {}
+
+    def marked(self, placement: Placement, mark: MarkRow) -> None:
+        """Take in a mark."""
+        said = msgspec.json.decode(mark.value, type=FedOf)
+        self.of[said.feed] = self.of.get(said.feed, {}) | said.offsets
+
+    def is_news(self, placement: Placement, value: str) -> bool:
+        """Whether a mark says what was not so before."""
+        said = msgspec.json.decode(value, type=FedOf)
+        return not said.offsets.items() <= self.of.get(said.feed, {}).items()
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its field of a snapshot."""
+        return {"fed": self.of}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its field of a snapshot."""
+        self.of = saved.fed
+
+
+def together(feed: str, known: Iterable[Fed]) -> Offsets:
+    """Return how far a feed has come with several placements of one log.
+
+    Examples
+    --------
+    >>> one, other = Fed(), Fed()
+    >>> one.of, other.of = {"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5, "2": 1}}
+    >>> together("clicks", [one, other])
+    {'0': 7, '1': 2, '2': 1}
+    """
+    offsets: Offsets = {}
+    for fed in known:
+        for part, offset in fed.of.get(feed, {}).items():
+            offsets[part] = max(offset, offsets.get(part, 0))
+    return offsets
+
+
+def least(parts: list[dict[str, Offsets]]) -> dict[str, Offsets]:
+    """Return how far feeds have come with all of several logs.
+
+    Examples
+    --------
+    >>> least([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
+    {'clicks': {'0': 5}}
+    """
+    first, *others = parts
+    return {
+        feed: {
+            part: min(offset, *(other[feed][part] for other in others)) if others else offset
+            for part, offset in offsets.items()
+            if all(part in other.get(feed, {}) for other in others)
+        }
+        for feed, offsets in first.items()
+    }
+
+
+def _come(placement: Placement, asked: FedOf, time: int) -> str:
+    return msgspec.json.encode(asked).decode()
+
+
+CHANGES = {FedOf: Effect(FED, _come, lambda placement, time: Status("ok"))}
