@@ -144,12 +144,33 @@ def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
     assert process("demo", "--lists", "--context").returncode == 2
 
 
-def test_the_demo_of_rankers_ends_with_their_verdict(tmp_path):
-    told = process("demo", "--duel", "--impressions", 300, "--out", tmp_path)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "neural alone" in told.stdout
-    assert re.search("^verdict .*(preferred|No difference|Too early)", told.stdout, re.MULTILINE)
-    assert re.search("^page http://127.0.0.1:.*/placements/search", told.stdout, re.MULTILINE)
+def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "tacit",
+        "demo",
+        "--duel",
+        "--impressions",
+        "300",
+        "--keep",
+        "--port",
+        "0",
+    ]
+    with (
+        (tmp_path / "told").open("w") as out,
+        subprocess.Popen(
+            [*command, "--out", tmp_path], stdout=out, stderr=subprocess.PIPE, text=True
+        ) as demo,
+    ):
+        assert any("the page stays open" in line for line in demo.stderr)
+        demo.terminate()
+    told = (tmp_path / "told").read_text()
+    assert "neural alone" in told
+    assert re.search("^verdict .*(preferred|No difference|Too early)", told, re.MULTILINE)
+    page = re.search("^page http://127.0.0.1:([0-9]+)/placements/search", told, re.MULTILINE)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(page[1])))
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert process("demo", "--duel", "--lists").returncode == 2
 

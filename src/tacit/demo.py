@@ -354,6 +354,9 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
     config.write_text(configuration(scene, port), encoding="utf-8")
     log = (folder / "service.log").open("w")
     command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
+    if threading.current_thread() is threading.main_thread():
+        # Who ends the demonstration ends its service, too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
     try:
         await_ready(process, port, folder / "service.log")
