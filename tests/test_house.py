@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_751,
+    "code": 60_753,
     "files": 392,
     "classes_twice": 8,
     "told": 0,
