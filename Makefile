@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
-TESTS := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 25 --quiet
+# One more than two cores: a third of the time tests wait, for a process or a browser.
+TESTS := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 25 --quiet
 
-.PHONY: help demo test test-long lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce \
+.PHONY: help demo test test-long tests lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce \
   docs figures lock release clean
 
 help:
@@ -69,11 +70,15 @@ $(VENV)/.postgres:
 demo: $(VENV)/.run
 	$(BIN)/tacit demo --holdout 0.1
 
-test: lint $(VENV)/.browser $(VENV)/.postgres
-	$(TESTS)
+# Beside each other: types are checked on one core, and the advisory service is waited for.
+test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
+	$(MAKE) --no-print-directory --jobs 2 lint tests
 
-test-long: lint $(VENV)/.browser $(VENV)/.postgres
-	$(TESTS) --hypothesis-profile long
+test-long: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
+	$(MAKE) --no-print-directory --jobs 2 lint tests LONG='--hypothesis-profile long'
+
+tests: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
+	$(TESTS) $(LONG)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -99,6 +104,7 @@ bench: $(VENV)/.dev
 
 bench-peers: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_peers.py $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python benchmarks/pages.py
 
 bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import inspect
 import os
 import random
@@ -34,6 +35,21 @@ CHROMIUM = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave to the long form what needs a program or package that no extra brings and is not here."""
+    lacking = {}
+    for item in items:
+        for mark in item.iter_markers("needs"):
+            if not (shutil.which(mark.args[0]) or importlib.util.find_spec(mark.args[0])):
+                lacking[item] = mark.args[0]
+    if config.getoption("--hypothesis-profile") == "long":
+        for item, name in lacking.items():
+            item.add_marker(pytest.mark.skip(reason=f"{name} is not installed"))
+    elif lacking:
+        config.hook.pytest_deselected(items=list(lacking))
+        items[:] = [item for item in items if item not in lacking]
 
 
 @pytest.hookimpl(tryfirst=True)

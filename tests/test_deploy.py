@@ -219,7 +219,7 @@ def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
     assert asyncio.run(session()) == (True, True, True)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path):
     unit = tmp_path / "tacit.service"
     unit.write_text(UNIT.replace("/opt/tacit/bin/tacit", sys.executable))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -116,7 +115,7 @@ def test_panels_stand_side_by_side():
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.needs("promtool")
 def test_prometheus_understands_the_rules():
     command = ["promtool", "check", "rules", str(RULES)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)

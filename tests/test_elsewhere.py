@@ -43,13 +43,6 @@ def test_what_asks_a_service_runs_and_prints_what_it_shows(name, tmp_path):
     assert printed == "".join(blocks(name, "text"))
 
 
-@pytest.mark.parametrize("name", ["mabwiser", "river"])
-def test_what_is_there_runs(name):
-    pytest.importorskip(THEIRS[name])
-    theirs = [code for code in blocks(name, "python") if f"from {THEIRS[name]}" in code]
-    assert execute("".join(theirs), {}, "page")
-
-
 @pytest.mark.parametrize("name", ["bandits-in-products", "language-models", "openfeature"])
 def test_the_configurations_are_such(name, tmp_path):
     for number, text in enumerate(blocks(name, "toml")):

@@ -40,7 +40,8 @@ def duckdb_relation(data):
 
 
 def hugging_face(data):
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     return datasets.Dataset(datasets.table.InMemoryTable(pa.table(data)), fingerprint="shop")
 
 
@@ -66,13 +67,14 @@ FRAMES = {
     "duckdb": duckdb_relation,
     "datasets": hugging_face,
 }
+FORMS = [pytest.param(name, marks=pytest.mark.needs(name)) if name == "datasets" else name for name in FRAMES]
 
 
 def rows(log):
     return pa.Table.from_batches(list(log)).to_pylist()
 
 
-@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_frame_is_read_as_a_file_is(tmp_path, form):
     frame = FRAMES[form](SHOP)
     pq.write_table(pa.table(SHOP), tmp_path / "shop.parquet")
@@ -87,7 +89,7 @@ def test_a_frame_is_read_as_a_file_is(tmp_path, form):
     assert log.report.notes() == ["timestamp: numbers, read as seconds since 1970 (3 rows)"]
 
 
-@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_frame_is_weighed_and_replayed_in_one_call(form):
     frame = FRAMES[form](SHOP)
     reading = {"columns": COLUMNS, "arms": ["1", "2"]}
@@ -283,7 +285,7 @@ def test_decisions_without_names_are_rows_but_no_lists(tmp_path):
 # Features -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [name for name in FRAMES if name != "batches"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "batches"])
 def test_features_come_from_frames(form):
     features = {"price": [1.0, 2.0], "age": [0.5, 0.25]}
     assert matrix("relevance", FRAMES[form](features)).tolist() == [[1.0, 0.5], [2.0, 0.25]]

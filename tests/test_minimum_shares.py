@@ -21,8 +21,8 @@ SIZE = 400
 
 
 def promising(**table):
-    """Return a configuration whose arms are promised shares."""
-    return with_home(**{"arms": ARMS, "at_least": PROMISED} | table)
+    """Return a configuration whose arms are promised shares, of a policy that compiles fast."""
+    return with_home(**{"arms": ARMS, "policy": "ucb1", "at_least": PROMISED} | table)
 
 
 async def traffic(engine, rounds=8, best="bold", **more):
@@ -101,7 +101,7 @@ async def test_what_an_arm_was_promised_waits_for_it_while_it_is_retired(tmp_pat
 
 async def test_other_promises_are_refused_before_anything_changes(tmp_path):
     path = tmp_path / "s.db"
-    old = with_home(arms=["control", "bold"], at_least={"control": 0.2})
+    old = promising(arms=["control", "bold"], at_least={"control": 0.2})
     async with served(path, old) as engine:
         await traffic(engine, rounds=3)
         # Not in silence: what it was promised would be dropped.
@@ -112,7 +112,7 @@ async def test_other_promises_are_refused_before_anything_changes(tmp_path):
 
 
 async def test_promises_hold_for_whoever_is_asking(tmp_path):
-    path, config = tmp_path / "s.db", promising(context_dim=1)
+    path, config = tmp_path / "s.db", promising(policy=None, context_dim=1)
     async with served(path, config) as engine:
         for best, x in (("bold", 1.0), ("new", -1.0)):
             rows = await traffic(engine, best=best, context=[x], rounds=4)

@@ -66,7 +66,7 @@ def test_every_verb_has_a_method_and_every_type_is_there(folder):
     assert used - defined - {"Array", "Record", "Promise", "Partial", "Error", "ArrayBuffer"} == set()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.needs("node")
 def test_node_decides_gives_feedback_asks_for_the_lift_and_reads_a_refusal(folder, tmp_path):
     (tmp_path / "tacit.toml").write_text(CONFIG)
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
@@ -78,7 +78,7 @@ def test_node_decides_gives_feedback_asks_for_the_lift_and_reads_a_refusal(folde
     assert re.fullmatch(r"422 arms.*: .*fim.*", refused)
 
 
-@pytest.mark.skipif(shutil.which("tsc") is None, reason="TypeScript is not installed")
+@pytest.mark.needs("tsc")
 def test_typescript_finds_what_is_misspelt(folder, tmp_path):
     folder = shutil.copytree(folder, tmp_path / "typescript")
     (folder / "tsconfig.json").write_text(json.dumps(TSCONFIG))
