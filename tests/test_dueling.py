@@ -17,7 +17,7 @@ from tacit.environments import preferences
 from tacit.errors import InvalidValue
 from tacit.policies import sample_size
 from tacit.policies.base import Outcome
-from tacit.policies.duels.sampled_run import binomial, charge, log_probability
+from tacit.policies.duels.working_set import binomial, charge, log_probability
 
 # By hand ------------------------------------------------------------------------------------------
 

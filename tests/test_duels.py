@@ -19,8 +19,8 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.duels import always
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
-from tacit.policies.duels.margins import OWN as PAIR
-from tacit.policies.duels.margins import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
+from tacit.policies.duels.ladder import OWN as PAIR
+from tacit.policies.duels.ladder import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
 from tacit.policies.duels.rucb import PairBounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above

@@ -21,8 +21,8 @@ from tacit.service.errors import Overloaded
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
 from tacit.service.placements.attribution import Attribution
-from tacit.service.placements.deadlines import Deadlines
 from tacit.service.placements.open_decisions import JOINED, SMALL
+from tacit.service.placements.windows import Deadlines
 
 SIZES = st.lists(st.sampled_from([1, 1, 1, 2, 7, SMALL - 1, SMALL, JOINED, JOINED + 1]), max_size=12)
 

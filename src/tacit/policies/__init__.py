@@ -56,15 +56,15 @@ from tacit.policies.lists.ranked import RankedBandit as RankedBandit
 from tacit.policies.lists.safe_list_mix import SafeListMix as SafeListMix
 from tacit.policies.shifting.bwc import BWC as BWC
 from tacit.policies.shifting.bwc import Restart as Restart
-from tacit.policies.shifting.cusum_restart import CUSUMRestart as CUSUMRestart
 from tacit.policies.shifting.detector import CUSUMUCB as CUSUMUCB
 from tacit.policies.shifting.detector import MUCB as MUCB
 from tacit.policies.shifting.drift_mixture import DriftMixture as DriftMixture
-from tacit.policies.shifting.exp3s import EXP3S as EXP3S
+from tacit.policies.shifting.forgetting_ucb import EXP3S as EXP3S
 from tacit.policies.shifting.forgetting_ucb import DiscountedUCB as DiscountedUCB
 from tacit.policies.shifting.forgetting_ucb import SlidingWindowUCB as SlidingWindowUCB
 from tacit.policies.shifting.glr_kl_ucb import GLRKLUCB as GLRKLUCB
 from tacit.policies.shifting.probation import ProbationBandit as ProbationBandit
+from tacit.policies.shifting.restarting import CUSUMRestart as CUSUMRestart
 from tacit.policies.shifting.restarting import OracleRestart as OracleRestart
 from tacit.policies.shifting.shift_mixture import ShiftMixture as ShiftMixture
 from tacit.policies.spec import policy_from_spec as policy_from_spec

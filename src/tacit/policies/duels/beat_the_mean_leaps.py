@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.duels.sampled_run import SampledRun, binomial, charge, concluded
+from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
 CAUTION = 1.0 - 1e-12
 """A stretch counts as safe only beyond the rounding of the policy's own test."""

@@ -11,8 +11,19 @@ from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.duels.ladder import Ladder, beats_all, count_wins, most_winning, renew, watch
-from tacit.policies.duels.margins import ahead, count_duel, gain_of, gate_of, margin_of
+from tacit.policies.duels.ladder import (
+    Ladder,
+    ahead,
+    beats_all,
+    count_duel,
+    count_wins,
+    gain_of,
+    gate_of,
+    margin_of,
+    most_winning,
+    renew,
+    watch,
+)
 
 # Of the rivals that may be met: how often any of them is, rather than the one of which most is expected.
 ANY = 0.2

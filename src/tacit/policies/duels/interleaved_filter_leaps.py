@@ -18,7 +18,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.duels.beat_the_mean_leaps import CAUTION, DEEPEST, SHARE
-from tacit.policies.duels.sampled_run import SampledRun, binomial, charge, concluded
+from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
 
 class FilterRun(NamedTuple):

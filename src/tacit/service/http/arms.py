@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from tacit.errors import TacitError
 from tacit.policies import MinimumShares, Policy
+from tacit.service.config.file import checked_within
 from tacit.service.config.schema import ARMS, Aggregation, Count, Seconds, Share
 from tacit.service.config.tables import AskingTable
-from tacit.service.http.form import Form
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
@@ -21,6 +23,43 @@ from tacit.service.page.view import View
 from tacit.service.placements.placement import Placement
 from tacit.wire import decisions as wire
 from tacit.wire import verbs
+from tacit.wire.verbs import Verb
+
+# ---- How placements of a kind are asked for decisions, and how they answer
+
+
+def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
+    return [checked_within(f"decisions[{i}]", form.read, (placement, one)) for i, one in enumerate(requests)]
+
+
+def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
+    return [form.write(placement, row, durability) for row in rows]
+
+
+class Form(NamedTuple):
+    """How placements of a kind are asked, and how they answer.
+
+    Attributes
+    ----------
+    verb, verb_many : Verb
+        What they are asked for one decision, and for many.
+    read : function
+        Returns a request to a placement as an impression, checked.
+    write : function
+        Returns the answer that tells a row of a placement's log.
+    read_many, write_many : function
+        The same for many, which may be faster than one by one.
+    """
+
+    verb: Verb[Any]
+    verb_many: Verb[Any]
+    read: Callable[[Any, Any], Impression]
+    write: Callable[[Any, DecisionRow, Any], msgspec.Struct]
+    read_many: Callable[[Form, Any, Sequence[Any]], Sequence[Impression]] = _each_read
+    write_many: Callable[[Form, Any, Sequence[DecisionRow], Any], list[Any]] = _each_written
+
+
+# ---- Placements that show one of their arms
 
 KEY = "independence day"
 EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}

@@ -17,7 +17,7 @@ from tacit.policies import Policy
 from tacit.service.config.schema import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http import arms
-from tacit.service.http.form import Form
+from tacit.service.http.arms import Form
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow

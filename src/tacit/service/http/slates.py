@@ -16,8 +16,7 @@ from tacit.policies.actions import SlatePolicy
 from tacit.service.config.schema import ClickAggregation, Count
 from tacit.service.config.tables import AskingTable
 from tacit.service.http import features
-from tacit.service.http.arms import example, read
-from tacit.service.http.form import Form
+from tacit.service.http.arms import Form, example, read
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView

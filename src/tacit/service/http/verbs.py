@@ -20,7 +20,7 @@ from tacit.service.config.file import checked_within
 from tacit.service.engine.rebuilding import Replacement
 from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict
-from tacit.service.http.form import Form
+from tacit.service.http.arms import Form
 from tacit.service.http.messages import file, problem_of
 from tacit.service.http.route import Answer, Asking, Handler, Route, RouteCall, asking_route, route_of
 from tacit.service.kind import KINDS, check_path, kind_of

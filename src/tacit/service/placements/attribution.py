@@ -16,9 +16,8 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements import windows as codes
-from tacit.service.placements.deadlines import Deadlines, Ending
 from tacit.service.placements.open_decisions import Beside, OpenSlots
-from tacit.service.placements.windows import LISTED, OPEN, Closing, FeedbackColumns, Terms
+from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns, Terms
 
 # ---- Which reward a decision earned: a pure function of the log
 #
