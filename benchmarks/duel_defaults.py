@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.reproduce.duels.cells import WORLDS, DuelSetting, duel_settings
+from tacit.reproduce.cells import WORLDS, DuelSetting, duel_settings
 from tacit.simulation import Run
 
 LONG = 50_000

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tacit
-from tacit.reproduce.duels.cells import KINDS, SHAPES, STARTS, ReadersOfLists
+from tacit.reproduce.cells import KINDS, SHAPES, STARTS, ReadersOfLists
 
 SEED = 20_261
 

@@ -756,7 +756,7 @@ def test_no_condorcet_winner_is_needed_by_double_thompson_sampling():
 
 
 def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path):
-    from tacit.reproduce.duels import dueling_practice
+    from tacit.reproduce import dueling_practice
     from tacit.reproduce.study import Setup, write
 
     monkeypatch.setattr(dueling_practice, "HORIZONS", (100, 1000))
@@ -773,7 +773,7 @@ def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path)
 
 def test_the_interval_of_the_median_covers_it():
     """20 values miss the median with probability 0.041: 2000 samples, within 5.1 sigma."""
-    from tacit.reproduce.duels.dueling_practice import median_interval
+    from tacit.reproduce.dueling_practice import median_interval
 
     rng = np.random.default_rng(1)
     samples = rng.standard_normal((2000, 20))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tacit.interleaving import credited
-from tacit.reproduce import item
-from tacit.reproduce.duels import sensitivity
-from tacit.reproduce.duels.sensitivity import (
+from tacit.reproduce import item, sensitivity
+from tacit.reproduce.sensitivity import (
     CREDITS,
     LENGTH,
     METHODS,

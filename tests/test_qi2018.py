@@ -12,9 +12,9 @@ import pytest
 import tacit
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.reproduce.examination import course_convert, qi2018_course
-from tacit.reproduce.examination.qi2018 import RealizedArms, largest_discrepancy, proposition_1
-from tacit.reproduce.examination.qi2018_course import course_log, read_course_log
+from tacit.reproduce import course_convert, qi2018_course
+from tacit.reproduce.qi2018 import RealizedArms, largest_discrepancy, proposition_1
+from tacit.reproduce.qi2018_course import course_log, read_course_log
 
 
 def rows_of_the_published_form(number=5):

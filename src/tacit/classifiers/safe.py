@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacit.classifiers.base import Classifier, learn_all_false, predict_all, registry
 from tacit.core.arrays import Booleans
-from tacit.core.calls import matched, named_class, read_call
+from tacit.core.part import matched, named_class, read_call
 from tacit.errors import InvalidValue
 
 # ---- Classifiers as text and as plain tables, for the command line, configuration and snapshots

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.calls import parsed_call
 from tacit.core.dispatch import canonical, kernel
-from tacit.core.part import Fraction, Positive, one_of, param, whole, within
+from tacit.core.part import Fraction, Positive, one_of, param, parsed_call, whole, within
 from tacit.core.seeds import stream
 from tacit.environments import preferences
 from tacit.environments.base import Environment, PlainDuels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tacit.core.calls import matched, named_class, parsed_call
 from tacit.core.dispatch import canonical
+from tacit.core.part import matched, named_class, parsed_call
 from tacit.environments.base import Environment, registry
 from tacit.environments.duels import NAMED, PreferenceMatrix
 

@@ -1,11 +1,9 @@
 """Interleaving: rankings in, one list out; clicks in, duels out."""
 
-from tacit.interleaving.balanced import Balanced, DebiasedBalanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
-from tacit.interleaving.optimized import Optimized
-from tacit.interleaving.probabilistic import Probabilistic, ProbabilisticMultileave
+from tacit.interleaving.probabilistic import Optimized, Probabilistic, ProbabilisticMultileave
 from tacit.interleaving.rules import METHODS, Action, CreditRule, credited
-from tacit.interleaving.team_draft import TeamDraft, TeamDraftMultileave
+from tacit.interleaving.team_draft import Balanced, DebiasedBalanced, TeamDraft, TeamDraftMultileave
 
 __all__ = [
     "METHODS",

@@ -12,11 +12,9 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.interleaving.balanced import Balanced, DebiasedBalanced
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
-from tacit.interleaving.optimized import Optimized
-from tacit.interleaving.probabilistic import Probabilistic, ProbabilisticMultileave
-from tacit.interleaving.team_draft import TeamDraft, TeamDraftMultileave
+from tacit.interleaving.probabilistic import Optimized, Probabilistic, ProbabilisticMultileave
+from tacit.interleaving.team_draft import Balanced, DebiasedBalanced, TeamDraft, TeamDraftMultileave
 
 # ---- Credit for what any of the methods has shown
 

@@ -8,8 +8,8 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from tacit.core.calls import GRAMMAR, matched, named_class, parsed_call, read_call
 from tacit.core.dispatch import canonical
+from tacit.core.part import GRAMMAR, matched, named_class, parsed_call, read_call
 from tacit.errors import InvalidValue
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry

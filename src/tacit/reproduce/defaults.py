@@ -57,7 +57,7 @@ from tacit.policies import (
     policy_from_spec,
 )
 from tacit.reproduce import study
-from tacit.reproduce.duels.cells import KINDS, SHAPES, STARTS, ReadersOfLists, duel_settings
+from tacit.reproduce.cells import KINDS, SHAPES, STARTS, ReadersOfLists, duel_settings
 from tacit.reproduce.streams_of_series import series_names, stream_of
 
 TITLE = "One default, untuned, beside everything else, tuned"

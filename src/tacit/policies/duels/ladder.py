@@ -1,4 +1,4 @@
-"""Where duels stand: who leads, how far it is settled against whom, and whether something has changed."""
+"""Where duels stand: by how much each arm beats each other, who leads, and whether something has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The working set of policies that eliminate arms, the ones due to play first."""
+"""Duels that eliminate arms: the working set, the ones due to play first; and whole runs drawn at once."""
 
 from __future__ import annotations
 

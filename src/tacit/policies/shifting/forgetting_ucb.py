@@ -1,4 +1,4 @@
-"""Optimism that forgets: D-UCB's counts fade, SW-UCB's are of the latest rounds alone."""
+"""Policies that forget: D-UCB's counts fade, SW-UCB's are of the latest rounds, EXP3.S mixes weights anew."""
 
 from __future__ import annotations
 

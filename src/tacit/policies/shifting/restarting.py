@@ -1,4 +1,4 @@
-"""Policies that run another policy and restart it; and the oracle that restarts at every shift."""
+"""Policies that restart another: at announced shifts, the oracle at each; or a click model by its clicks."""
 
 from __future__ import annotations
 

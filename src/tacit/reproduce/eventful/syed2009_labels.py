@@ -14,8 +14,7 @@ from tacit.classifiers import Rectangle
 from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
 from tacit.reproduce import study
-from tacit.reproduce.eventful.labels import dissect_all, means
-from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, environment
+from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, dissect_all, environment, means
 from tacit.simulation import standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"

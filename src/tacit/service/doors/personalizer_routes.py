@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.json import encode
 from starlette.concurrency import run_in_threadpool
 
-from tacit.core.calls import parsed_call
 from tacit.core.dispatch import canonical
+from tacit.core.part import parsed_call
 from tacit.errors import InvalidValue, TacitError
 from tacit.evaluate.intervals import estimate_of, normal
 from tacit.evaluate.sums import Sums, summed

@@ -1,4 +1,4 @@
-"""Placements that show one of their arms."""
+"""How placements of a kind are asked for decisions and answer; and placements that show one of their arms."""
 
 from __future__ import annotations
 

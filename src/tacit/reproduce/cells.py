@@ -16,7 +16,7 @@ from tacit.environments import Environment, PreferenceMatrix, preferences
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.interleaving import TeamDraft
 from tacit.policies import Impression
-from tacit.reproduce.duels.dueling_practice import close_call
+from tacit.reproduce.dueling_practice import close_call
 
 WORLDS = 6
 
