@@ -141,7 +141,7 @@ def read_course_log(path: Path) -> CourseLog:
     """
     remedy = (
         "convert the pickle first: run python -I course_convert.py LOG.pkl LOG.npz (in "
-        "tacit/reproduce/examination) on a file that you trust; tacit itself never unpickles"
+        "tacit/reproduce) on a file that you trust; tacit itself never unpickles"
     )
     names = "video", "shown", "reward", "offered", "arms", "relevance", "examination"
     try:
