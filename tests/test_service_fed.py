@@ -19,6 +19,7 @@ from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 from tacit.service.engine import upkeep
 from tacit.service.maintenance.doctor import verify
+from tacit.service.placements.aspects import elsewhere
 from tacit.service.placements.aspects.elsewhere import together
 from tacit.wire.site import FedOf
 
@@ -84,6 +85,18 @@ def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
             assert together("clicks", [engine.placements["home"].fed]) == {"0": 5}
 
     asyncio.run(then())
+
+
+async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(elsewhere, "MOST_FEEDS", 2)
+    monkeypatch.setattr(elsewhere, "MOST_PARTS", 2)
+    path, config = tmp_path / "s.db", with_home(tmp_path / "s.db", arms=2)
+    async with served(path, config) as engine:
+        for feed, part in ("a", "0"), ("b", "0"), ("a", "1"), ("c", "0"), ("a", "2"):
+            await engine.ask("home", FedOf(feed, {part: 1}))
+        live = goes_on(engine.placements["home"])
+    assert live[1] == {"c": {"0": 1}, "a": {"1": 1, "2": 1}}
+    is_the_fold(config, path, live, goes_on)
 
 
 async def test_of_shards_the_one_that_is_least_far_says_it(tmp_path):

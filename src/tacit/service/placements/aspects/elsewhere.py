@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 ARMS = "arms"
+MOST_FEEDS, MOST_PARTS = 100, 10_000
+"""Feeds that are remembered, and parts of each: whoever may give feedback names them, and all are kept."""
 
 # ---- Decisions made next to the caller
 
@@ -121,7 +123,8 @@ class Fed(Aspect):
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark."""
         said = msgspec.json.decode(mark.value, type=FedOf)
-        self.of[said.feed] = self.of.get(said.feed, {}) | said.offsets
+        self.of[said.feed] = _latest(self.of.pop(said.feed, {}) | said.offsets, MOST_PARTS)
+        self.of = _latest(self.of, MOST_FEEDS)
 
     def is_news(self, placement: Placement, value: str) -> bool:
         """Whether a mark says what was not so before."""
@@ -135,6 +138,11 @@ class Fed(Aspect):
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its field of a snapshot."""
         self.of = saved.fed
+
+
+def _latest(known: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return at most so many, the last ones."""
+    return known if len(known) <= most else dict(list(known.items())[-most:])
 
 
 def together(feed: str, known: Iterable[Fed]) -> Offsets:
