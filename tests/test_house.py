@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_700,
+    "code": 60_704,
     "files": 380,
     "classes_twice": 8,
     "told": 0,
