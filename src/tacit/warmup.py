@@ -15,7 +15,14 @@ from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
-from tacit.policies import ExplorationFloor, Policy, ProbationBandit
+from tacit.policies import (
+    ContextMixture,
+    DriftMixture,
+    ExplorationFloor,
+    Policy,
+    ProbationBandit,
+    ShiftMixture,
+)
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.placements.windows import loops
@@ -23,8 +30,10 @@ from tacit.simulation import simulate
 
 
 def all_policies() -> list[Policy]:
-    """Return one policy of each kind, and those over named arms under a floor as well."""
+    """Return policies of each kind, and those over named arms under a floor as well."""
     examples: list[Policy] = [kind.example() for kind in shipped(policies, "policies")]
+    # Their loops are others with signals than without.
+    examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
     plain = [each for each in examples if each.showing.single and each.feature_dims == (0, 0)]
     bare = [each for each in plain if not isinstance(each, (ExplorationFloor, ProbationBandit))]
     return examples + [ExplorationFloor(each) for each in bare]
@@ -71,7 +80,7 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
     from tacit.core.compilation.cache import cache_root
     from tacit.core.compiled import cache_statistics
 
-    recommended = [kind.example() for kind in shipped(policies, "policies") if kind.about.suits]
+    recommended = [each for each in all_policies() if each.about.suits]
     named: list[Policy] = []
     for name in names:
         named += recommended if is_auto(name) else [_example(name)]

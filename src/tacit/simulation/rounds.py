@@ -19,6 +19,7 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
+from tacit.core.seeds import handed_back, taken_over
 from tacit.environments.base import Environment
 from tacit.policies.base import Impression, Policy, outcome_of
 
@@ -145,15 +146,18 @@ def play(
     """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
     impression = world.impression
     action, feedback = one.action, one.feedback
+    own, users = taken_over(rng), taken_over(env_rng)
     for round in range(start, stop):
-        lane = arrive(env, world, round, env_rng)
+        lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, action)
+        decide(params, state, lane, impression, own, action)
         shown = shown_in(params, action)
         propensity = learned_propensity(params, state, lane, impression, shown)
         react(env, world, lane, shown, feedback)
         record(curve, round, regret(env, world, lane, shown), feedback)
         learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
+    handed_back(own, rng)
+    handed_back(users, env_rng)
 
 
 @kernel
@@ -222,13 +226,14 @@ def play_delayed(
     """Play the rounds from ``start`` to ``stop``; feedback comes late, in batches."""
     impression = world.impression
     span = len(flight.lanes)
+    own, users, delays = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
     for round in range(start, stop):
         deliver(params, state, flight, round % span)
-        lane = arrive(env, world, round, env_rng)
+        lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
         slot = round % span
         action, feedback = flight.actions[slot], flight.feedback[slot]
-        decide(params, state, lane, impression, rng, action)
+        decide(params, state, lane, impression, own, action)
         shown = shown_in(params, action)
         flight.lanes[slot] = lane
         flight.propensities[slot] = learned_propensity(params, state, lane, impression, shown)
@@ -237,9 +242,12 @@ def play_delayed(
         flight.counts[slot] = len(impression.arms)
         keep(flight, slot, impression)
         record(curve, round, regret(env, world, lane, shown), feedback)
-        delay = least + int(delay_rng.random() * (most - least + 1))
+        delay = least + int(delays.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
         depart(flight, slot, due % span)
+    handed_back(own, rng)
+    handed_back(users, env_rng)
+    handed_back(delays, delay_rng)
 
 
 # ---- One run of a policy in an environment, to be advanced at will

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints, borrowed, give_back
 from tacit.core.dispatch import kernel
 from tacit.core.part import within
 from tacit.policies.actions import DuelPolicy
@@ -97,7 +97,8 @@ class SelfSparring(DuelPolicy):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        wins, losses, left, right = np.empty(count), np.empty(count), 0, 0
+        room, left, right = borrowed(2, count), 0, 0
+        wins, losses = room[0], room[1]
         for i in range(count):
             arm = impression.arms[i]
             wins[i] = 1.0 + state.wins[lane, arm]
@@ -107,7 +108,9 @@ class SelfSparring(DuelPolicy):
             if arm == pair[1]:
                 right = i
         chance = probability_largest(wins, losses, left)
-        return chance * (chance if left == right else probability_largest(wins, losses, right))
+        other = chance if left == right else probability_largest(wins, losses, right)
+        give_back(room)
+        return chance * other
 
     @staticmethod
     def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:

@@ -89,6 +89,14 @@ def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
         room.lines[0, i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
 
 
+@kernel
+def heed_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
+    """Take in what the signals of a context may announce; nothing without a margin."""
+    read = state.room.raw.shape[1]
+    if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
+        take_warning(state, model, context_layout(read))
+
+
 # ---- What is learned
 
 
@@ -220,6 +228,11 @@ class ContextMixture(TellsArms):
         return cls(arms, dim)
 
     @param
+    def heeded(self) -> float | None:
+        """How far out a signal is a warning; None where there are none: loops leave out what heeds them."""
+        return MARGIN if self.signals_dim else None
+
+    @param
     def prior(self) -> Floats | None:
         """What is known of arms, as observations of their constants; None where nothing is."""
         return surmised(self.known) if self.priors else None
@@ -284,9 +297,7 @@ class ContextMixture(TellsArms):
 
     @staticmethod
     def observe(params: ContextMixture, state: ContextState, lane: int, impression: Impression) -> None:
-        usual, read = state.tally.announced.usual, state.room.raw.shape[1]
-        if usual.sides.shape[1] > 0 and is_unusual(usual, MARGIN, impression.context[read:]):
-            take_warning(state, lane if params.per_key else 0, context_layout(read))
+        heed_signals(state, lane if params.per_key else 0, impression.context, params.heeded)
 
     @staticmethod
     def choose(

@@ -159,6 +159,13 @@ def take_warning(params: Any, state: Any, lane: int) -> float:
 
 
 @kernel
+def heed_by_memory(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
+    """Take in what a context may announce; nothing without a margin."""
+    if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
+        state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
+
+
+@kernel
 def most_alike(own: Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
     """Return the hypotheses that are merged at least loss, the first into the second."""
     arms, heaviest, first, second = own.counts.shape[2], heaviest_of(own, lane), -1, -1
@@ -293,9 +300,7 @@ class DriftMixture(ShiftMixture):
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        usual = state.shared.usual
-        if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
-            state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
+        heed_by_memory(params, state, lane, impression, params.heeded)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:

@@ -209,6 +209,13 @@ def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> 
     return scale
 
 
+@kernel
+def heed(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
+    """Take in what a context may announce; nothing without a margin."""
+    if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
+        warn(params, state, lane)
+
+
 @dataclass(frozen=True, repr=False)
 class ShiftMixture(TellsArms):
     """Play what is best under a drawn hypothesis about when the key's intent last shifted.
@@ -326,6 +333,11 @@ class ShiftMixture(TellsArms):
         return f"signals, {self.context_dim} numbers given as context" if self.context_dim else ""
 
     @param
+    def heeded(self) -> float | None:
+        """The margin; None where there are no signals, so that loops leave out what heeds them."""
+        return self.margin if self.context_dim else None
+
+    @param
     def exploration(self) -> float:
         """The share of impressions that show an arm drawn uniformly.
 
@@ -394,9 +406,7 @@ class ShiftMixture(TellsArms):
 
     @staticmethod
     def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
-        usual = state.shared.usual
-        if usual.sides.shape[1] > 0 and is_unusual(usual, params.margin, impression.context):
-            warn(params, state, lane)
+        heed(params, state, lane, impression, params.heeded)
 
     @staticmethod
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:

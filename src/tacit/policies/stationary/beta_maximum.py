@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator
+from tacit.core.arrays import Floats, Generator, borrowed, give_back
 from tacit.core.dispatch import kernel
 
 # ---- The upper tail of a Beta distribution: its probability, and draws from it
@@ -389,9 +389,18 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     >>> round(p, 9) == round(2 / 3, 9)
     True
     """
+    variables = borrowed(FACTS, len(successes))
+    work = borrowed(DENSITY + len(successes), POINTS)
+    found = integrated(successes, failures, chosen, variables, work)
+    give_back(work)
+    give_back(variables)
+    return found
+
+
+@kernel
+def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats) -> float:
+    """Return the probability that variable ``chosen`` is the largest, with room for variables and a panel."""
     count = len(successes)
-    variables = np.empty((FACTS, count))
-    work = np.empty((DENSITY + count, POINTS))
     level = NEGLIGIBLE + np.log(float(count))
     bottom, fewest, most, same = -np.inf, np.inf, 0.0, True
     for b in range(count):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator
+from tacit.core.arrays import Floats, Generator, borrowed, give_back
 from tacit.core.part import PositiveFraction, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms
@@ -97,14 +97,17 @@ class Thompson(TellsArms):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        successes, failures, chosen = np.empty(count), np.empty(count), 0
+        room, chosen = borrowed(2, count), 0
+        successes, failures = room[0], room[1]
         for i in range(count):
             offered = impression.arms[i]
             successes[i] = params.prior_successes + state.successes[lane, offered]
             failures[i] = params.prior_failures + state.failures[lane, offered]
             if offered == arm:
                 chosen = i
-        return probability_largest(successes, failures, chosen)
+        found = probability_largest(successes, failures, chosen)
+        give_back(room)
+        return found
 
     @staticmethod
     def learn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
