@@ -1,10 +1,15 @@
 """How fast logs are weighted: rows a second on one core, from Parquet to estimates.
 
 python benchmarks/offline.py [ROWS]
+python benchmarks/offline.py ROWS --scans
+
+With ``--scans`` beside what polars and pyarrow take to read the same three columns, on one core, too.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -56,6 +61,61 @@ def _part(start: int, rows: int, offers: bool) -> pa.Table:
     return pa.table(columns)
 
 
+SCANS = {
+    "polars, the three columns read": """
+import polars
+sums = polars.col("propensity").sum(), polars.col("reward").sum()
+lazy = polars.scan_parquet(path).select(polars.col("arm").n_unique(), *sums)
+run = lambda: lazy.collect(engine="streaming")
+""",
+    "polars, its own IPS": """
+import polars
+target = polars.col("arm").replace_strict({arm: (i + 1) / 55 for i, arm in enumerate(offline.ARMS)})
+weighed = (target / polars.col("propensity") * polars.col("reward")).mean()
+run = lambda: polars.scan_parquet(path).select(weighed).collect(engine="streaming")
+""",
+    "pyarrow, the three columns read": """
+import pyarrow.parquet
+columns = ["arm", "propensity", "reward"]
+run = lambda: sum(map(len, pyarrow.parquet.ParquetFile(path).iter_batches(columns=columns)))
+""",
+    "off_policy, IPS": """
+log = tacit.read_log(path, arms=offline.ARMS)
+run = lambda: off_policy(offline.TARGET, log, [IPS()])
+""",
+    "replay, UCB1": """
+log, policy = tacit.read_log(path, arms=offline.ARMS), tacit.UCB1(arms=offline.ARMS)
+run = lambda: replay(policy, log)
+""",
+}
+MEASURED = """
+began = time.process_time()
+run()
+took = time.process_time() - began
+print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+READY = """
+import resource, sys, time
+import pyarrow, offline, tacit
+from tacit.evaluate import IPS, off_policy, replay
+pyarrow.set_cpu_count(1), pyarrow.set_io_thread_count(1)
+path = sys.argv[1]
+"""
+
+
+def scans(rows: int) -> None:
+    """Print rows per second of processor time and the highest memory of the process, one after the other."""
+    apart = {**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.parquet"
+        write(path, rows, offers=False)
+        for what, code in SCANS.items():
+            child = [sys.executable, "-c", READY + code + MEASURED, str(path)]
+            done = subprocess.run(child, env=apart, check=True, capture_output=True, text=True)
+            took, peak = map(float, done.stdout.split())
+            print(f"{what:<34} {rows / took / 1e6:>6.2f} million rows/s {peak:>6.0f} MB", flush=True)
+
+
 def rates(rows: int) -> dict[str, tuple[float, float]]:
     """Return rows per second of processor time and of the clock."""
     pa.set_cpu_count(1)
@@ -78,6 +138,14 @@ def rates(rows: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-if __name__ == "__main__":
-    for what, (core, clock) in rates(int(sys.argv[1]) if sys.argv[1:] else 10_000_000).items():
+def main() -> None:
+    rows = int(sys.argv[1]) if sys.argv[1:] else 10_000_000
+    if "--scans" in sys.argv:
+        scans(rows)
+        return
+    for what, (core, clock) in rates(rows).items():
         print(f"{what}: {core / 1e6:.1f} M rows per core second, {clock / 1e6:.1f} M by the clock")
+
+
+if __name__ == "__main__":
+    main()
