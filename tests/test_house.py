@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_704,
+    "code": 60_847,
     "files": 380,
     "classes_twice": 8,
     "told": 0,
