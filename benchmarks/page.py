@@ -143,9 +143,11 @@ def quality(results: Results, role: str) -> str:
     rows = [row for row in results["learned"]["rows"] if row["role"] == role]
     if not rows:
         return "Not measured yet."
+    # What was measured before 0.3 has no times.
+    more_columns = ("microseconds", "megabytes") if "microseconds" in rows[0] else ()
+    head = "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned"
     return table(
-        "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned"
-        " | µs a round | MB",
+        head + " | µs a round | MB" * bool(more_columns),
         [
             (
                 ENTRANTS.get(row["entrant"], row["entrant"]),
@@ -153,7 +155,7 @@ def quality(results: Results, role: str) -> str:
                 str(row["candidates"]),
                 uncertain(row["score"], row["standard_error"]),
                 *(more(row, our) for our in ENTRANTS),
-                *(number(row.get(what)) for what in ("microseconds", "megabytes")),
+                *(number(row[each]) for each in more_columns),
             )
             for row in sorted(rows, key=lambda row: row["score"])
         ],
