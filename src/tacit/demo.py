@@ -39,7 +39,7 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
 SEARCHERS = 8
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -426,10 +426,9 @@ def free_port(port: int = 0) -> int:
 
 
 def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the service answers that it is ready."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait until the service answers that it is ready, as long as it says what it does."""
     with progress(None, "starting the service (the first time it compiles)") as advance:
-        while time.monotonic() < deadline:
+        while time.time() < log.stat().st_mtime + PATIENCE:
             if process.poll() is not None:
                 text = log.read_text(encoding="utf-8", errors="replace").strip()
                 if "tacit[service]" in text:
@@ -443,7 +442,7 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             except (OSError, HTTPException):
                 threading.Event().wait(0.05)
             advance(0)
-    raise TacitError(f"the service was not ready after {PATIENCE:.0f} s; see {log}")
+    raise TacitError(f"the service is not ready, and said nothing for {PATIENCE:.0f} s; see {log}")
 
 
 def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = None) -> tuple[Ints, float]:
