@@ -39,7 +39,7 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
 SEARCHERS = 8
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
