@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -40,6 +40,9 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 PLACEMENT = "search"
 SEARCHERS = 8
 PATIENCE = 600.0
+
+Row = dict[str, Any]
+Table = Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -248,14 +251,18 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
     with progress(None, "drawing the searchers"):
         traffic = Traffic.drawn(scene)
     with running_service(scene, folder, port) as address:
-        if not as_json:
-            click.echo(f"tacit demo: {scene.title}")
-            click.echo(f"policy {scene.label}; page {address}")
+        begin(scene, address, as_json)
         with feeding(folder, PLACEMENT, address) if feed else nullcontext() as write:
             shown, seconds = send(scene, traffic, address, write)
         outcomes = compared(scene, traffic, shown)
         figure = draw(scene, outcomes, folder / "demo.png")
-        report(scene, outcomes, seconds, figure, address, as_json)
+        rows: list[Row] = [
+            {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "regret": float(each.regret.sum())}
+            for name, each in outcomes.items()
+        ]
+        table = [("shown by", "clicks/1000", "regret (clicks)")]
+        table += [(r["shown by"], f"{r['clicks_per_1000']:.1f}", f"{r['regret']:,.0f}") for r in rows]
+        report("impressions", (len(shown), seconds), rows, [table], figure, address, as_json)
         if feed and not as_json:
             click.echo(f"fed {folder / 'events.jsonl'}, as it grew and then again: each event counts once")
         if not as_json:
@@ -265,6 +272,13 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
             how = "" if scene.holdout else " (From propensities; tacit demo --holdout 0.1 measures it.)"
             click.echo(f"lift {verdict(address)}{how}")
         end(address, keep=keep, as_json=as_json)
+
+
+def begin(scene: Scenario, address: str, as_json: bool) -> None:
+    """Say what is played, by which policy, and where the page is."""
+    if not as_json:
+        click.echo(f"tacit demo: {scene.title}")
+        click.echo(f"policy {scene.label}; page {address}")
 
 
 def end(address: str, query: str = "", *, keep: bool, as_json: bool) -> None:
@@ -309,33 +323,23 @@ def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTo
 
 
 def report(
-    scene: Scenario,
-    outcomes: dict[str, DemoTotals],
-    seconds: float,
-    figure: Path | None,
-    address: str,
-    as_json: bool,
-) -> None:
-    """Print the table, where the figure is and where the page was."""
-    rate = scene.impressions / seconds
+    of: str, sent: tuple[int, float], rows: list[Row], tables: Sequence[Table], figure: Path | None,
+    address: str, as_json: bool, **more: str,
+) -> None:  # fmt: skip
+    """Print what a demonstration found: rows as JSON, or tables, how fast it went and where its figure is.
+
+    ``sent`` has how many of what it was ``of`` went through the service, and in how many seconds.
+    """
+    count, seconds = sent
     if as_json:
-        rows = [
-            {"shown by": name, "clicks_per_1000": o.clicks_per_1000, "regret": float(o.regret.sum())}
-            for name, o in outcomes.items()
-        ]
-        figure_path = str(figure) if figure else None
-        content = {"impressions": scene.impressions, "seconds": seconds, "rows": rows}
-        click.echo(json.dumps(content | {"figure": figure_path, "page": address}, indent=1))
+        content = {of: count, "seconds": seconds, **more, "rows": rows}
+        click.echo(json.dumps(content | {"figure": figure and str(figure), "page": address}, indent=1))
         return
-    table = [("shown by", "clicks/1000", "regret (clicks)")]
-    for name, outcome in outcomes.items():
-        table.append((name, f"{outcome.clicks_per_1000:.1f}", f"{outcome.regret.sum():,.0f}"))
-    click.echo()
-    click.echo(aligned(table))
-    click.echo()
+    for table in tables:
+        click.echo(f"\n{aligned(table)}")
     click.echo(
-        f"{scene.impressions:,} impressions through the service in {seconds:.1f} s "
-        f"({rate:,.0f}/s, each a decision and its feedback, both in its log)"
+        f"\n{count:,} {of} through the service in {seconds:.1f} s "
+        f"({count / seconds:,.0f}/s, each a decision and its feedback, both in its log)"
     )
     click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
 
@@ -452,38 +456,47 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
     """
     slots = {arm: slot for slot, arm in enumerate(scene.arms)}
     shown = np.empty(scene.impressions, np.int64)
+
+    def search(connection: HTTPConnection, i: int) -> None:
+        asked: dict[str, Any] = {"key": scene.keys[traffic.lanes[i]]}
+        if traffic.contexts:
+            asked["context"] = traffic.contexts[i]
+        answer = post(connection, "decide", asked)
+        shown[i] = slots[answer["arm"]]
+        reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
+        if write is None:
+            post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
+        else:
+            write(answer["decision_id"], reward, time.time())
+
+    return shown, each_sent(address, len(shown), "searchers", search)
+
+
+def each_sent(address: str, count: int, who: str, one: Callable[[HTTPConnection, int], None]) -> float:
+    """Let several users side by side send what belongs to each number; return the seconds it took."""
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
-    tickets = iter(range(scene.impressions))
+    tickets = iter(range(count))
     turn = threading.Lock()
 
-    def searcher() -> None:
+    def user() -> None:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         while not stopped.is_set():
             with turn:
                 i = next(tickets, None)
             if i is None:
                 return
-            asked: dict[str, Any] = {"key": scene.keys[traffic.lanes[i]]}
-            if traffic.contexts:
-                asked["context"] = traffic.contexts[i]
-            answer = post(connection, "decide", asked)
-            shown[i] = slots[answer["arm"]]
-            reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
-            if write is None:
-                post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
-            else:
-                write(answer["decision_id"], reward, time.time())
+            one(connection, i)
             advance(1)
 
     began = time.monotonic()
-    with progress(scene.impressions, "searchers") as advance, ThreadPoolExecutor(SEARCHERS) as pool:
+    with progress(count, who) as advance, ThreadPoolExecutor(SEARCHERS) as pool:
         try:
-            for future in [pool.submit(searcher) for _ in range(SEARCHERS)]:
+            for future in [pool.submit(user) for _ in range(SEARCHERS)]:
                 future.result()
         finally:
             stopped.set()
-    return shown, time.monotonic() - began
+    return time.monotonic() - began
 
 
 def verdict(address: str, of: str = "lift") -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,9 +10,7 @@ import click
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.spread import progress
-from tacit.core.text import aligned
-from tacit.demo import SEARCHERS, Scenario, end, post, running_service, verdict
+from tacit.demo import Row, Scenario, begin, each_sent, end, post, report, running_service, verdict
 from tacit.errors import MissingExtra
 from tacit.policies import policy_from_spec
 from tacit.policies.auto import auto
@@ -80,71 +75,42 @@ class Shown:
 def play(
     policy: str | None, searches: int, folder: Path, port: int, seed: int, *, keep: bool, as_json: bool
 ) -> None:
-    """Run the demonstration and print what came of it."""
+    """Run the demonstration of rankers and print what came of it."""
     names = tuple(RANKERS)
     made = auto(arms=names, shows="duel") if policy is None else policy_from_spec(policy, names)
     title = f"{len(names)} rankers, {QUERIES} queries, two lists made one for each search"
     scene = Scenario(title, None, (), names, made, searches, seed, rankers=True)
     drawn = DrawnSearches.drawn(searches, seed)
     with running_service(scene, folder, port) as address:
-        if not as_json:
-            click.echo(f"tacit demo: {title}")
-            click.echo(f"policy {made.label}; page {address}")
-        began = time.monotonic()
-        shown = send(drawn, searches, address)
-        seconds = time.monotonic() - began
+        begin(scene, address, as_json)
+        shown, seconds = send(drawn, searches, address)
         said = verdict(address, "verdict")
         figure = draw(title, shown, folder / "demo.png")
-        rows = {f"tacit: {made.label}": 1000 * float(shown.clicks.mean())}
-        rows |= {f"{name} alone": drawn.clicks_of(ranker) for ranker, name in enumerate(names)}
-        report(rows, searches, seconds, said, figure, address, as_json)
+        got = {f"tacit: {made.label}": 1000 * float(shown.clicks.mean())}
+        got |= {f"{name} alone": drawn.clicks_of(ranker) for ranker, name in enumerate(names)}
+        rows: list[Row] = [{"shown by": name, "clicks_per_1000": clicks} for name, clicks in got.items()]
+        table = [("shown by", "clicks/1000 searches"), *((n, f"{clicks:,.0f}") for n, clicks in got.items())]
+        report("searches", (searches, seconds), rows, [table], figure, address, as_json, verdict=said)
+        if not as_json:
+            click.echo(f"\nverdict {said}")
         end(address, "?verdict=1", keep=keep, as_json=as_json)
 
 
-def send(drawn: DrawnSearches, searches: int, address: str) -> Shown:
-    """Let the searchers search; return what they were shown."""
+def send(drawn: DrawnSearches, searches: int, address: str) -> tuple[Shown, float]:
+    """Let the searchers search; return what they were shown and the seconds it took."""
     places = {name: place for place, name in enumerate(RANKERS)}
     shown = Shown(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
-    port = int(address.rstrip("/").rpartition(":")[2])
 
-    def searcher(first: int) -> None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        for i in range(first, searches, SEARCHERS):
-            lists = drawn.rankings[drawn.queries[i]].tolist()
-            rankings = {name: list(map(str, items)) for name, items in zip(RANKERS, lists, strict=True)}
-            answer = post(connection, "duel", {"rankings": rankings})
-            clicked = drawn.clicked(i, np.array(answer["items"], np.int64)).tolist()
-            post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
-            shown.pairs[i] = places[answer["left"]], places[answer["right"]]
-            shown.clicks[i] = len(clicked)
-            advance(1)
+    def search(connection: HTTPConnection, i: int) -> None:
+        lists = drawn.rankings[drawn.queries[i]].tolist()
+        rankings = {name: list(map(str, items)) for name, items in zip(RANKERS, lists, strict=True)}
+        answer = post(connection, "duel", {"rankings": rankings})
+        clicked = drawn.clicked(i, np.array(answer["items"], np.int64)).tolist()
+        post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
+        shown.pairs[i] = places[answer["left"]], places[answer["right"]]
+        shown.clicks[i] = len(clicked)
 
-    with progress(searches, "searchers") as advance, ThreadPoolExecutor(SEARCHERS) as pool:
-        for future in [pool.submit(searcher, first) for first in range(SEARCHERS)]:
-            future.result()
-    return shown
-
-
-def report(
-    rows: dict[str, float],
-    searches: int,
-    seconds: float,
-    said: str,
-    figure: Path | None,
-    address: str,
-    as_json: bool,
-) -> None:
-    """Print what each way to rank got, and which ranker is preferred."""
-    if as_json:
-        table = [{"shown by": name, "clicks_per_1000": clicks} for name, clicks in rows.items()]
-        content = {"searches": searches, "seconds": seconds, "verdict": said, "rows": table}
-        click.echo(json.dumps(content | {"figure": figure and str(figure), "page": address}, indent=1))
-        return
-    shown_by = [("shown by", "clicks/1000 searches"), *((name, f"{got:,.0f}") for name, got in rows.items())]
-    click.echo(f"\n{aligned(shown_by)}\n")
-    click.echo(f"{searches:,} searches through the service in {seconds:.1f} s ({searches / seconds:,.0f}/s)")
-    click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
-    click.echo(f"\nverdict {said}")
+    return shown, each_sent(address, searches, "searchers", search)
 
 
 def draw(title: str, shown: Shown, path: Path) -> Path | None:

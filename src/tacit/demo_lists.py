@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -14,9 +11,7 @@ import click
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.core.spread import progress
-from tacit.core.text import aligned
-from tacit.demo import SEARCHERS, Scenario, end, post, running_service, verdict
+from tacit.demo import Row, Scenario, begin, each_sent, end, post, report, running_service, verdict
 from tacit.errors import MissingExtra
 from tacit.policies import policy_from_spec
 from tacit.policies.auto import auto
@@ -107,17 +102,10 @@ class ListTotals:
 
 
 def play(
-    policy: str | None,
-    lists: int,
-    folder: Path,
-    port: int,
-    seed: int,
-    holdout: float | None,
-    *,
-    keep: bool,
-    as_json: bool,
-) -> None:
-    """Run the demonstration and print what came of it."""
+    policy: str | None, lists: int, folder: Path, port: int, seed: int, holdout: float | None,
+    *, keep: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the demonstration of lists and print what came of it."""
     made = auto(arms=ARTICLES, shows="slate", positions=POSITIONS)
     if policy is not None:
         made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
@@ -125,86 +113,48 @@ def play(
     scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, holdout, POSITIONS)
     readers = DrawnReaders.drawn(lists, seed)
     with running_service(scene, folder, port) as address:
-        if not as_json:
-            click.echo(f"tacit demo: {title}")
-            click.echo(f"policy {made.label}; page {address}")
+        begin(scene, address, as_json)
         shown, seconds = send(readers, lists, address)
-        summarise(scene, readers, shown, seconds, folder, address, as_json)
+        outcomes = compared(scene, readers, shown)
+        figure = draw(scene.title, outcomes, folder / "demo.png")
+        rows: list[Row] = [
+            {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "positions": each.by_position()}
+            for name, each in outcomes.items()
+        ]
+        table = [("shown by, in the last half", "clicks/1000 lists")]
+        table += [(row["shown by"], f"{row['clicks_per_1000']:,.0f}") for row in rows]
+        places: list[tuple[str, ...]] = [("tacit's lists, position", "looked at", "clicked", "relevance")]
+        for k, each in enumerate(rows[0]["positions"], 1):
+            places.append((str(k), *(f"{each[name]:.1%}" for name in ("looks", "clicks", "relevance"))))
+        report("lists", (lists, seconds), rows, [table, places], figure, address, as_json)
         if holdout and not as_json:
             click.echo(f"lift {verdict(address)}")
         end(address, keep=keep, as_json=as_json)
 
 
-def summarise(
-    scene: Scenario,
-    readers: DrawnReaders,
-    shown: Ints,
-    seconds: float,
-    folder: Path,
-    address: str,
-    as_json: bool,
-) -> None:
-    """Draw and print what each way to rank got."""
-    lists = len(shown)
-    best = np.argsort(-readers.relevance)[:POSITIONS]
-    outcomes = {
+def compared(scene: Scenario, readers: DrawnReaders, shown: Ints) -> dict[str, ListTotals]:
+    """Return what the lists got that were shown, beside what other ways to rank get."""
+    best, size = np.argsort(-readers.relevance)[:POSITIONS], (len(shown), 1)
+    return {
         f"tacit: {scene.policy.label}": readers.outcome(shown),
-        "the order offered": readers.outcome(np.tile(np.arange(POSITIONS), (lists, 1))),
+        "the order offered": readers.outcome(np.tile(np.arange(POSITIONS), size)),
         "clicks for each time shown": readers.outcome(readers.by_rate(scene.seed)),
-        "best order": readers.outcome(np.tile(best, (lists, 1))),
+        "best order": readers.outcome(np.tile(best, size)),
     }
-    figure = draw(scene.title, outcomes, folder / "demo.png")
-    report(outcomes, lists, seconds, figure, address, as_json)
 
 
 def send(readers: DrawnReaders, lists: int, address: str) -> tuple[Ints, float]:
     """Let the readers read; return the articles they were shown and the seconds it took."""
     slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
     shown = np.empty((lists, POSITIONS), np.int64)
-    port = int(address.rstrip("/").rpartition(":")[2])
 
-    def reader(first: int) -> None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        for i in range(first, lists, SEARCHERS):
-            answer = post(connection, "slate", {"key": "home"})
-            shown[i] = [slots[arm] for arm in answer["slate"]]
-            clicked = np.flatnonzero(readers.read(i, shown[i])[1]).tolist()
-            post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
-            advance(1)
+    def read(connection: HTTPConnection, i: int) -> None:
+        answer = post(connection, "slate", {"key": "home"})
+        shown[i] = [slots[arm] for arm in answer["slate"]]
+        clicked = np.flatnonzero(readers.read(i, shown[i])[1]).tolist()
+        post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
 
-    began = time.monotonic()
-    with progress(lists, "readers") as advance, ThreadPoolExecutor(SEARCHERS) as pool:
-        for future in [pool.submit(reader, first) for first in range(SEARCHERS)]:
-            future.result()
-    return shown, time.monotonic() - began
-
-
-def report(
-    outcomes: dict[str, ListTotals],
-    lists: int,
-    seconds: float,
-    figure: Path | None,
-    address: str,
-    as_json: bool,
-) -> None:
-    """Print what each way to rank got, and what readers saw at each position."""
-    if as_json:
-        rows = [
-            {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "positions": each.by_position()}
-            for name, each in outcomes.items()
-        ]
-        content = {"lists": lists, "seconds": seconds, "rows": rows}
-        click.echo(json.dumps(content | {"figure": figure and str(figure), "page": address}, indent=1))
-        return
-    table = [("shown by, in the last half", "clicks/1000 lists")]
-    table += [(name, f"{each.clicks_per_1000:,.0f}") for name, each in outcomes.items()]
-    click.echo(f"\n{aligned(table)}\n")
-    places = [("tacit's lists, position", "looked at", "clicked", "relevance")]
-    for k, each in enumerate(next(iter(outcomes.values())).by_position(), 1):
-        places.append((str(k), f"{each['looks']:.1%}", f"{each['clicks']:.1%}", f"{each['relevance']:.1%}"))
-    click.echo(f"{aligned(places)}\n")
-    click.echo(f"{lists:,} lists through the service in {seconds:.1f} s ({lists / seconds:,.0f}/s)")
-    click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
+    return shown, each_sent(address, lists, "readers", read)
 
 
 def draw(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
