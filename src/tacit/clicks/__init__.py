@@ -1,7 +1,6 @@
 """Click models: users to simulate, and to fit to a click log."""
 
-from tacit.clicks.base import ClickModel
-from tacit.clicks.fitting import Fit, Sessions, perplexity, sessions_of
+from tacit.clicks.base import ClickModel, Fit, Sessions, perplexity, sessions_of
 from tacit.clicks.models import (
     Cascade,
     DependentClick,

@@ -7,8 +7,20 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tacit.clicks.base import NOTHING, Chain, ClickModel, by_kind, probabilities
-from tacit.clicks.fitting import UNKNOWN, Fit, examined_given, maximised, prepared, rates, totals
+from tacit.clicks.base import (
+    NOTHING,
+    UNKNOWN,
+    Chain,
+    ClickModel,
+    Fit,
+    by_kind,
+    examined_given,
+    maximised,
+    prepared,
+    probabilities,
+    rates,
+    totals,
+)
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.part import Fraction

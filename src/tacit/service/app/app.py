@@ -22,8 +22,7 @@ from tacit.service.app.routes import APIS, SITE, document
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
-from tacit.service.http.feeds import Feeds
-from tacit.service.http.hooks import Hooks
+from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.site import Site

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
-from tacit.service.config.keys import ANYBODY, Caller
-from tacit.wire.site import FeedNow, FeedReport
+from tacit.errors import InvalidValue, UnknownName
+from tacit.events.event_map import EventMap
+from tacit.events.mapping import BadEvent, Mapped, Mapper, Message, outcome_of
+from tacit.service.config.hooks import HookConfig
+from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller
+from tacit.service.engine.service import Service
+from tacit.service.http.messages import DEEPEST, decoded, deeper, problem, problem_of, refused
+from tacit.service.http.route import Answer, RouteCall
+from tacit.service.http.verbs import MANY
+from tacit.wire.decisions import LocalDecision
+from tacit.wire.site import EventsTaken, FeedNow, FeedReport
+
+# ---- What feeds report
 
 MOST = 100
 """Of more feeds, those that were silent for longest are forgotten."""
@@ -61,3 +77,207 @@ class Feeds:
             for name, known in sorted(self._known.items())
             if caller.placements is None or known.by == caller.name
         ]
+
+
+# ---- Webhooks: events that others push, by the map of a feed
+
+AT_ONCE = 250
+"""Events that are mapped and recorded together, so that no decision waits for a large body."""
+REMEMBERED = 100_000
+"""Decisions of a feed to which events without an id can be joined."""
+PERIOD = 60.0
+"""Seconds over which a rate is an average."""
+SIGNATURE = b"x-signature"
+BINARY, ATTRIBUTE = b"ce-specversion", b"ce-"
+"""Headers of CloudEvents in binary mode: that it is one, and how its attributes begin."""
+
+Outcome = str | BadEvent
+
+
+class _Hook:
+    """A feed that others push, and what became of its events since this process began."""
+
+    def __init__(self, event_map: EventMap) -> None:
+        self.map, self.mapper = event_map, Mapper(event_map, REMEMBERED)
+        self.read = self.left_out = 0
+        self.sent: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.last: float | None = None
+        self._rate, self._since = 0.0, time.monotonic()
+
+    def report(self, taken: EventsTaken, last: float | None) -> FeedReport:
+        """Return how far the feed is, with a body more."""
+        now = time.monotonic()
+        past, self._since = math.exp((self._since - now) / PERIOD), now
+        self._rate = self._rate * past + taken.read / PERIOD
+        self.read, self.left_out = self.read + taken.read, self.left_out + taken.left_out
+        self.sent.update(taken.sent)
+        self.rejected.update(taken.rejected)
+        self.last = max((time for time in (self.last, last) if time is not None), default=None)
+        return FeedReport(
+            read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
+            rate=self._rate, last=self.last,
+        )  # fmt: skip
+
+
+class Hooks:
+    """Takes the bodies of all feeds that others push.
+
+    Parameters
+    ----------
+    engine : Service
+        What records them, and its configuration of now.
+    feeds : Feeds
+        Where each says how far it is.
+    """
+
+    def __init__(self, engine: Service, feeds: Feeds) -> None:
+        self._engine, self._feeds = engine, feeds
+        self._hooks: dict[str, _Hook] = {}
+
+    async def take(
+        self, name: str, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
+    ) -> EventsTaken | Answer:
+        """Take a body, and say what became of its events.
+
+        Raises
+        ------
+        msgspec.DecodeError, TacitError
+            If it is no JSON, or no event; or if nothing can be recorded at present.
+        """
+        config = self._engine.config.feeds.get(name)
+        if not _proven(config, body, headers, caller):
+            what = "x-signature: it is not that of this body and of the feed's secret; Segment signs " \
+                "single events, so send no batches"  # fmt: skip
+            refusal = problem("unauthorized", "x-signature", what)
+            return refused(refusal, (b"www-authenticate", b'Bearer realm="tacit"'))
+        events = _events(decoded(msgspec.json.decode, body), headers)
+        if config is None:
+            return refused(problem("unknown-path", "feed", f"feed: there is none; configure [feeds.{name}]"))
+        hook = self._hooks.get(name)
+        if hook is None or hook.map != config.map:
+            hook = self._hooks[name] = _Hook(config.map)
+        reached = caller if config.secret is None else ANYBODY
+        taking = _Taking(self._engine, hook.mapper, reached)
+        rest = iter(events)
+        while some := list(islice(rest, AT_ONCE)):
+            await taking.take(some)
+        taken = taking.taken(len(events))
+        self._feeds.report(name, hook.report(taken, taking.last))
+        return taken
+
+
+def _proven(config: HookConfig | None, body: bytes, headers: Mapping[bytes, bytes], caller: Caller) -> bool:
+    """Whether a body is signed, or its sender has shown a key where that is asked for."""
+    if config is None or config.secret is None:
+        return caller is not UNPROVEN
+    return config.secret.signed(body, headers.get(SIGNATURE, b""))
+
+
+# ---- A body as events
+
+
+def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
+    """Return the events of a body: itself, its items, or what its headers say of it."""
+    if BINARY in headers:
+        said = {
+            name.removeprefix(ATTRIBUTE).decode("latin-1"): unquote(value.decode("latin-1"))
+            for name, value in headers.items()
+            if name.startswith(ATTRIBUTE)
+        }
+        return [said | {"data": body}]
+    if isinstance(body, list):
+        return body
+    if not isinstance(body, dict):
+        raise InvalidValue("body", type(body).__name__, "send an event as a JSON object, or a list of them")
+    return [body]
+
+
+# ---- Events as feedback
+
+
+class _Piece(NamedTuple):
+    """An event's message, and where it goes."""
+
+    placement: str
+    message: Message
+    time: float | None
+
+
+class _Taking:
+    """Events of one body under way."""
+
+    def __init__(self, engine: Service, mapper: Mapper, caller: Caller) -> None:
+        self._engine, self._mapper, self._caller = engine, mapper, caller
+        self._left_out = 0
+        self._sent: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+        self.last: float | None = None
+
+    def taken(self, read: int) -> EventsTaken:
+        """Return what became of so many events."""
+        return EventsTaken(read, self._left_out, dict(self._sent), dict(self._rejected), self._first)
+
+    async def take(self, events: Sequence[Any]) -> None:
+        """Take some events: decisions before what came back for them."""
+        groups: dict[tuple[bool, str, type], list[_Piece]] = {}
+        for piece in self._pieces(events):
+            kind = type(piece.message)
+            groups.setdefault((kind is not LocalDecision, piece.placement, kind), []).append(piece)
+        for _, placement, kind in sorted(groups, key=lambda group: group[0]):
+            pieces = groups[kind is not LocalDecision, placement, kind]
+            outcomes = await self._recorded(placement, [piece.message for piece in pieces])
+            for piece, outcome in zip(pieces, outcomes, strict=True):
+                self._count(outcome, piece.time)
+
+    def _pieces(self, events: Sequence[Any]) -> Iterator[_Piece]:
+        for event in events:
+            try:
+                mapped = self._mapped(event)
+            except BadEvent as error:
+                self._count(error, None)
+                continue
+            if mapped is None:
+                self._left_out += 1
+            elif mapped.message is None:
+                self._count("remembered", mapped.time)
+            else:
+                yield _Piece(mapped.placement, mapped.message, mapped.time)
+
+    def _mapped(self, event: Any) -> Mapped | None:
+        """Return an event as feedback; None where the map leaves it out."""
+        if not isinstance(event, dict):
+            raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
+        if deeper(event):
+            raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
+        if self._mapper.left_out(event) is not None:
+            return None
+        # Sent again it has the same name, in whichever body.
+        name = blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
+        mapped = self._mapper.mapped(event, name)
+        if not self._caller.reaches(mapped.placement):
+            raise BadEvent("forbidden", "the key does not reach the placement; send one that does")
+        return mapped
+
+    def _count(self, outcome: Outcome, time: float | None) -> None:
+        if isinstance(outcome, BadEvent):
+            self._rejected[outcome.reason] += 1
+            self._first.setdefault(outcome.reason, outcome.detail)
+            return
+        self._sent[outcome] += 1
+        if time is not None:
+            self.last = time if self.last is None else max(self.last, time)
+
+    async def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Outcome]:
+        """Return what became of messages of one type; what is wrong with one stops no other."""
+        handler, many = MANY[type(messages[0])]
+        try:
+            answer = await handler(self._engine, RouteCall(placement, request=many(messages)))
+        except (InvalidValue, UnknownName) as error:
+            if len(messages) == 1:
+                return [BadEvent(problem_of(error).type.rpartition(":")[2], str(error))]
+            half = len(messages) // 2
+            parts = messages[:half], messages[half:]
+            return [outcome for part in parts for outcome in await self._recorded(placement, part)]
+        return [outcome_of(one) for one in getattr(answer, "feedback", None) or answer.decisions]

@@ -15,8 +15,7 @@ from tacit.service.engine.reading import ShardHealth
 from tacit.service.engine.service import Service
 from tacit.service.errors import NotDurable
 from tacit.service.http.endpoint import JSON
-from tacit.service.http.feeds import Feeds
-from tacit.service.http.hooks import Hooks
+from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
