@@ -1,4 +1,8 @@
-"""The tests that a policy is put to, one after the other; and those by simulation, replay and the service."""
+"""The tests that a policy is put to, one after the other; and those by simulation, replay and the service.
+
+First tests that need more than kernels: simulation, replay, the service, speed. Then the order of all, and
+the check that runs them and gathers what they found.
+"""
 
 from __future__ import annotations
 

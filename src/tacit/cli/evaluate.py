@@ -1,4 +1,8 @@
-"""What logs say: ``tacit evaluate`` of policies, ``examine`` of positions, ``duel`` of rankers."""
+"""What logs say: ``tacit evaluate`` of policies, ``examine`` of positions, ``duel`` of rankers.
+
+``evaluate`` gathers its options in one question, which replay and weighting read alike; ``examine`` and
+``duel`` follow with theirs.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

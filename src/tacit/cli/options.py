@@ -1,4 +1,8 @@
-"""Commands from functions, and what commands share: options, where work runs, how errors are said."""
+"""Commands from functions, and what commands share: options, where work runs, how errors are said.
+
+First how a function becomes a command: hints of parameters, click's arguments and options, help from
+docstrings. Then what several commands take, and how results and errors are printed.
+"""
 
 import inspect
 import json

@@ -1,4 +1,7 @@
-"""A placement of a running service: ``tacit lift``, what it earned; ``placement``, by hand; ``items``."""
+"""A placement of a running service: ``tacit lift``, what it earned; ``placement``, by hand; ``items``.
+
+What a placement earned; each way to turn it, a command for a verb; last, its catalogue of items.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""``tacit serve``, the keys of its callers, and ``tacit log``, what it wrote."""
+"""``tacit serve``, the keys of its callers, and ``tacit log``, what it wrote.
+
+How a store is named and opened by all commands; serving; keys; then the log: verified, exported, followed,
+taken in, backed up, forgotten in, dealt out anew.
+"""
 
 import json
 import logging

@@ -1,4 +1,8 @@
-"""What every click model is: a user who reads from the top, clicks, and goes on or leaves."""
+"""What every click model is: a user who reads from the top, clicks, and goes on or leaves.
+
+A model is a chain: what is seen, clicked and left at each position. Then sessions of a log, how surprised a
+model is by them, and what all fits by expectation maximisation share.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What one shard lends, and what it has yet to learn: a learner, and a spool of what was decided."""
+"""What one shard lends, and what it has yet to learn: a learner, and a spool of what was decided.
+
+The spool keeps records in a folder until they are delivered, in order; a lent shard has the learner that
+decides here and the spool of what it decided.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What policies, environments and classifiers have in common: fields, ranges, a compiled part, text."""
+"""What policies, environments and classifiers have in common: fields, ranges, a compiled part, text.
+
+Checks of fields; parts, whose fields are checked when they are made and which become a named tuple for
+kernels; parts as text, parsed and never evaluated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Target policies that learn while they are evaluated: single arms, or rankings."""
+"""Target policies that learn while they are evaluated: single arms, or rankings.
+
+First a policy for single arms: it learns from every row (:class:`Learning`), or was learned and stays as it
+is (:class:`Frozen`), with the compiled loops that weigh rows before it learns them. Then one that ranks,
+from every list, with loops of the same shape.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Parameters for policies that follow shifting intent, proposed from what a log shows of shifts."""
+"""Parameters for policies that follow shifting intent, proposed from what a log shows of shifts.
+
+What is proposed; which changes of the log were shifts of intent, and how their contexts differ from others;
+then a parameter after the other, each with what it was derived from.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Replay: the rejection method for logs of uniform choice (Li, Chu, Langford, Wang 2011)."""
+"""Replay: the rejection method for logs of uniform choice (Li, Chu, Langford, Wang 2011).
+
+Counts of passes and the estimate that follows from them; then the passes, of which parts of a log may each
+do some.
+"""
 
 from __future__ import annotations
 

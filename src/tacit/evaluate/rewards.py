@@ -1,4 +1,8 @@
-"""Models of the expected reward, and of propensities: means per arm, a model of one's own, frequencies."""
+"""Models of the expected reward, and of propensities: means per arm, a model of one's own, frequencies.
+
+Tables and functions of expected rewards; means that the log itself gives; a model of one's own, and the
+policy that follows it; propensities as frequencies, where the log has none.
+"""
 
 from __future__ import annotations
 

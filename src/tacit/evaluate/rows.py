@@ -1,4 +1,8 @@
-"""Logged rows as columns of numbers, as whole lists, and the arms that a log offers."""
+"""Logged rows as columns of numbers, as whole lists, and the arms that a log offers.
+
+Batches of a log are read as columns of numbers (:class:`RowReader`); rows of one decision are gathered to
+lists; last, which arms there are, which a log may say only at its end.
+"""
 
 from __future__ import annotations
 

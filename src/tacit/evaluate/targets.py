@@ -1,4 +1,8 @@
-"""Target policies, whose value is to be estimated: tables of probabilities, functions, models."""
+"""Target policies, whose value is to be estimated: tables of probabilities, functions, models.
+
+What every target promises; tables of numbers per arm; numbers from a function of the rows, a model or a
+classifier; last, targets by the names of a command line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How a log is replayed: what is asked, windows of its rows, one pass over them."""
+"""How a log is replayed: what is asked, windows of its rows, one pass over them.
+
+The question (:class:`Replaying`); names made slots and keys lanes, in windows of rows
+(:class:`WindowReader`); one pass over them by a compiled loop (:class:`Pass`).
+"""
 
 from __future__ import annotations
 

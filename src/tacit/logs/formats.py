@@ -1,4 +1,8 @@
-"""Where logs are, and the formats that they have there: Parquet, CSV, JSON lines, each in a stream."""
+"""Where logs are, and the formats that they have there: Parquet, CSV, JSON lines, each in a stream.
+
+Places become files, of a folder, a pattern or a URL. Each format reads names and batches and writes
+batches, in a stream: Parquet, CSV, JSON lines. Last, what folders of other systems look like.
+"""
 
 from __future__ import annotations
 

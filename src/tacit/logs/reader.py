@@ -1,4 +1,9 @@
-"""Reading click logs: files or tables in, validated record batches out, in constant memory."""
+"""Reading click logs: files or tables in, validated record batches out, in constant memory.
+
+A :class:`LogReader` is asked for batches, as often as one likes. Below it, what it does to a batch before
+rows are checked: columns get the schema's names, constants are put in, contexts become numbers, and what is
+left over is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What travels where something is decided, where feedback comes back, and about the catalogue of items."""
+"""What travels where something is decided, where feedback comes back, and about the catalogue of items.
+
+Items that decisions are made among; impressions and decisions, one or many; feedback and what became of it;
+decisions that were made next to the caller.
+"""
 
 from __future__ import annotations
 

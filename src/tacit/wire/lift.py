@@ -1,4 +1,8 @@
-"""What travels about what learning earned: lift, guardrails, and for whom."""
+"""What travels about what learning earned: lift, guardrails, and for whom.
+
+What may be asked of a lift, the parts of its report, and the report; what a guardrail watches and found;
+which users are shown what.
+"""
 
 from __future__ import annotations
 

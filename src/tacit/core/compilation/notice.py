@@ -1,4 +1,8 @@
-"""What is said of a compilation: that it runs, how long it took, and why numba cannot compile a kernel."""
+"""What is said of a compilation: that it runs, how long it took, and why numba cannot compile a kernel.
+
+Lines on standard error while something compiles; then numba's errors, of which the cause is found among its
+frames and said in one line, with the remedy.
+"""
 
 from __future__ import annotations
 

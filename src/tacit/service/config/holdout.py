@@ -1,4 +1,7 @@
-"""The holdout of a placement, the metrics that are watched beside the reward, and the guardrail over them."""
+"""The holdout of a placement, the metrics that are watched beside the reward, and the guardrail over them.
+
+The configuration of each, with its checks against the placement that it is a part of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Personalizer's routes: its errors, its evaluations, and the table."""
+"""Personalizer's routes: its errors, its evaluations, and the table.
+
+Errors come in the form of that API. Evaluations weigh rows of the log by what other settings would have
+shown. Then the routes one after the other, and last the table of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What Personalizer's clients send and get, features hashed to numbers, and its settings."""
+"""What Personalizer's clients send and get, features hashed to numbers, and its settings.
+
+Structures first, by the names of that API. Then features: one-hot, crossed with the context, hashed to a
+vector. Then settings that callers may change, which the log keeps.
+"""
 
 from __future__ import annotations
 

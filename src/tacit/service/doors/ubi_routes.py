@@ -1,4 +1,8 @@
-"""User Behavior Insights (UBI 1.3) of a service: rows of the log as its records, its records as feedback."""
+"""User Behavior Insights (UBI 1.3) of a service: rows of the log as its records, its records as feedback.
+
+The words of records; records as feedback, and rows as records; the whole log as files of records; then what
+the route takes and answers, and the route.
+"""
 
 from __future__ import annotations
 

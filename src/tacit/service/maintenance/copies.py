@@ -1,4 +1,8 @@
-"""The log as it leaves: a folder of Parquet files, read back into an empty store; and a stream of rows."""
+"""The log as it leaves: a folder of Parquet files, read back into an empty store; and a stream of rows.
+
+Exported: rows, and each placement as a click log, in Parquet. Imported: the same rows into a store that is
+empty. Followed: rows as JSON lines, each once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What is wrong, and what to do about it: in a log, in an installation, in a service that runs."""
+"""What is wrong, and what to do about it: in a log, in an installation, in a service that runs.
+
+In the log: somebody who is to be forgotten, in backups too, and states against the fold of the rows. In the
+installation: checks, each with its remedy. Last, a service that runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The time that a page is about: what a placement did in it, how requests were answered, who changed what."""
+"""The time that a page is about: what a placement did in it, how requests were answered, who changed what.
+
+Ranges of time and what was shown in each stretch; rates of reward with their bands; answers of the last
+hour, how fast and how well; last, changes in words.
+"""
 
 from __future__ import annotations
 

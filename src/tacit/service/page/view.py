@@ -1,4 +1,9 @@
-"""One placement as the page shows it, whatever its kind, and what may be turned at it."""
+"""One placement as the page shows it, whatever its kind, and what may be turned at it.
+
+What may be turned and how it stands (:class:`Controls`); then everything else that a template asks of a
+placement, worked out when it asks (:class:`View`), from what one look at the placement found
+(:class:`Look`).
+"""
 
 from __future__ import annotations
 
