@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -56,7 +55,7 @@ def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
     assert (tmp_path / "regret.png").stat().st_size > 10_000
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.needs("curl")
 def test_the_service_of_the_readme_answers_curl_as_it_shows(tmp_path):
     """But for ids and which arm: both are drawn. What the second request names is what the first one got."""
     (configuration,) = blocks("README.md", "toml")
