@@ -167,7 +167,7 @@ def is_the_fold(config, path, live, seen=everything):
 
 async def quiet(engine):
     """Wait until no snapshot is under way and nothing old is left."""
-    await reached(lambda: engine.quiet)
+    await reached(lambda: engine.writer.upkeep.quiet)
 
 
 def as_after_a_crash(path):

@@ -155,7 +155,7 @@ async def test_a_change_whose_commit_failed_is_made_again_when_the_store_is_back
         with pytest.raises(NotDurable):
             await engine.reload(naming(LATER))
         engine.store.fails = False
-        await harness.reached(lambda: engine.failure is None)
+        await harness.reached(lambda: engine.writer.failure is None)
         rows = [await decided(engine, "q") for _ in range(10)]
         assert {row.offered for row in rows} == {'["b","c","d"]'}
         assert await feedback(engine, before, 1) == LEARNED

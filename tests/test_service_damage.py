@@ -238,7 +238,7 @@ def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
             # Nor does it go to an archive as if it were whole.
             with pytest.raises(Damaged):
                 engine.store.old(1, 10**9, 10**18, 10)
-            assert engine.failure is None
+            assert engine.writer.failure is None
 
     asyncio.run(session())
 

@@ -265,7 +265,7 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
     config.placements["other"] = PlacementConfig(tacit.UCB1(2), 7, durability="buffered")
     async with served(tmp_path / "s.db", config, wrap=Blind) as engine:
         # Nothing is answered while placements are copied, so that both are of one group.
-        copying = asyncio.create_task(engine.between_groups(partial(engine.frozen, copy)))
+        copying = asyncio.create_task(engine.writer.between_groups(partial(engine.writer.frozen, copy)))
         await harness.reached(begun.is_set)
         named = engine.placements["home"].checked(DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))

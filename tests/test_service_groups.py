@@ -73,7 +73,7 @@ async def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_pat
             assert goes_on.wait(PATIENCE)
             fold(*given)
 
-        monkeypatch.setattr("tacit.service.engine.engine.fold", slowly)
+        monkeypatch.setattr("tacit.service.engine.fold.fold", slowly)
         reloading = asyncio.create_task(engine.reload(one))
         await reached(begins.is_set)
         asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
@@ -83,7 +83,7 @@ async def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_pat
         await reloading
         assert isinstance(gone, UnknownName)
         assert home.arm in range(3)
-        assert engine.failure is None
+        assert engine.writer.failure is None
 
 
 class Unheard(asyncio.Future):
@@ -105,7 +105,7 @@ def test_an_answer_that_cannot_be_given_leaves_its_group_alone(tmp_path, caplog)
             del loop.create_future
             for row in await asyncio.gather(*asked):
                 assert row.arm in range(3)
-            assert engine.failure is None
+            assert engine.writer.failure is None
 
     asyncio.run(session())
     assert "nobody listens" in caplog.text

@@ -65,7 +65,7 @@ def seen(placement):
 
 async def history(engine):
     """Return the changes that a placement's log tells, after those of the configuration."""
-    marks = await engine.of_store(engine.store.changes, engine.placements["home"].id)
+    marks = await engine.writer.of_store(engine.store.changes, engine.placements["home"].id)
     return [
         (change.who, words(change)) for change in changes_of(marks, ARMS) if change.what != "configuration"
     ]

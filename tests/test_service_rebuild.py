@@ -175,7 +175,7 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
 
     async def as_if(engine, other):
         # By the store's own thread: another one would use its connections at the same time.
-        await engine.of_store(export, config, engine.store, tmp_path / "out")
+        await engine.writer.of_store(export, config, engine.store, tmp_path / "out")
         store = store_at(tmp_path / "other.db")
         take_in(store, tmp_path / "out")
         with_it = msgspec.structs.replace(other.placements["home"], rebuild=True)
@@ -239,7 +239,7 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
             placement = engine.placements["home"]
             assert placement.decisions == 11
             rebuilt = learned(engine), policy_of(placement)
-            assert await engine.of_store(folded_in, config, engine.store, False) == rebuilt
+            assert await engine.writer.of_store(folded_in, config, engine.store, False) == rebuilt
             # By now the log begins with what the new policy has learned.
             await aged(engine, 20)
             await engine.rollback("home")

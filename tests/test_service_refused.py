@@ -109,7 +109,7 @@ def test_a_row_that_is_refused_stops_nobody_else(tmp_path, where, caplog):
             )
             assert [i for i, one in enumerate(told) if one != "learned"] == [5]
             assert isinstance(told[5], Refused)
-            assert engine.failure is None
+            assert engine.writer.failure is None
             logged = {row.id: row for row in engine.store.events(0) if hasattr(row, "arm")}
             assert {row.id for row in good} == set(logged) - {"first", "second"}
             assert all(logged[row.id].arm == row.arm for row in good)

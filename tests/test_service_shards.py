@@ -99,11 +99,11 @@ def test_keys_are_dealt_out_evenly():
 async def exchange(*engines):
     """Let each tell all others, twice: what is told again changes nothing."""
     for everything in (False, True):
-        told = [await engine.learned("home", everything) for engine in engines]
+        told = [await engine.exchange.learned("home", everything) for engine in engines]
         for engine in engines:
             for one in told:
                 if one.shard != engine.shard.number and one.parts:
-                    await engine.take_in("home", one)
+                    await engine.exchange.take_in("home", one)
 
 
 @contextlib.asynccontextmanager
@@ -166,17 +166,17 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             plays = Counter()
             await play(engines, 0, plays)
             await exchange(*engines)
-            late = await there.learned("home", True)
+            late = await there.exchange.learned("home", True)
             await here.ask("home", ArmsOf(["spring"], ["film"]))
             await play([here], 1, plays)
             # Who has not heard of an arm waits; who has knows what was told before it came.
             with pytest.raises(NotDurable, match="has not the arms yet"):
-                await there.take_in("home", await here.learned("home"))
-            await here.take_in("home", late)
+                await there.exchange.take_in("home", await here.exchange.learned("home"))
+            await here.exchange.take_in("home", late)
             for _ in range(2):
-                await there.follow(here.arms())
+                await there.exchange.follow(here.exchange.arms())
             # What the first shard had before is no news.
-            await there.follow({"home": '{"arms":["holiday"],"retired":[]}'})
+            await there.exchange.follow({"home": '{"arms":["holiday"],"retired":[]}'})
             await play(engines, 2, plays)
             await exchange(*engines)
             await exchange(*engines)
@@ -200,9 +200,9 @@ async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(t
         await here.reload(later)
         await there.reload(later)
         assert there.placements["home"].offer.arms == list(ARMS)
-        await there.reload(later, here.arms())
+        await there.reload(later, here.exchange.arms())
         assert there.placements["home"].offer.arms == list(named.arms)
-        assert there.arms() == here.arms()
+        assert there.exchange.arms() == here.exchange.arms()
 
 
 def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
@@ -221,14 +221,14 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
     async def session():
         async with two_shards(tmp_path, policy, spread=True) as (config, (here, there)):
             await learn(here, 20)
-            early = await here.learned("home")
+            early = await here.exchange.learned("home")
             await learn(here, 15)
             await learn(there, 30)
-            late = await here.learned("home")
-            await there.take_in("home", early)
-            await there.take_in("home", late)
-            await there.take_in("home", late)
-            await here.take_in("home", await there.learned("home", everything=True))
+            late = await here.exchange.learned("home")
+            await there.exchange.take_in("home", early)
+            await there.exchange.take_in("home", late)
+            await there.exchange.take_in("home", late)
+            await here.exchange.take_in("home", await there.exchange.learned("home", everything=True))
             parts = [natural(e.placements["home"].learner.state) for e in (here, there)]
             for mine, its in zip(*parts, strict=True):
                 np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
@@ -302,14 +302,14 @@ def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_p
             for turn in range(3):
                 for i in range(6):
                     await learn(here, i % 4)
-                early = await here.learned("home")
+                early = await here.exchange.learned("home")
                 for i in range(5 + turn):
                     await learn(there, i)
                     await learn(here, i)
-                late = await here.learned("home")
+                late = await here.exchange.learned("home")
                 # What was lost comes later, what comes twice counts once.
                 for told in (early, late, late)[turn:]:
-                    await there.take_in("home", told)
+                    await there.exchange.take_in("home", told)
                 await exchange(here, there)
             plays, rewards = np.zeros((2, 1, 3))
             for row, reward in events:
@@ -342,7 +342,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await exchange(here, there)
             # An arm more changes nothing of what is known of the others.
             await here.ask("home", ArmsOf(["spring"]))
-            await there.follow(here.arms())
+            await there.exchange.follow(here.exchange.arms())
             await exchange(here, there)
             mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
             assert mine.tails.tolist() == its.tails.tolist()
@@ -363,30 +363,30 @@ async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fifti
 
     async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
         await learn(here, 100)
-        assert (await here.learned("home")).parts
+        assert (await here.exchange.learned("home")).parts
         await learn(here, 2)
-        assert not (await here.learned("home")).parts
+        assert not (await here.exchange.learned("home")).parts
         await learn(here, 1)
-        told = await here.learned("home")
+        told = await here.exchange.learned("home")
         assert told.parts
         # What others told is not this shard's to tell.
-        await there.take_in("home", told)
-        assert not (await there.learned("home")).parts
-        assert not (await there.learned("home", everything=True)).parts
+        await there.exchange.take_in("home", told)
+        assert not (await there.exchange.learned("home")).parts
+        assert not (await there.exchange.learned("home", everything=True)).parts
         # What is rare counts as well.
         row = await here.decide("home", "key", ["holiday"])
         await here.feedback("home", row.id, 0.0)
-        assert (await here.learned("home")).parts
+        assert (await here.exchange.learned("home")).parts
 
 
 async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
     async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
         row = await here.decide("home", "key")
         await here.feedback("home", row.id, 1.0)
-        told = await here.learned("home")
+        told = await here.exchange.learned("home")
         told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
         before = pool_of(there)
-        await there.take_in("home", told)
+        await there.exchange.take_in("home", told)
         assert pool_of(there) == before
         assert "the sums of shard 0 do not fit" in caplog.text
 
@@ -396,10 +396,10 @@ async def test_a_frozen_placement_takes_nothing_in(tmp_path):
         await there.ask("home", ModeOf("frozen"))
         row = await here.decide("home", "hot")
         await here.feedback("home", row.id, 1.0)
-        await there.take_in("home", await here.learned("home"))
+        await there.exchange.take_in("home", await here.exchange.learned("home"))
         assert there.placements["home"].learner.keys == []
         await there.ask("home", ModeOf("online"))
-        await there.take_in("home", await here.learned("home", everything=True))
+        await there.exchange.take_in("home", await here.exchange.learned("home", everything=True))
         assert there.placements["home"].learner.keys == ["hot"]
 
 
@@ -511,7 +511,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
         for name in engines[0].placements if i == rounds // 2 else ():
             await engines[0].ask(name, ArmsOf([f"new {clock.now}"], ["recipe"]))
         for engine in engines[1:] if i == rounds // 2 else ():
-            await engine.follow(engines[0].arms())
+            await engine.exchange.follow(engines[0].exchange.arms())
         for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None

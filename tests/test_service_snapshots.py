@@ -89,7 +89,7 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
             assert store.snapshot(1) is None
             assert engine.placements["home"].snapshot_time is None
             store.goes_on.set()
-            await engine.written()
+            await engine.writer.upkeep.written()
             snapshot = store.snapshot(1)
             assert 20 <= snapshot.seq <= at_copy < engine.health().events
             assert engine.placements["home"].snapshot_time == snapshot.time
@@ -152,7 +152,7 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
         store.goes_on.set()
         async with served(store, config) as engine:
             await decided(engine, 40)
-        assert engine.failure is None
+        assert engine.writer.failure is None
         return engine.placements["home"]
 
     with caplog.at_level(logging.WARNING):

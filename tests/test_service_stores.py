@@ -357,7 +357,7 @@ def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
             subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
             with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
-            assert "was replaced while it was served" in str(engine.failure)
+            assert "was replaced while it was served" in str(engine.writer.failure)
 
     asyncio.run(session())
     # The dump is a store.
@@ -623,7 +623,7 @@ def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
                 nameless = (engine.decide("home", "a") for _ in range(10))
                 answers = await asyncio.gather(*named, *nameless, return_exceptions=True)
                 assert {type(answer) for answer in answers} == {NotDurable}
-                assert "LockNotAvailable" in str(engine.failure)
+                assert "LockNotAvailable" in str(engine.writer.failure)
             await reached(lambda: engine.health().ready)
             after = await engine.decide("home", "a", id="after")
             return [*before, after]

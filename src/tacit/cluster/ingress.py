@@ -319,7 +319,7 @@ class Ingress(Verbs):
             link.leading |= arms
             if link.up and any(link.arms.get(name) != now for name, now in arms.items()):
                 behind.append(link)
-        calls = (link.engine("follow", arms, who) for link in behind)
+        calls = (link.call("follow", arms, who) for link in behind)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for link, result in zip(behind, results, strict=True):
             # One that was lost hears of it when it is back.

@@ -93,7 +93,7 @@ class ShardActor:
             raise Lost("shard: it has no log open; try again later")
         from tacit.service.errors import Fenced
 
-        if isinstance(self._engine.failure, Fenced):
+        if isinstance(self._engine.writer.failure, Fenced):
             self._end()
         return self._engine
 
@@ -125,13 +125,17 @@ class ShardActor:
 
     async def arms(self) -> dict[str, str]:
         """Return all arms of each placement, as marks hold them."""
-        return self._ready().arms()
+        return self._ready().exchange.arms()
+
+    async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
+        """Have the arms of the first shard."""
+        await self._ready().exchange.follow(arms, who)
 
     async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
         """Take over another configuration, and the arms of the first shard; return the arms."""
         engine = self._ready()
         await engine.reload(config, leading)
-        return engine.arms()
+        return engine.exchange.arms()
 
     async def lend(self, placement: str) -> tuple[int, bytes]:
         """Return what a placement has learned here, and the last row of the log that it knows."""
@@ -142,19 +146,19 @@ class ShardActor:
         """Return what each placement has learned here that others share."""
         engine = self._ready()
         shared = [name for name, each in engine.placements.items() if each.shared is not None]
-        return {name: await engine.learned(name, everything) for name in shared}
+        return {name: await engine.exchange.learned(name, everything) for name in shared}
 
     async def take_in(self, placement: str, parts: Sequence[Learned]) -> None:
         """Learn what other shards have learned."""
         engine = self._ready()
         for part in parts:
-            await engine.take_in(placement, part)
+            await engine.exchange.take_in(placement, part)
 
     async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:
         """Return how the engine is, how many requests wait, what there is to see, and all arms."""
         engine = self._ready()
         snapshots = {name: snapshot_of(each) for name, each in engine.placements.items()}
-        return engine.health(), engine.waiting, snapshots, engine.arms()
+        return engine.health(), engine.waiting, snapshots, engine.exchange.arms()
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the log."""

@@ -16,22 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
-import msgspec
-
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.fold import fold, opened, start
+from tacit.service.engine.beside import Forgetting, Logbook, ShardExchange
+from tacit.service.engine.fold import all_opened
 from tacit.service.engine.following import Following
 from tacit.service.engine.for_whom import Pictures
-from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.reading import (
     Health,
@@ -48,38 +43,23 @@ from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
-from tacit.service.engine.writer import STOPPING, Commits, Waiter, Writer, give
-from tacit.service.errors import NotDurable, Refused, StoreError
+from tacit.service.engine.writer import Commits, Waiter, Writer
 from tacit.service.kind import check_path
-from tacit.service.log.ids import DecisionNames, LogClock, LogTime, Shard, as_text, wall_time
-from tacit.service.log.marks import LoggedChange, Regime, changes_of
+from tacit.service.log.ids import LogClock, LogTime, Shard, as_text, wall_time
+from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import (
     Ask,
     Decide,
-    Export,
     FeedbackRequest,
     Impression,
     Mark,
     Record,
-    Request,
     checked_feedback,
 )
-from tacit.service.log.rows import (
-    ARMS,
-    CONFIGURATION,
-    FORGET,
-    MERGE,
-    MODE,
-    POLICY,
-    DecisionRow,
-    Event,
-    MarkRow,
-    RecordRow,
-)
+from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import BlankedRows, End, Store, added
+from tacit.service.log.store import BlankedRows, Store
 from tacit.service.placements.aspects.elsewhere import check_lends
-from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
 from tacit.wire.lift import LATEST, ForWhom
@@ -168,51 +148,53 @@ class Engine(Verbs):
                 *map(as_text, (last, last + time.wall_ahead)),
             )
         self._pending = PendingLog(self.placements, seq, time)
-        self._pending.most_open = config.server.open_decisions
-        self._rebuilder = Rebuilder(self)
-        self.following = Following(self, self._pending, self._rebuilder, self._submit)
-        self.following.check(self.placements)
-        self._writer = Writer(
-            store, self._pending, self._opened, self.following.log, lambda: self.config.store.archive
+        self._allow(config)
+        self.writer = Writer(
+            store,
+            self._pending,
+            self._opened,
+            lambda: self.following.log(),
+            lambda: self.config.store.archive,
         )
-        self._writer.upkeep.spared = self._rebuilder.under_way
+        self._rebuilder = Rebuilder(self, self.writer)
+        self.writer.upkeep.spared = self._rebuilder.under_way
+        self.following = Following(self, self._pending, self._rebuilder, self.writer)
+        self.following.check(self.placements)
         if jumped:
-            self._writer.upkeep.confirmed()
+            self.writer.upkeep.confirmed()
+        self.exchange = ShardExchange(self, self.following, self.writer)
+        self._logbook = Logbook(store, self.writer)
         self._verdicts = Verdicts(self)
         self._pictures = Pictures(self, lambda: self._pending.seq)
-        self.lending = Lending(self)
+        self._forgetting = Forgetting(self, store, self.writer, self._verdicts)
+        self.lending = Lending(self, self.writer)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
-        for name in names:
-            start(name, self.config.placements[name], self.store, secrets.randbits(63))
-        made = {
-            name: opened(name, self.config.placements[name], self.store, secrets.randbits(63))
-            for name in names
-        }
-        fold({placement.id: placement for placement in made.values()}, self.store)
-        if self.shard is not None:
-            for name, placement in made.items():
-                placement.new_ids = DecisionNames(name, self.shard, placement.config.spread)
-        return made
+        return all_opened(names, self.config.placements, self.store, self.shard)
+
+    def _allow(self, config: Config) -> None:
+        """Let there be as many open decisions, and rows in memory only, as a configuration allows."""
+        pending = self._pending
+        pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
     async def start(self) -> None:
         """Begin to serve."""
-        self._writer.start()
+        self.writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
-                await self._submit(Mark(name, placement.config.mode, MODE, CONFIGURATION))
+                await self.writer.ask(Mark(name, placement.config.mode, MODE, CONFIGURATION))
         await self.following.follow(self.following.log())
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
         """Wait until all that happened to placements is durable."""
         for name in names:
             # To the mode that it has: no event, but answered as any other request.
-            await self._submit(Mark(name, self.placements[name].mode))
+            await self.writer.ask(Mark(name, self.placements[name].mode))
 
     async def stop(self) -> None:
         """Finish what waits, write snapshots, and close the store."""
-        await self._writer.stop()
+        await self.writer.stop()
         await self.following.stop()
         self.store.close()
 
@@ -234,19 +216,19 @@ class Engine(Verbs):
         """
         concerned: list[str] = []
         self.following.leading = leading or self.following.leading
-        await self._writer.between_groups(lambda: self._reconfigure(config, concerned))
+        await self.writer.between_groups(lambda: self._reconfigure(config, concerned))
         await self.following.follow(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
         if check_clock(config, *self._began):
-            self._writer.upkeep.confirmed()
+            self.writer.upkeep.confirmed()
         before, self.config = self.config, config
         changed = [
             name for name, placement in config.placements.items() if before.placements.get(name) != placement
         ]
         try:
             with self._pending.freeze():
-                anew = await self._writer.worker.do(self._opened, changed)
+                anew = await self.writer.worker.do(self._opened, changed)
             self.following.check(anew)
         except BaseException:
             self.config = before
@@ -254,40 +236,10 @@ class Engine(Verbs):
         kept = {name: anew.get(name) or self.placements[name] for name in config.placements}
         self.placements.clear()
         self.placements |= kept
-        self._pending.most_open = config.server.open_decisions
+        self._allow(config)
         self._pending.touch_all()
         # At once, so that nothing is decided in between.
         concerned += self.following.log()
-
-    # Between groups --------------------------------------------------------------------------
-
-    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Run a step when all rows are in the log, and raise what it raises.
-
-        Raises
-        ------
-        NotDurable
-            If the service is stopping.
-        """
-        await self._writer.between_groups(step)
-
-    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
-        """Call what takes the end of the log and its time, while nothing changes; for a step."""
-        with self._pending.freeze():
-            return await self.of_store(read, self._pending.seq, self._pending.time.now())
-
-    def put(self, made: Placement, regime: Regime, who: str | None) -> None:
-        """Put a placement that has taken in the whole log in the place of what there was."""
-        now, seq = self._pending.time.advance(), self._pending.seq + 1
-        aside = [(after, before or seq, closed) for after, before, closed in regime.aside]
-        made.regime = msgspec.structs.replace(regime, aside=aside, seq=seq)
-        mark = self._pending.log_mark(made.id, now, POLICY, made.regime.text, who)
-        made.advance(now)
-        made.sets_aside = False
-        made.marked(mark)
-        made.new_ids = self.placements[made.name].new_ids
-        self.placements[made.name] = made
-        self._pending.touch([made.name])
 
     # Requests --------------------------------------------------------------------------------
 
@@ -301,7 +253,7 @@ class Engine(Verbs):
         UnknownName, Conflict, NotDurable
             As :meth:`decide`.
         """
-        rows: Sequence[DecisionRow] = await self._submit(self._checked(Decide(placement, impressions)))
+        rows: Sequence[DecisionRow] = await self.writer.ask(self._checked(Decide(placement, impressions)))
         return rows
 
     async def record_many(
@@ -316,7 +268,7 @@ class Engine(Verbs):
         NotDurable
             If it could not be made durable.
         """
-        outcomes: list[str | TacitError] = await self._submit(self._checked(Record(placement, feedback)))
+        outcomes: list[str | TacitError] = await self.writer.ask(self._checked(Record(placement, feedback)))
         return outcomes
 
     def begin(self, request: Decide | Record, reply: Waiter) -> None:
@@ -327,7 +279,7 @@ class Engine(Verbs):
         UnknownName, InvalidValue, NotDurable
             If it cannot even wait for its turn.
         """
-        self._begin(self._checked(request), reply)
+        self.writer.begin(self._checked(request), reply)
 
     def _checked(self, request: Decide | Record) -> Decide | Record:
         config = self.placement(request.placement).config
@@ -337,106 +289,28 @@ class Engine(Verbs):
         return Record(request.placement, checked_feedback(request.feedback, *rule))
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return those decisions that a placement made, by their ids.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such placement.
-        NotDurable
-            If the store fails.
-        """
-        known = self.placement(placement)
-        remembered = self._pending.remembered
-        rows = {id: row for id in ids if (row := remembered(known, id)) is not None}
-        wanted = [(known.id, id) for id in ids if id not in rows]
-        found = await self.of_store(self.store.find, wanted) if wanted else {}
-        return rows | {id: one.decision for (_, id), one in found.items()}
+        """Return those decisions that a placement made, by their ids; errors as for :meth:`history`."""
+        return await self._logbook.made(self.placement(placement), ids)
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Forget somebody: blank what rows of the log and of the archive tell of them.
-
-        What was learned stays. Who is to be forgotten again has nothing left.
-
-        Parameters
-        ----------
-        subject : Subject
-        who : str, optional
-            Who wants it so.
-
-        Returns
-        -------
-        dict of str to BlankedRows
-            How many rows it was, of each placement where there were any.
-
-        Raises
-        ------
-        NotDurable
-            If the store fails; then nothing has changed.
-        """
-        done: dict[str, BlankedRows] = {}
-
-        async def step() -> None:
-            with self._pending.freeze():
-                end = End(self._pending.seq, self._pending.time.advance())
-                try:
-                    done.update(await self._writer.worker.do(self.store.forget, subject, end, who))
-                finally:
-                    # A commit that seemed to fail may have worked.
-                    self._pending.seq = (await self._writer.worker.do(self.store.end)).seq
-            for name, placement in self.placements.items():
-                if name in done:
-                    mark = MarkRow(self._pending.seq, placement.id, end.time, FORGET, "")
-                    placement.marked(mark)
-                    self._pending.touch([name])
-
-        try:
-            await self.between_groups(step)
-        except StoreError as error:
-            raise NotDurable(f"{error}; nothing has changed, try again later") from error
-        self._verdicts.begin_anew()
-        if self.config.store.archive is not None:
-            # Afterwards: what goes there from now on is blank.
-            from tacit.service.log.archive import forget_archived
-
-            placements = await self.of_store(self.store.placements)
-            folder = Path(self.config.store.archive)
-            try:
-                archived = await asyncio.to_thread(forget_archived, folder, subject, placements)
-            except OSError as error:
-                raise NotDurable(f"store.archive: {error}; do it again") from error
-            return added(done, archived)
-        return done
+        """Forget somebody, as :meth:`~tacit.service.engine.beside.Forgetting.forget` says."""
+        return await self._forgetting.forget(subject, who)
 
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
         """Keep records of what was not decided here; for each the content it had before, or None.
 
         Raises
         ------
-        UnknownName
-            If there is no such placement.
-        NotDurable
-            If they could not be made durable.
+        UnknownName, NotDurable
+            If there is no such placement, or they could not be made durable.
         """
         self.placement(placement)
         now = self.clock()
         rows = [row._replace(time=now) for row in records]
-        before = await self.of_store(self.store.keep, rows)
+        before = await self.writer.of_store(self.store.keep, rows)
         new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
         self.kept.update((placement, kind) for kind in new)
         return before
-
-    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call the store outside of any group."""
-        if self._writer.stopping:
-            raise NotDurable(STOPPING)
-        try:
-            return await self._writer.worker.do(function, *arguments)
-        except Refused:
-            raise
-        except StoreError as error:
-            logger.error("the store failed", exc_info=error)
-            raise NotDurable("store: it fails at present; try again later") from error
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement from now on; return what is so then.
@@ -460,7 +334,7 @@ class Engine(Verbs):
         if type(request) is HoldoutOf:
             # Nobody's request shall wait for the compiler.
             await asyncio.to_thread(getattr, learner.loops, "impose")
-        return await self._submit(Ask(placement, request, who))
+        return await self.writer.ask(Ask(placement, request, who))
 
     async def lend(self, placement: str, shard: int | None = None) -> Lent:
         """Return what a placement has learned, for those who decide elsewhere with it.
@@ -478,90 +352,19 @@ class Engine(Verbs):
         return await self.learner(placement)
 
     async def lends(self, placement: str) -> list[int | None]:
-        """Return the last row of the log that what is lent knows.
-
-        Raises
-        ------
-        UnknownName, InvalidValue
-            As :meth:`lend`.
-        """
+        """Return the last row of the log that what is lent knows; errors as for :meth:`lend`."""
         check_lends(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
 
     async def learner(self, placement: str) -> Lent:
         """Return what a placement has learned, as far as it is durable, as a learner's file.
 
-        The next group waits while it is copied.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such placement.
-        NotDurable
-            If the service is stopping, or the store fails.
+        The next group waits while it is copied. Errors as for :meth:`history`.
         """
         return await self.lending.of(placement, self._pending.seq)
 
-    def arms(self) -> dict[str, str]:
-        """Return all arms of each placement where they come and go, as marks hold them."""
-        living = (each for each in self.placements.values() if each.kind.living)
-        return {each.name: each.current_mark(ARMS) or "" for each in living}
-
-    async def follow(self, arms: Mapping[str, str], who: str | None = None) -> None:
-        """Have the arms of the first shard, as :meth:`arms` gives them; returns when durable.
-
-        Raises
-        ------
-        NotDurable
-            If that could not be made durable.
-        """
-        self.following.leading = {**self.following.leading, **arms}
-        for name, now in arms.items():
-            if name in self.placements:
-                await self._submit(Mark(name, now, ARMS, who))
-
-    async def learned(self, placement: str, everything: bool = False) -> Learned:
-        """Return what was learned here, as far as it is durable, for other shards.
-
-        Parameters
-        ----------
-        placement : str
-            One that shares what it learns.
-        everything : bool
-            By default only what was learned since the last call.
-
-        Raises
-        ------
-        UnknownName, NotDurable
-            As :meth:`decide`.
-        """
-        self.placement(placement)
-        time, parts = await self._submit(Export(placement, everything))
-        return Learned(0 if self.shard is None else self.shard.number, time, parts)
-
-    async def take_in(self, placement: str, learned: Learned) -> None:
-        """Learn what another shard has learned; returns when it is durable.
-
-        Raises
-        ------
-        UnknownName, NotDurable
-            As :meth:`decide`.
-        """
-        known = self.placement(placement)
-        if known.shared is not None:
-            news = known.shared.news(known, learned)
-            if news.parts:
-                value = msgspec.json.encode(news).decode()
-                await self._submit(Mark(placement, value, MERGE))
-
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return what was learned of a key.
-
-        Raises
-        ------
-        UnknownName
-            If there is no such placement, or nothing was decided for the key.
-        """
+        """Return what was learned of a key; raise UnknownName if nothing was decided for it."""
         return key_facts(self.placement(placement), key)
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
@@ -580,36 +383,18 @@ class Engine(Verbs):
         *,
         patience: float = PATIENCE,
     ) -> ReadVerdict:
-        """Return what the searches of a placement of duels say by now, from the log.
-
-        Raises
-        ------
-        UnknownName, InvalidValue, NotDurable
-            As :meth:`~tacit.service.engine.verdicts.Verdicts.of`.
-        """
+        """Return what the searches of a placement of duels say by now; errors as for ``Verdicts.of``."""
         check_path(self.placement(placement), "duel")
         if self.shard is not None:
             raise InvalidValue("placement", placement, NOT_IN_SHARDS)
         return await self._verdicts.of(placement, confidence, false_share, patience)
 
     async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return which users a placement shows what.
-
-        Raises
-        ------
-        UnknownName, InvalidValue, NotDurable
-            As :meth:`~tacit.service.engine.for_whom.Pictures.of`.
-        """
+        """Return which users a placement shows what; errors as for ``Pictures.of``."""
         return await self._pictures.of(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
-        """Return what a placement can go back to, in order.
-
-        Raises
-        ------
-        UnknownName, NotDurable
-            As :meth:`made`.
-        """
+        """Return what a placement can go back to, in order; errors as for :meth:`history`."""
         return await self._rebuilder.states(placement)
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
@@ -618,7 +403,7 @@ class Engine(Verbs):
         Raises
         ------
         UnknownName, InvalidValue, Conflict, NotDurable
-            As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rebuild`.
+            As ``Rebuilder.rebuild``.
         """
         known = self.placement(placement)
         self._check_alone(placement)
@@ -626,13 +411,7 @@ class Engine(Verbs):
         return await self._rebuilder.rebuild(placement, policy, who)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Go back to a state, or to the one that was left last.
-
-        Raises
-        ------
-        UnknownName, InvalidValue, Conflict, NotDurable
-            As :meth:`~tacit.service.engine.rebuilding.Rebuilder.rollback`.
-        """
+        """Go back to a state, or to the one that was left last; errors as for :meth:`rebuild`."""
         self.placement(placement)
         self._check_alone(placement)
         return await self._rebuilder.rollback(placement, to, who)
@@ -647,79 +426,40 @@ class Engine(Verbs):
         Raises
         ------
         UnknownName, NotDurable
-            As :meth:`made`.
+            If there is no such placement, or the store fails.
         """
-        known = self.placement(placement)
-        first, changes = known.living.began_with, self.store.changes
-        return await self.of_store(lambda: changes_of(changes(known.id), first))
+        return await self._logbook.history(self.placement(placement))
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log that concern a placement, out of ``count`` rows.
-
-        Raises
-        ------
-        UnknownName, NotDurable
-            As :meth:`made`.
-        """
+        """Return the next rows of the log, out of ``count`` rows; errors as for :meth:`history`."""
         self.placement(placement)
-        return await self.of_store(lambda: list(islice(self.store.events(after), count)))
-
-    async def _submit(self, request: Request) -> Any:
-        reply = asyncio.get_running_loop().create_future()
-        self._begin(request, reply)
-        return await reply
-
-    def _begin(self, request: Request, reply: Waiter) -> None:
-        if self._writer.stopping:
-            raise NotDurable(STOPPING)
-        if self._pending.frozen or not self._pending.runs_ahead(request):
-            self._writer.submit(request, reply)
-            return
-        if self._pending.buffered >= self.config.store.buffer:
-            raise NotDurable("store: the buffer is full; try again later")
-        (result,) = apply(self._pending, [request], {})
-        self._writer.wake()
-        give(reply, result)
+        return await self._logbook.rows(after, count)
 
     # How it is -------------------------------------------------------------------------------
 
     @property
     def commits(self) -> Commits:
         """How long commits take."""
-        return self._writer.commits
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why nothing can be made durable at present, if so."""
-        return self._writer.failure
+        return self.writer.commits
 
     @property
     def waiting(self) -> int:
         """How many requests wait for a group."""
-        return self._writer.waiting
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no snapshot is under way and nothing old is left."""
-        return self._writer.upkeep.quiet
-
-    async def written(self) -> None:
-        """Wait until no snapshot is being written."""
-        await self._writer.upkeep.written()
+        return self.writer.waiting
 
     def health(self) -> Health:
         """Return how the engine and its store are."""
-        commits = self.commits
+        commits, pending = self.commits, self._pending
         return Health(
-            ready=self.failure is None and not self._writer.stopping,
-            events=self._pending.seq,
+            ready=self.writer.failure is None and not self.writer.stopping,
+            events=pending.seq,
             bytes=self.store.size(),
             rate=commits.rate(self.clock()),
             committed=commits.last,
             commit_seconds=commits.seconds,
-            buffered=self._pending.buffered,
+            buffered=pending.buffered,
             recovery_seconds=self._recovery_seconds,
-            wall_ahead=self._pending.time.wall_ahead / 1e6,
+            wall_ahead=pending.time.wall_ahead / 1e6,
         )
 
     def shards(self) -> list[ShardHealth]:

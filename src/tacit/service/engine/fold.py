@@ -15,21 +15,26 @@ log that another process writes, and verify one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import ConfigError
-from tacit.policies import policy_to_spec
+import msgspec
+
+from tacit.errors import ConfigError, InvalidValue
+from tacit.policies import Policy, policy_to_spec
+from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.file import start_learner
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.engine.fit import as_stored
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
+from tacit.service.log.ids import DecisionNames, Shard
 from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
 from tacit.service.log.store import BASES, Snapshot, Store, StoredPlacement
@@ -105,6 +110,20 @@ def opened(
             "missing; restore a backup"
         )
     made.start_marked = began is not None
+    return made
+
+
+def all_opened(
+    names: Sequence[str], configs: Mapping[str, PlacementConfig], store: Store, shard: Shard | None
+) -> dict[str, Placement]:
+    """Return placements that have taken in the whole log; those of a shard name decisions as it does."""
+    for name in names:
+        start(name, configs[name], store, secrets.randbits(63))
+    made = {name: opened(name, configs[name], store, secrets.randbits(63)) for name in names}
+    fold({placement.id: placement for placement in made.values()}, store)
+    if shard is not None:
+        for name, placement in made.items():
+            placement.new_ids = DecisionNames(name, shard, placement.config.spread)
     return made
 
 
@@ -230,3 +249,75 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
     else:
         for mark in rows:
             placement.marked(mark)
+
+
+# ---- Whether a placement's configuration fits what the store has of it
+
+
+def as_stored(
+    name: str, config: PlacementConfig, stored: StoredPlacement, rebuilt: Sequence[dict[str, Any]] = ()
+) -> PlacementConfig:
+    """Return a placement's configuration with the policy and the seed that the store has of it.
+
+    The policy may differ in defaults that an earlier version had; the recommended one gives way to
+    the one that the store has. Where arms come and go, both policies get the arms that the
+    placement began with; which arms are configured is compared apart. Where the log was folded into
+    other policies since, the last one holds, whichever of them is configured.
+
+    Parameters
+    ----------
+    name : str
+    config : PlacementConfig
+    stored : StoredPlacement
+    rebuilt : sequence of dict
+        The policies, as the log has them.
+
+    Raises
+    ------
+    ConfigError
+        If the placement has learned with another policy, other arms or another seed.
+    """
+    before = policy_from_stored(json.loads(stored.spec))
+    if config.served_as.living:
+        config = _as_begun(config, before)
+    known = [before, *map(policy_from_stored, rebuilt)]
+    same = any(goes_on(config.policy, earlier) for earlier in known)
+    if not (same or ((config.recommended or config.rebuild) and _for_same(config, before))):
+        raise ConfigError(
+            f"placements.{name}.policy: the store holds what {before} learned, which is not for "
+            f"{config.policy}; set it back, rebuild it with rebuild = true, or give the "
+            "placement a new name"
+        )
+    if config.seed not in (None, stored.seed):
+        raise ConfigError(
+            f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
+            f"{config.seed}; leave it out, or give the placement a new name"
+        )
+    return msgspec.structs.replace(config, policy=known[-1], seed=stored.seed)
+
+
+def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
+    """Return a configuration over the arms that its placement began with."""
+    if type(config.policy.arms) is not type(before.arms):
+        return config
+    with contextlib.suppress(InvalidValue):
+        return msgspec.structs.replace(
+            config,
+            policy=config.policy.with_arms(before.arms),
+            shadow=config.shadow and config.shadow.with_arms(before.arms),
+            arms=config.configured_arms,
+        )
+    return config
+
+
+def _for_same(config: PlacementConfig, before: Policy) -> bool:
+    """Whether a policy decides over the same arms and features as the recommended one, and promises the same.
+
+    A policy to which the log is folded anew may promise other shares.
+    """
+    one, other = (
+        (getattr(policy, "arms", None), policy.feature_dims, policy.action_width)
+        + (() if config.rebuild else (getattr(policy, "at_least", ()),))
+        for policy in (config.policy, before)
+    )
+    return one == other

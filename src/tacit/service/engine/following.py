@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, Serving, as_begun
+from tacit.service.engine.writer import Writer
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.marks import regimes_of
@@ -50,8 +51,7 @@ class Following:
     engine : Engine
     pending : PendingLog
     rebuilder : Rebuilder
-    submit : function
-        Returns the result of a request.
+    writer : Writer
 
     Attributes
     ----------
@@ -61,15 +61,9 @@ class Following:
         Logs that are being folded into policies.
     """
 
-    def __init__(
-        self,
-        engine: Configured,
-        pending: PendingLog,
-        rebuilder: Rebuilder,
-        submit: Callable[[Request], Awaitable[Any]],
-    ) -> None:
+    def __init__(self, engine: Configured, pending: PendingLog, rebuilder: Rebuilder, writer: Writer) -> None:
         self._engine, self._pending = engine, pending
-        self._rebuilder, self._submit = rebuilder, submit
+        self._rebuilder, self._writer = rebuilder, writer
         self.leading: Mapping[str, str] = {}
         self.rebuilding: set[asyncio.Task[None]] = set()
 
@@ -145,7 +139,7 @@ class Following:
         try:
             placement = self._engine.placement(name)
             policy = as_begun(config.policy, placement.config.policy)
-            marks = await self._engine.of_store(self._engine.store.changes, placement.id)
+            marks = await self._writer.of_store(self._engine.store.changes, placement.id)
             done = regimes_of([mark for mark in marks if mark.who == CONFIGURATION])
             if goes_on(policy, placement.config.policy) or (
                 # Whatever others have put in its place since.
@@ -164,13 +158,13 @@ class Following:
         for name, placement in list(self._engine.placements.items()):
             now = settings_of(self._engine.config.placements[name])
             try:
-                before = await self._engine.of_store(self._engine.store.configuration, placement.id)
+                before = await self._writer.of_store(self._engine.store.configuration, placement.id)
                 if before == now:
                     continue
                 if before is not None:
                     changed = msgspec.json.encode(differences(before, now)).decode()
-                    await self._submit(Mark(name, changed, CONFIGURATION, CONFIGURATION))
-                await self._engine.of_store(self._engine.store.configure, placement.id, now)
+                    await self._writer.ask(Mark(name, changed, CONFIGURATION, CONFIGURATION))
+                await self._writer.of_store(self._engine.store.configure, placement.id, now)
             except NotDurable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)
 

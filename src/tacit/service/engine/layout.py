@@ -15,7 +15,7 @@ from psycopg import sql
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fit import as_stored
+from tacit.service.engine.fold import as_stored
 from tacit.service.errors import Fenced, StoreError
 from tacit.service.log.postgres import MIGRATIONS, NEXT, PostgresStore
 from tacit.service.log.store import End

@@ -42,8 +42,9 @@ class PendingLog:
         Names of the placements that are ahead of the log and may not be.
     frozen : bool
         Whether the placements are being read by another thread.
-    most_open : int
-        How many decisions may be open, of all placements.
+    most_open, most_buffered : int
+        How many decisions may be open, of all placements, and how many rows in memory only before those
+        that need not wait for the store have to.
     touched : set of str
         Names of the placements to which something has happened that upkeep has not seen.
     """
@@ -61,7 +62,7 @@ class PendingLog:
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
         self.touched: set[str] = set()
-        self.most_open = FOREVER
+        self.most_open = self.most_buffered = FOREVER
         self.touch_all()
 
     # What is due -----------------------------------------------------------------------------

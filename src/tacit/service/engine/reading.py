@@ -317,11 +317,15 @@ class Lent(list[bytes | memoryview]):
         self.of, self.seq, self.size = of, seq, sum(map(len, self))
 
 
-class Copying(Protocol):
+class Lender(Protocol):
     """What is asked of an engine."""
 
     def placement(self, name: str) -> Any:
         """Return a placement, or raise UnknownName."""
+
+
+class Copying(Protocol):
+    """What is asked of its writer."""
 
     async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
         """Run a step when all rows are in the log."""
@@ -338,11 +342,12 @@ class Lending:
 
     Parameters
     ----------
-    engine : Copying
+    engine : Lender
+    writer : Copying
     """
 
-    def __init__(self, engine: Copying) -> None:
-        self._engine = engine
+    def __init__(self, engine: Lender, writer: Copying) -> None:
+        self._engine, self._writer = engine, writer
         self._making: dict[str, asyncio.Task[Lent]] = {}
         self._sent: dict[str, list[ReferenceType[Lent]]] = {}
         self.fresh: dict[str, Lent] = {}
@@ -393,9 +398,9 @@ class Lending:
         async def copy() -> None:
             # Another one may have taken its place meanwhile.
             of = self._engine.placement(name)
-            copies.append(await self._engine.frozen(lambda seq, _: (of, seq, of.copied(room))))
+            copies.append(await self._writer.frozen(lambda seq, _: (of, seq, of.copied(room))))
 
-        await self._engine.between_groups(copy)
+        await self._writer.between_groups(copy)
         of, seq, learned = copies.pop()
         made = await asyncio.to_thread(Lent, of, seq, views(learned))
         self._sent[name].append(ref(made))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time as clocks
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -29,10 +28,11 @@ from tacit.service.config.file import checked_as
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.engine.for_whom import reads_who_asks
+from tacit.service.engine.writer import Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
-from tacit.service.log.rows import UNLEARNED, DecisionRow, Event
+from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event
 from tacit.service.log.store import STATES, Draft, Store
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.reading import learned_propensities
@@ -97,28 +97,15 @@ class Serving(Protocol):
     ----------
     config : Config
     store : Store
+    placements : dict of str to Placement
     """
 
     config: Config
     store: Store
+    placements: dict[str, Placement]
 
     def placement(self, name: str) -> Placement:
         """Return a placement."""
-
-    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call the store outside of any group."""
-
-    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Run a step when all rows are in the log."""
-
-    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
-        """Call what takes the end of the log and its time, while nothing changes."""
-
-    async def written(self) -> None:
-        """Wait until no snapshot is being written."""
-
-    def put(self, made: Placement, regime: Regime, who: str | None) -> None:
-        """Put a placement that has taken in the whole log in the place of what there was."""
 
 
 class Rebuilder:
@@ -127,19 +114,20 @@ class Rebuilder:
     Parameters
     ----------
     engine : Engine
+    writer : Writer
     """
 
-    def __init__(self, engine: Serving) -> None:
-        self._engine = engine
+    def __init__(self, engine: Serving, writer: Writer) -> None:
+        self._engine, self._writer = engine, writer
         self.under_way: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
         """Return what can be gone back to, in order."""
         placement = self._engine.placement(name)
         store = self._engine.store
-        kept = await self._engine.of_store(store.states, placement.id)
-        marks = await self._engine.of_store(store.changes, placement.id)
-        stored = (await self._engine.of_store(store.placements))[name]
+        kept = await self._writer.of_store(store.states, placement.id)
+        marks = await self._writer.of_store(store.changes, placement.id)
+        stored = (await self._writer.of_store(store.placements))[name]
         regimes = regimes_of(marks)
         found = []
         for seq, time in kept:
@@ -170,7 +158,7 @@ class Rebuilder:
             asked = f"requests say who is asking, in {before.context_dim} numbers"
             raise InvalidValue("policy", policy, f"give one that reads a context: {asked}")
         spec = policy_to_spec(policy)
-        number = await self._engine.of_store(self._engine.store.policy, json.dumps(spec))
+        number = await self._writer.of_store(self._engine.store.policy, json.dumps(spec))
         return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
@@ -227,8 +215,8 @@ class Rebuilder:
         self.under_way.add(name)
         try:
             # A base of what was learned before must not come after the fold began without it.
-            await self._engine.between_groups(_nothing)
-            await self._engine.written()
+            await self._writer.between_groups(_nothing)
+            await self._writer.upkeep.written()
             return await self._replaced(placement, regime, who)
         finally:
             self.under_way.remove(name)
@@ -240,18 +228,18 @@ class Rebuilder:
         learner = Learner(policy, 0, propensities=config.propensities)
         # Nobody's request shall wait for the compiler, nor for the store meanwhile.
         await asyncio.to_thread(learner.compile)
-        made = await engine.of_store(
+        made = await self._writer.of_store(
             lambda: opened(name, config, engine.store, placement.seed, snapshot=False, as_if=regime)
         )
         fold = _Fold(made)
-        while len(rows := await engine.of_store(self._next, fold)) == ROWS:
+        while len(rows := await self._writer.of_store(self._next, fold)) == ROWS:
             await asyncio.to_thread(fold.take, rows)
         await asyncio.to_thread(fold.take, rows)
         left = await self._keep(name)
         regime = msgspec.structs.replace(regime, left=left, approximate=made.approximate)
-        await engine.between_groups(lambda: self._switch(config, fold, regime, who))
+        await self._writer.between_groups(lambda: self._switch(config, fold, regime, who))
         # The next step begins when all before it is durable, or undone because the store failed.
-        await engine.between_groups(_nothing)
+        await self._writer.between_groups(_nothing)
         there = engine.placement(name).regime
         if made.regime is None or there != made.regime:
             raise NotDurable("store: it failed at the switch, and all is as before; try again")
@@ -265,15 +253,15 @@ class Rebuilder:
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
-            drafts.append(await engine.frozen(as_of_now))
+            drafts.append(await self._writer.frozen(as_of_now))
 
         def as_of_now(seq: int, time: int) -> Draft:
             placement = engine.placement(name)
             return placement.draft(seq, placement.windows.time)
 
-        await engine.between_groups(copy)
+        await self._writer.between_groups(copy)
         steps = engine.store.saving(drafts[0], STATES)
-        while await engine.of_store(next, steps, steps) is not steps:
+        while await self._writer.of_store(next, steps, steps) is not steps:
             pass
         return state_name(drafts[0].time, type(engine.placement(name).config.policy).__name__)
 
@@ -288,11 +276,25 @@ class Rebuilder:
             while rows := self._next(fold):
                 fold.take(rows)
 
-        await engine.frozen(catch_up)
+        await self._writer.frozen(catch_up)
         if regime.what == REBUILD:
             fold.check_learned()
         # From here on nothing waits, so that nothing comes between.
-        engine.put(made, regime, who)
+        self._put(made, regime, who)
+
+    def _put(self, made: Placement, regime: Regime, who: str | None) -> None:
+        """Put a placement that has taken in the whole log in the place of what there was."""
+        pending, placements = self._writer.pending, self._engine.placements
+        now, seq = pending.time.advance(), pending.seq + 1
+        aside = [(after, before or seq, closed) for after, before, closed in regime.aside]
+        made.regime = msgspec.structs.replace(regime, aside=aside, seq=seq)
+        mark = pending.log_mark(made.id, now, POLICY, made.regime.text, who)
+        made.advance(now)
+        made.sets_aside = False
+        made.marked(mark)
+        made.new_ids = placements[made.name].new_ids
+        placements[made.name] = made
+        pending.touch([made.name])
 
 
 async def _nothing() -> None:

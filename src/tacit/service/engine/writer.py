@@ -24,7 +24,7 @@ import time as clocks
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tacit.errors import UnknownName
 from tacit.service.engine.group import apply
@@ -122,6 +122,7 @@ class Waiter(Protocol):
         """Take the error."""
 
 
+Result = TypeVar("Result")
 _Waiting = tuple[Request, Waiter]
 _Step = Callable[[], Awaitable[None]]
 
@@ -159,7 +160,7 @@ class Writer:
         self.stopping = False
         self.commits = Commits()
         self.worker = Worker("tacit-store")
-        self._store, self._pending = store, pending
+        self._store, self.pending = store, pending
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
@@ -185,8 +186,8 @@ class Writer:
             give(reply, NotDurable(STOPPING))
         if self.failure is None:
             await self.upkeep.save_all()
-        elif self._pending.tail.size:
-            lost = self._pending.tail.size
+        elif self.pending.tail.size:
+            lost = self.pending.tail.size
             logger.error("%d rows could not be made durable before the end", lost)
         await self.upkeep.written()
         self.worker.stop()
@@ -200,10 +201,33 @@ class Writer:
         """How many requests wait for a group."""
         return len(self._waiting)
 
-    def submit(self, request: Request, reply: Waiter) -> None:
-        """Give the reply the result of a request, once it is durable."""
-        self._waiting.append((request, reply))
+    async def ask(self, request: Request) -> Any:
+        """Return the result of a request, once it is durable."""
+        reply = asyncio.get_running_loop().create_future()
+        self.begin(request, reply)
+        return await reply
+
+    def begin(self, request: Request, reply: Waiter) -> None:
+        """Give the reply the result of a request: at once where a placement may be ahead of the log.
+
+        Raises
+        ------
+        NotDurable
+            If the service is stopping, or has as many rows in memory as it may.
+        """
+        if self.stopping:
+            raise NotDurable(STOPPING)
+        if self.pending.frozen or not self.pending.runs_ahead(request):
+            self._waiting.append((request, reply))
+            self.wake()
+            return
+        if self.pending.buffered >= self.pending.most_buffered:
+            raise NotDurable("store: the buffer is full; try again later")
+        (result,) = apply(self.pending, [request], {})
         self.wake()
+        give(reply, result)
+
+    # Between groups, and beside them ---------------------------------------------------------
 
     async def between_groups(self, step: _Step) -> None:
         """Run a step when all rows are in the log, and raise what it raises.
@@ -220,10 +244,27 @@ class Writer:
         self.wake()
         await reply
 
+    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
+        """Call what takes the end of the log and its time, while nothing changes; for a step."""
+        with self.pending.freeze():
+            return await self.of_store(read, self.pending.seq, self.pending.time.now())
+
+    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call the store outside of any group."""
+        if self.stopping:
+            raise NotDurable(STOPPING)
+        try:
+            return await self.worker.do(function, *arguments)
+        except Refused:
+            raise
+        except StoreError as error:
+            logger.error("the store failed", exc_info=error)
+            raise NotDurable("store: it fails at present; try again later") from error
+
     # The loop --------------------------------------------------------------------------------
 
     async def _serve_groups(self) -> None:
-        pending = self._pending
+        pending = self.pending
         while not self.stopping or self._waiting or (pending.tail.size and self.failure is None):
             await self._woken()
             # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
@@ -263,7 +304,7 @@ class Writer:
         elif self.upkeep.due:
             timeout = 0.0
         else:
-            due, now = self._pending.due, self._pending.time.now()
+            due, now = self.pending.due, self.pending.time.now()
             timeout = None if due is None else max((due - now) / 1e6, TICK_SECONDS)
         if timeout is not None:
             self._wake_within(timeout)
@@ -286,7 +327,7 @@ class Writer:
         """Return what is asked of placements that have not gone meanwhile; refuse the rest."""
         known = []
         for request, reply in group:
-            if request.placement in self._pending.placements:
+            if request.placement in self.pending.placements:
                 known.append((request, reply))
             else:
                 give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
@@ -296,13 +337,13 @@ class Writer:
         """Answer what needs no store, and came while placements were copied; return the rest."""
         left = []
         for request, reply in group:
-            if not self._pending.runs_ahead(request):
+            if not self.pending.runs_ahead(request):
                 left.append((request, reply))
                 continue
             try:
-                (result,) = apply(self._pending, [request], {})
+                (result,) = apply(self.pending, [request], {})
             except BaseException:
-                self._pending.forget()
+                self.pending.forget()
                 raise
             give(reply, result)
         return left
@@ -310,12 +351,12 @@ class Writer:
     async def _serve(self, group: Sequence[_Waiting]) -> None:
         """Serve a group; if the store refuses some of it, in halves until that is alone."""
         # Rows of earlier groups may wait, too: then it may be one of those that is refused.
-        alone = len(group) == 1 and not self._pending.tail.size
+        alone = len(group) == 1 and not self.pending.tail.size
         try:
             await self._serve_together(group)
         except (Refused, Damaged) as error:
             await self._mend()
-            if self._pending.tail.size:
+            if self.pending.tail.size:
                 await self._commit()
             # Who was answered before the commit keeps what was answered.
             left = [(request, reply) for request, reply in group if not reply.done()]
@@ -329,7 +370,7 @@ class Writer:
                 await self._serve(part)
 
     async def _serve_together(self, group: Sequence[_Waiting]) -> None:
-        pending = self._pending
+        pending = self.pending
         requests = [request for request, _ in group]
         unknown = pending.unknown(requests)
         found = await self.worker.do(self._store.find, unknown) if unknown else {}
@@ -351,7 +392,7 @@ class Writer:
             give(reply, result)
 
     async def _commit(self) -> None:
-        pending = self._pending
+        pending = self.pending
         pending.begin_commit()
         try:
             rows, began = pending.in_flight.size, clocks.perf_counter()
@@ -380,7 +421,7 @@ class Writer:
         return rows <= SMALL_GROUP and quick and not self.worker.calls and self._store.local
 
     async def _run_steps(self) -> None:
-        while self._steps and not self._pending.tail.size:
+        while self._steps and not self.pending.tail.size:
             step, reply = self._steps.popleft()
             try:
                 await step()
@@ -412,7 +453,7 @@ class Writer:
 
     async def _mend(self) -> None:
         """Undo what the failed group did to the learners, and write what may not be undone."""
-        pending = self._pending
+        pending = self.pending
         pending.begin_commit()
         try:
             anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
@@ -433,10 +474,10 @@ class Writer:
         if rows.size:
             lost = list(self._refused(rows))
         else:
-            self._store.probe(self._pending.time.clock())
+            self._store.probe(self.pending.time.clock())
         # Placements that learned from rows that are lost are ahead of the log, too.
         behind = {row.placement for row in lost}
-        ahead = [name for name, p in self._pending.placements.items() if p.id in behind]
+        ahead = [name for name, p in self.pending.placements.items() if p.id in behind]
         return self._opened([*broken, *ahead])
 
     def _refused(self, rows: Rows) -> Iterator[Any]:
