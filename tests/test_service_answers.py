@@ -286,7 +286,7 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
         raise UnknownName(f"placement: {name!r}")
 
     lender = Lender()
-    files = lending.Lending(lender)
+    files = lending.Lending(lender, lender)
     with pytest.raises(UnknownName):
         await files.of("never", 1)
     asked = [files.of("soon", 1) for _ in range(3)]

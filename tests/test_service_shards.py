@@ -489,7 +489,7 @@ async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
                     await before.decide("home", "a")
             row = await after.decide("home", "a")
             assert row.seq == 2
-            assert isinstance(before.failure, StoreError)
+            assert isinstance(before.writer.failure, StoreError)
 
 
 # Dealing out anew ----------------------------------------------------------------------------
