@@ -265,7 +265,8 @@ logger = logging.getLogger(__name__)
 # Every name in these is a constant.
 # ruff: noqa: S608
 NAMED = f"SELECT {kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
-LAST = f"SELECT max({', '.join(f'(SELECT coalesce(max(seq), 0) FROM {table})' for table, _ in TABLES)})"
+_LATEST = ", ".join(f"(SELECT coalesce(max(seq), 0) FROM {table})" for table, _ in TABLES)
+EPOCH_AND_LAST = f"SELECT epoch, max({_LATEST}) FROM store"
 TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in TABLES)}"
 FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
@@ -307,52 +308,63 @@ class SqliteStore(SqlStore):
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
-        except UNFIT as error:
+        except (apsw.Error, *UNFIT, *UNREADABLE) as error:
+            raise self._meant(error) from error
+
+    def _meant(self, error: Exception) -> StoreError:
+        """Return what an error of SQLite's means."""
+        if isinstance(error, UNFIT):
             # A number that is taken tells of another writer, not of the data.
             if str(error).endswith("seq"):
-                raise StoreError(f"{self._where}: {error}") from error
-            raise Refused(REFUSED.format(error)) from error
-        except apsw.NotADBError as error:
-            raise StoreError(f"{self._where} is no SQLite file; give another path") from error
-        except apsw.Error as error:
-            raise StoreError(f"{self._where}: {type(error).__name__}: {error}") from error
-        except UNREADABLE as error:
-            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
+                return StoreError(f"{self._where}: {error}")
+            return Refused(REFUSED.format(error))
+        if isinstance(error, apsw.NotADBError):
+            return StoreError(f"{self._where} is no SQLite file; give another path")
+        if isinstance(error, apsw.Error):
+            return StoreError(f"{self._where}: {type(error).__name__}: {error}")
+        return Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        with self._begun():
-            yield self._writer
-        self.commit()
-
-    @contextlib.contextmanager
-    def _begun(self) -> Iterator[None]:
-        """Enter a transaction that stays open for :meth:`commit`."""
-        with self._undone():
+        try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._check_owner()
-            yield
+            yield self._writer
+        except BaseException as error:
+            self._undo(error)
+            raise
+        self.commit()
 
-    @contextlib.contextmanager
-    def _undone(self) -> Iterator[None]:
-        """Roll back what fails."""
+    def _undo(self, error: BaseException) -> None:
+        """Roll back what failed; raise what the error means, if that is another one."""
         with self._named_errors():
-            try:
-                yield
-            except BaseException:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                raise
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise error
+
+    # Each group passes these three: no context managers, and one question to the tables.
+
+    def append(self, rows: Rows) -> None:
+        """Make a group durable: all of it, or nothing."""
+        self.insert(rows)
+        self.commit()
 
     def insert(self, rows: Rows) -> None:
         """Write a group that is durable once :meth:`commit` returns."""
-        with self._begun():
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
             self._insert(self._writer, rows)
+        except BaseException as error:
+            self._undo(error)
+            raise
 
     def commit(self) -> None:
         """Make what was inserted durable: all of it, or nothing."""
-        with self._undone():
+        try:
             self._writer.execute("COMMIT")
+        except BaseException as error:
+            self._undo(error)
+            raise
         # What was committed to a file that has no name any more is lost.
         self._file.check()
 
@@ -409,19 +421,18 @@ class SqliteStore(SqlStore):
             yield from reader.execute(FEEDBACK, (seq,))
 
     def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
-        parts = list(map(with_checksums, rows))
-        self._check_numbers([row[0] for part in parts for row in part])
+        """Write rows, if this is the owner still and no two rows of all tables would have one number."""
+        epoch, last = next(writer.execute(EPOCH_AND_LAST))
+        self._check_epoch(epoch)
+        parts = [with_checksums(part) if part else [] for part in rows]
+        seqs = [row[0] for part in parts for row in part]
+        # Each table sees to its own; those of a group come after all others, most often.
+        old = [seq for seq in seqs if seq <= last]
+        if len(set(seqs)) < len(seqs) or any(writer.execute(TAKEN, (seq,)).get for seq in old):
+            raise StoreError(f"{self._where}: another row has this seq")
         for insert, part in zip(INSERTS, parts, strict=True):
             if part:
-                self._run_many(writer, insert, part)
-
-    def _check_numbers(self, seqs: Sequence[int]) -> None:
-        """Raise StoreError if two rows of all tables would have one number."""
-        # Each table sees to its own; those of a group come after all others, most often.
-        last = self._writer.execute(LAST).get
-        old = [seq for seq in seqs if seq <= last]
-        if len(set(seqs)) < len(seqs) or any(self._writer.execute(TAKEN, (seq,)).get for seq in old):
-            raise StoreError(f"{self._where}: another row has this seq")
+                writer.executemany(insert, part)
 
     def scrub(self) -> None:
         """Empty the write-ahead log, which holds pages as they were before."""
@@ -525,9 +536,17 @@ class ReadSqlite(SqliteStore):
             self._reader.execute("COMMIT; BEGIN")
 
     @contextlib.contextmanager
-    def _undone(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        self.commit()
+        yield self._reader
+
+    def insert(self, rows: Rows) -> None:
+        """Refuse to write."""
+        self.commit()
+
+    def commit(self) -> None:
+        """Refuse to write."""
         raise StoreError(f"{self._where} is open for reading only")
-        yield
 
     def close(self) -> None:
         """Release it."""
