@@ -19,6 +19,7 @@ Key = tuple[int, str]
 """A placement's number and a decision's id."""
 Outcome = str | TacitError
 FOREVER = 2**63
+NO_ROWS = Rows([], [], [])
 
 
 class PendingLog:
@@ -47,14 +48,18 @@ class PendingLog:
         that need not wait for the store have to.
     touched : set of str
         Names of the placements to which something has happened that upkeep has not seen.
+    waiting : int
+        How many rows wait to be written.
+    buffering : set of str
+        Names of the placements that may be ahead of the log.
     """
 
     def __init__(self, placements: dict[str, Placement], seq: int, time: LogTime) -> None:
         self.placements = placements
         self.seq = seq
         self.time = time
-        self.tail = Rows.none()
-        self.in_flight = Rows.none()
+        self.tail, self.waiting = Rows.none(), 0
+        self.in_flight = NO_ROWS
         self.broken: set[str] = set()
         self.frozen = False
         self._uncommitted: dict[Key, FoundDecision] = {}
@@ -71,14 +76,17 @@ class PendingLog:
         """Note that placements came, went or changed."""
         self._open: dict[str, int] = {}
         self._open_count = 0
+        named = self.placements.items()
+        self.buffering = {name for name, placement in named if placement.config.durability == BUFFERED}
         self.touch(self.placements)
 
     def touch(self, names: Iterable[str]) -> None:
         """Note that something has happened to placements, or that they were made anew."""
         for name in names:
             self.touched.add(name)
-            self._push_due(name)
-            count = len(self.placements[name].windows)
+            windows = self.placements[name].windows
+            self._push_due(name, windows.due)
+            count = len(windows)
             self._open_count += count - self._open.get(name, 0)
             self._open[name] = count
 
@@ -100,11 +108,10 @@ class PendingLog:
                 return time
             self._pop_due()
             if placement is not None:
-                self._push_due(name)
+                self._push_due(name, placement.windows.due)
         return None
 
-    def _push_due(self, name: str) -> None:
-        due = self.placements[name].windows.due
+    def _push_due(self, name: str, due: int | None) -> None:
         if due is not None and due < self._earliest.get(name, FOREVER):
             self._earliest[name] = due
             heappush(self._dues, (due, name))
@@ -117,6 +124,9 @@ class PendingLog:
 
     def closing(self, now: int) -> list[Placement]:
         """Return the placements with windows that close by now."""
+        if not self._dues or self._dues[0][0] > now:
+            # None closes earlier than that.
+            return []
         found = {}
         while (due := self.due) is not None and due <= now:
             name = self._pop_due()
@@ -135,19 +145,15 @@ class PendingLog:
         finally:
             self.frozen = False
 
-    def buffers(self, placement: str) -> bool:
-        """Whether a placement may be ahead of the log."""
-        return self.placements[placement].config.durability == BUFFERED
-
     def runs_ahead(self, request: Request) -> bool:
         """Whether a request can be answered from memory, before its rows are in the log."""
-        decides = isinstance(request, Decide | Record)
-        return decides and self.buffers(request.placement) and not self.unknown([request])
+        ahead = request.placement in self.buffering and isinstance(request, Decide | Record)
+        return ahead and not self.unknown([request])
 
     @property
     def buffered(self) -> int:
         """How many rows are in memory only."""
-        return self.tail.size + self.in_flight.size
+        return self.waiting + self.in_flight.size
 
     # What is known ---------------------------------------------------------------------------
 
@@ -196,13 +202,15 @@ class PendingLog:
     def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
         """Append decisions, which have the next sequence numbers."""
         self.seq += len(rows)
+        self.waiting += len(rows)
         self.tail.decisions.extend(rows)
-        if self.buffers(placement):
+        if placement in self.buffering:
             self._uncommitted.update(((row.placement, row.id), FoundDecision(row, [])) for row in rows)
 
     def log_feedback(self, rows: Block[FeedbackRow]) -> None:
         """Append feedback, which has the next sequence numbers."""
         self.seq += len(rows)
+        self.waiting += len(rows)
         self.tail.feedback.extend(rows)
 
     def log_mark(
@@ -210,6 +218,7 @@ class PendingLog:
     ) -> MarkRow:
         """Append a mark, and return it."""
         self.seq += 1
+        self.waiting += 1
         mark = MarkRow(self.seq, placement, time, kind, value, who)
         self.tail.marks.append(mark)
         return mark
@@ -218,18 +227,19 @@ class PendingLog:
 
     def begin_commit(self) -> None:
         """Let the rows that wait be those that are written."""
-        self.in_flight, self.tail = self.tail, Rows.none()
+        self.in_flight, self.tail, self.waiting = self.tail, Rows.none(), 0
 
     def end_commit(self, *, failed: bool) -> None:
         """End a commit; if it failed, keep the rows of placements that may be ahead of the log."""
-        written, self.in_flight = self.in_flight, Rows.none()
+        written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:
             return
-        behind = {p.id: name for name, p in self.placements.items() if not self.buffers(name)}
+        behind = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
             self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}
             kept = written.where(lambda row: row.placement not in behind)
             self.tail = kept.and_then(self.tail)
+            self.waiting = self.tail.size
         for row in written.decisions if self._uncommitted else ():
             if not failed or row.placement in behind:
                 self._uncommitted.pop((row.placement, row.id), None)
@@ -237,4 +247,4 @@ class PendingLog:
     def forget(self) -> None:
         """Take all placements for broken: nobody knows how far a group has come."""
         self.broken |= set(self.placements)
-        self.tail = Rows.none()
+        self.tail, self.waiting = Rows.none(), 0

@@ -168,17 +168,19 @@ class Retention:
     ----------
     busy : bool
         Whether there may be more to drop now.
+    next : int
+        When it is looked for rows to drop again.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.busy = False
-        self._next = self._held = 0
+        self.next = self._held = 0
         self._before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
         """Whether there may be something to drop."""
-        return now >= max(self._next, self._held)
+        return now >= max(self.next, self._held)
 
     def hold(self, now: int) -> None:
         """Drop nothing for an hour: the clock has jumped, and somebody may set it back."""
@@ -211,7 +213,7 @@ class Retention:
             If the store fails, or the rows cannot be written; then they are not dropped.
         """
         # What fails is tried again at the next look.
-        self._next, self.busy = now + EVERY, False
+        self.next, self.busy = now + EVERY, False
         for placement in placements:
             if placement.config.retention is None:
                 continue
@@ -225,7 +227,7 @@ class Retention:
             old = self._store.old(placement.id, before, time, ROWS)
             if old.size:
                 self._drop(old, archive, placement.name)
-                self._next, self.busy = now, True
+                self.next, self.busy = now, True
                 return None
             # All that this base covers is gone: what was freed is overwritten once, not by every step.
             del self._before[placement.id]
@@ -236,7 +238,7 @@ class Retention:
     def rest(self, placement: Placement, before: int) -> None:
         """Let the rows of a placement before ``before`` go, which its base now covers."""
         self._before[placement.id] = before
-        self._next, self.busy = 0, True
+        self.next, self.busy = 0, True
 
     def _drop(self, old: Old, archive: str | None, name: str) -> None:
         if archive is not None:
@@ -333,7 +335,7 @@ class Upkeep:
     @property
     def _idle(self) -> bool:
         # One at a time: memory holds one copy of what was learned at most.
-        return not self._pending.tail.size and self._writing is None
+        return not self._pending.waiting and self._writing is None
 
     async def step(self, archive: str | None) -> None:
         """Begin the snapshot that is needed most, or drop some old rows, if nothing else waits.
@@ -343,14 +345,15 @@ class Upkeep:
         archive : str or None
             Folder to which rows are written before they are dropped.
         """
-        known, touched = self._pending.placements, self._pending.touched
-        some = [known[name] for name in touched if name in known]
+        pending = self._pending
+        some = [pending.placements[name] for name in pending.touched if name in pending.placements]
         due = [p for p in some if p.since_snapshot >= p.snapshot_after]
-        self._pending.touched = {p.name for p in due}
+        pending.touched = {p.name for p in due}
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)
-        if self._idle:
+        # By the time of the group, which is no later than now.
+        if pending.time.last >= self._retention.next and self._idle:
             await self._drop_old(archive)
 
     async def save_all(self) -> None:

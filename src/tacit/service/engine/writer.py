@@ -161,6 +161,7 @@ class Writer:
         self.commits = Commits()
         self.worker = Worker("tacit-store")
         self._store, self.pending = store, pending
+        self._local = store if is_local(store) else None
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
@@ -186,8 +187,8 @@ class Writer:
             give(reply, NotDurable(STOPPING))
         if self.failure is None:
             await self.upkeep.save_all()
-        elif self.pending.tail.size:
-            lost = self.pending.tail.size
+        elif self.pending.waiting:
+            lost = self.pending.waiting
             logger.error("%d rows could not be made durable before the end", lost)
         await self.upkeep.written()
         self.worker.stop()
@@ -217,7 +218,7 @@ class Writer:
         """
         if self.stopping:
             raise NotDurable(STOPPING)
-        if self.pending.frozen or not self.pending.runs_ahead(request):
+        if self.pending.frozen or not (self.pending.buffering and self.pending.runs_ahead(request)):
             self._waiting.append((request, reply))
             self.wake()
             return
@@ -265,7 +266,7 @@ class Writer:
 
     async def _serve_groups(self) -> None:
         pending = self.pending
-        while not self.stopping or self._waiting or (pending.tail.size and self.failure is None):
+        while not self.stopping or self._waiting or (pending.waiting and self.failure is None):
             await self._woken()
             # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
             if len(self._waiting) != 1:
@@ -273,14 +274,15 @@ class Writer:
             size = min(len(self._waiting), LARGEST_GROUP)
             group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
             try:
-                group = self._left(self._known(group))
+                group = self._ready(group)
                 if self.failure is not None:
                     await self._heal()
                 # An empty group would close windows at a moment of the step's own.
-                if group or pending.tail.size or not self._steps:
+                if group or pending.waiting or not self._steps:
                     await self._serve(group)
                     await self.upkeep.step(self._archive())
-                await self._run_steps()
+                if self._steps:
+                    await self._run_steps()
             # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
             except Exception as error:
                 if clocks.monotonic() - began > RETRY_SECONDS:
@@ -288,7 +290,7 @@ class Writer:
                     group += self._waiting
                     self._waiting.clear()
                 self._refuse([reply for _, reply in group], error)
-            idle = not self._waiting and not pending.tail.size and not self._steps
+            idle = not self._waiting and not pending.waiting and not self._steps
             if idle and not self.stopping:
                 self._arrived.clear()
 
@@ -323,40 +325,33 @@ class Writer:
         self._alarm = None
         self.wake()
 
-    def _known(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return what is asked of placements that have not gone meanwhile; refuse the rest."""
-        known = []
+    def _ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
+        """Return what needs the store; answer what does not, and refuse what is asked of what has gone."""
+        pending, ready = self.pending, []
         for request, reply in group:
-            if request.placement in self.pending.placements:
-                known.append((request, reply))
-            else:
+            if request.placement not in pending.placements:
                 give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
-        return known
-
-    def _left(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Answer what needs no store, and came while placements were copied; return the rest."""
-        left = []
-        for request, reply in group:
-            if not self.pending.runs_ahead(request):
-                left.append((request, reply))
-                continue
-            try:
-                (result,) = apply(self.pending, [request], {})
-            except BaseException:
-                self.pending.forget()
-                raise
-            give(reply, result)
-        return left
+            elif pending.buffering and pending.runs_ahead(request):
+                # It came while placements were copied.
+                try:
+                    (result,) = apply(pending, [request], {})
+                except BaseException:
+                    pending.forget()
+                    raise
+                give(reply, result)
+            else:
+                ready.append((request, reply))
+        return ready
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
         """Serve a group; if the store refuses some of it, in halves until that is alone."""
         # Rows of earlier groups may wait, too: then it may be one of those that is refused.
-        alone = len(group) == 1 and not self.pending.tail.size
+        alone = len(group) == 1 and not self.pending.waiting
         try:
             await self._serve_together(group)
         except (Refused, Damaged) as error:
             await self._mend()
-            if self.pending.tail.size:
+            if self.pending.waiting:
                 await self._commit()
             # Who was answered before the commit keeps what was answered.
             left = [(request, reply) for request, reply in group if not reply.done()]
@@ -380,10 +375,10 @@ class Writer:
             pending.forget()
             raise
         answers = list(zip(group, results, strict=True))
-        for (request, reply), result in answers:
-            if pending.buffers(request.placement):
+        for (request, reply), result in answers if pending.buffering else ():
+            if request.placement in pending.buffering:
                 give(reply, result)
-        if pending.tail.size:
+        if pending.waiting:
             await self._commit()
         elif group:
             # Of what was committed before, too, nothing may be confirmed that is lost by now.
@@ -397,31 +392,30 @@ class Writer:
         try:
             rows, began = pending.in_flight.size, clocks.perf_counter()
             with self.commits.span(rows):
-                self._append_seconds = await self._appended(pending.in_flight)
+                self._append_seconds = await self._appended(pending.in_flight, rows)
             self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
         except BaseException:
             pending.end_commit(failed=True)
             raise
         pending.end_commit(failed=False)
 
-    async def _appended(self, rows: Rows) -> float:
+    async def _appended(self, rows: Rows, size: int) -> float:
         """Append rows; return how many seconds that took, without the way to the store's thread."""
-        store, size = self._store, rows.size
-        if self._commits_at_once(size):
-            return _timed(store.append, rows)
-        if size <= SPLIT_ROWS and is_local(store) and not self.worker.calls:
-            # There, each row would wait for the interpreter.
-            return _timed(store.insert, rows) + await self.worker.do(_timed, store.commit)
-        return await self.worker.do(_timed, store.append, rows)
-
-    def _commits_at_once(self, rows: int) -> bool:
-        """Whether a commit takes less time here than its thread takes to wake up."""
-        most = LONE_SECONDS if rows <= LONE else QUICK_SECONDS
-        quick = 0.0 < self._append_seconds < most
-        return rows <= SMALL_GROUP and quick and not self.worker.calls and self._store.local
+        local, began = self._local, clocks.perf_counter()
+        if local is not None and not self.worker.calls:
+            # As long as a commit takes less time here than the other thread takes to wake up.
+            most = LONE_SECONDS if size <= LONE else QUICK_SECONDS
+            if size <= SMALL_GROUP and 0.0 < self._append_seconds < most:
+                local.append(rows)
+                return clocks.perf_counter() - began
+            if size <= SPLIT_ROWS:
+                # In the other thread, each row would wait for the interpreter.
+                local.insert(rows)
+                return clocks.perf_counter() - began + await self.worker.do(_timed, local.commit)
+        return await self.worker.do(_timed, self._store.append, rows)
 
     async def _run_steps(self) -> None:
-        while self._steps and not self.pending.tail.size:
+        while self._steps and not self.pending.waiting:
             step, reply = self._steps.popleft()
             try:
                 await step()

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from os import urandom
 from typing import NamedTuple
 
@@ -123,7 +124,7 @@ class LogClock:
     def __init__(
         self, wall: Callable[[], int] = time.time_ns, passed: Callable[[], int] | None = None
     ) -> None:
-        self._passed = passed or _boot_time
+        self._passed = passed or _boot_time()
         self._offset = wall() - self._passed()
 
     def __call__(self) -> int:
@@ -135,11 +136,11 @@ def wall_time() -> int:
     return time.time_ns() // 1000
 
 
-def _boot_time() -> int:
-    """Return the time since the machine started, its sleep included where that is known."""
+def _boot_time() -> Callable[[], int]:
+    """Return what gives the time since the machine started, its sleep included where that is known."""
     if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return time.monotonic_ns()
+        return partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+    return time.monotonic_ns
 
 
 class LogTime:
@@ -154,6 +155,11 @@ class LogTime:
     wall : function, optional
         Returns microseconds since 1970 as this machine says at the moment; by default ``clock``.
 
+    Attributes
+    ----------
+    last : int
+        The time of the last group, or of the last row before it.
+
     Examples
     --------
     >>> clock = iter([90, 91, 89])
@@ -165,13 +171,13 @@ class LogTime:
     def __init__(self, clock: Callable[[], int], last: int, wall: Callable[[], int] | None = None) -> None:
         self.clock = clock
         self._wall = wall or clock
-        self._last = last
+        self.last = last
         # A wall that lags behind the log must not make the log's time stand still.
         self._ahead = max(last - clock(), 0)
 
     def now(self) -> int:
         """Return the time of a row that is logged now."""
-        return max(self.clock() + self._ahead, self._last)
+        return max(self.clock() + self._ahead, self.last)
 
     @property
     def wall_ahead(self) -> int:
@@ -184,8 +190,8 @@ class LogTime:
 
     def advance(self) -> int:
         """Return the time of a group that begins now."""
-        self._last = self.now()
-        return self._last
+        self.last = max(self.clock() + self._ahead, self.last)
+        return self.last
 
 
 # ---- Where a decision's draws come from: its id and the placement's seed, and nothing else
