@@ -234,13 +234,17 @@ class ColumnLearner(Generic[ArmT_co]):
         InvalidValue, UnknownName
             As ``Learner.choose_many``; then nothing was decided.
         """
-        rows, loops = len(keys), self.loops
-        given = self._with_items(rows, given)
-        arms = given[1]
-        columns = self._impressions.read(self.policy, self.offer, rows, given)
-        batch = Batch(self.lanes.admit(keys), *columns)
-        self._impressions.advise(self.policy, batch.relevance, batch.examination)
-        actions = np.empty((rows, self.policy.action_width), np.int64)
+        rows, loops, arms = len(keys), self.loops, given[1]
+        plain = self._no_features and not self._reads_contexts
+        if plain and all(each is None for each in given):
+            batch = loops.plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
+        else:
+            given = self._with_items(rows, given)
+            arms = given[1]
+            columns = self._impressions.read(self.policy, self.offer, rows, given)
+            batch = Batch(self.lanes.admit(keys), *columns)
+            self._impressions.advise(self.policy, batch.relevance, batch.examination)
+        actions = np.empty((rows, loops.action.shape[1]), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
         propensities.fill(np.nan)
         state = loops.params, self.lanes.state

@@ -249,9 +249,10 @@ class Lanes:
             If a key is too long, or one string is given in place of a list of keys; then none
             gets one.
         """
-        checks.names("keys", keys)
-        lanes = list(map(self.of.get, keys))
+        lanes = list(map(self.of.get, keys)) if type(keys) is list else [None]
         if None in lanes:
+            checks.names("keys", keys)
+            lanes = list(map(self.of.get, keys))
             new = dict.fromkeys(k for k, lane in zip(keys, lanes, strict=True) if lane is None)
             for key in new:
                 checks.name("key", key)

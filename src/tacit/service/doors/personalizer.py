@@ -337,9 +337,7 @@ class PersonalizerPlacement(FeaturePlacement):
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         return np.zeros(1, np.int64)
 
-    def _held_out(
-        self, asked: Block[Impression], ids: Sequence[str]
-    ) -> tuple[Sequence[Decision], Tossed | None]:
+    def _held_out(self, asked: Block[Impression], ids: Sequence[str]) -> tuple[Sequence[Decision], Tossed]:
         assert self.control.coin is not None
         (impression,) = asked
         decision = self._choose(self.learner, impression)

@@ -276,11 +276,14 @@ class _Batch:
 
     def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         """Return impressions as they are decided: what may have changed since the request came is checked."""
-        self._placement.check_offered(impressions)
+        placement = self._placement
+        if placement.living.wholes:
+            placement.check_offered(impressions)
         if impressions:
             self._pending.check_room(self._size + len(impressions))
-        found = self._placement.looked_up(impressions, places)
-        self._new_keys |= self._placement.let_in(values(impressions, "key"), self._new_keys)
+        found = placement.looked_up(impressions, places)
+        if placement.key_limit is not None:
+            self._new_keys |= placement.let_in(values(impressions, "key"), self._new_keys)
         return found
 
     def _extended(self, impressions: Sequence[Impression]) -> range:
@@ -385,7 +388,8 @@ def apply(
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
     # 6. What is proved by now to do harm is shown no more, from the next group on.
     for name in touched:
-        _guard(pending, name, now)
+        if pending.placements[name].guardrail is not None:
+            _guard(pending, name, now)
     if closing and pending.seq == before:
         # Nothing else in the log says that these windows have closed.
         pending.log_mark(None, now, TICK, "")
@@ -420,9 +424,10 @@ def _mark(pending: PendingLog, request: Mark, now: int) -> None:
 
 
 def _guard(pending: PendingLog, name: str, now: int) -> None:
-    """Let the guardrail of a placement act, if it has one and there is harm."""
-    guardrail = pending.placements[name].guardrail
-    for kind, value in () if guardrail is None else guardrail.marks(pending.placements[name]):
+    """Let the guardrail of a placement act, if there is harm."""
+    placement = pending.placements[name]
+    assert placement.guardrail is not None
+    for kind, value in placement.guardrail.marks(placement):
         _mark(pending, Mark(name, value, kind, GUARDRAIL), now)
 
 

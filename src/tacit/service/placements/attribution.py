@@ -103,6 +103,7 @@ class Ended(NamedTuple):
 
 
 NONE_ENDED = Ended(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
+NOTHING_EARNED = Rewards(np.empty(0, np.int64), [])
 
 
 class Attribution(OpenSlots):
@@ -169,7 +170,7 @@ class Attribution(OpenSlots):
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their slots."""
-        deadline = self.time + self.rule.window
+        deadline = self.time + self._terms.window
         slots = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
         if not any(deferred):
@@ -190,12 +191,13 @@ class Attribution(OpenSlots):
     def advance(self, time: int) -> Rewards:
         """Close the windows that end at or before ``time``; return what they teach."""
         self.time = time = max(self.time, time)
-        self._end_defaults(self._defaulted.take(time - self.rule.correction).slots)
+        self.ended = NONE_ENDED
+        if self._defaulted.first is not None:
+            self._end_defaults(self._defaulted.take(time - self.rule.correction).slots)
         if self._deferred.first is not None and self._deferred.first <= time:
             self._abandon(self._deferred.take(time))
-        self.ended = NONE_ENDED
         if self._queue.first is None or self._queue.first > time:
-            return Rewards(np.empty(0, np.int64), [])
+            return NOTHING_EARNED
         return self._closed(self._queue.take(time))
 
     def _closed(self, closed: Ending) -> Rewards:

@@ -157,19 +157,25 @@ class Deciding(State):
             offers = list(map(self.living.slots_asked, asked.column("arms")))
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
-        rows = Block.joined(DecisionRow, list(self._in_parts(asked, seq, time)))
+        ids, pinned = asked.column("id"), self.pins.last is not None and self.pins.at(time) is not None
+        at_once = (
+            not pinned and self.modes.now in (ONLINE, CONTROL) and not (self.second is not None and self.two)
+        )
+        # Decisions that were made elsewhere have ids.
+        if at_once and ids.count(None) == len(ids):
+            rows = self._chosen_many(asked, seq, time)
+        else:
+            parts = list(self._in_parts(asked, seq, time, at_once=at_once))
+            rows = Block.joined(DecisionRow, parts)
         if self.signals is not None:
             self.signals.decided(self.learner, rows)
         return rows
 
-    def _in_parts(self, asked: Block[Impression], seq: int, time: int) -> Iterator[Block[DecisionRow]]:
+    def _in_parts(
+        self, asked: Block[Impression], seq: int, time: int, *, at_once: bool
+    ) -> Iterator[Block[DecisionRow]]:
         """Yield decisions by stretches that are made alike: elsewhere, at once, or one by one."""
-        at_once = self.modes.now in (ONLINE, CONTROL) and not self.two and self.pins.at(time) is None
         ids, given = asked.column("id"), asked.column("given")
-        if at_once and ids.count(None) == len(ids):
-            # Decisions that were made elsewhere have ids.
-            yield self._chosen_many(asked, seq, time)
-            return
         start = 0
         for (unnamed, elsewhere), run in groupby(zip(ids, given, strict=True), _made_how):
             stop = start + len(list(run))
@@ -198,21 +204,20 @@ class Deciding(State):
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         ids = self.new_ids(time, asked.column("key"), seq)
         self.draws.begin(self.learner.rng, ids[0])
-        decisions, tossed = self._held_out(asked, ids)
+        decisions: Sequence[Decision]
+        if self.control.coin is None:
+            decisions, tossed = self.choose_many(self.learner, asked), None
+        else:
+            decisions, tossed = self._held_out(asked, ids)
         rows = self.rows_of(asked, seq, ids, time, decisions, tossed)
         self.decided(rows, decisions)
         return rows
 
-    def _held_out(
-        self, asked: Block[Impression], ids: Sequence[str]
-    ) -> tuple[Sequence[Decision], Tossed | None]:
+    def _held_out(self, asked: Block[Impression], ids: Sequence[str]) -> tuple[Sequence[Decision], Tossed]:
         """Return decisions, those of a control among them, and what its coin said."""
-        coin = self.control.coin
-        if coin is None:
-            return self.choose_many(self.learner, asked), None
         offers = list(map(self.offer_of, asked))
         every = self.modes.control_decides
-        tossed = coin.toss(ids, asked.column("unit"), offers, every=every)
+        tossed = self._coin.toss(ids, asked.column("unit"), offers, every=every)
         made = self.choose_many(self.learner, asked, tossed.imposed)
         return (self.control.alone if every else self.control.mixed)(made, offers), tossed
 
@@ -273,6 +278,7 @@ class Deciding(State):
         """Return decisions as rows of the log, from the sequence number ``seq`` on."""
         keys, arms, contexts, _, deferred, requests, *_ = asked.columns
         count = len(keys)
+        plain = arms.count(None) == count
         if isinstance(decisions, Decisions):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
             propensities = none_for_nan(decisions.propensities)
@@ -288,11 +294,11 @@ class Deciding(State):
             [self.policy_id] * count,
             [time] * count,
             keys,
-            self.living.as_offered(arms),
+            arms if plain and not self.living.wholes else self.living.as_offered(arms),
             shown,
             propensities,
             epochs,
-            listed_as_json(contexts),
+            contexts if contexts.count(None) == count else listed_as_json(contexts),
             [self.modes.now] * count,
             [would and self._counterfactual(would)] * count,
             [would and would.propensity] * count,

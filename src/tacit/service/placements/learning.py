@@ -23,7 +23,7 @@ from tacit.service.log.rows import (
     some_by_two,
 )
 from tacit.service.placements.attribution import FROZEN as NOT_LEARNING
-from tacit.service.placements.attribution import LATE_EPOCH, NOTED, Rewards
+from tacit.service.placements.attribution import LATE_EPOCH, NONE_ENDED, NOTED, Rewards
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.reading import learned_propensities, parsed, read_by
 from tacit.service.placements.series import weighed
@@ -40,6 +40,8 @@ class Learning(State):
     def advance(self, time: int) -> None:
         """Advance to a time: learn what the windows that close by then teach."""
         rewards = self.windows.advance(time)
+        if self.windows.ended is NONE_ENDED:
+            return
         self.earnings.closed(self.here, self.windows.ended)
         if not rewards.values:
             return

@@ -275,7 +275,8 @@ class OpenSlots:
 
     def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
         """Give decisions slots, open until a time."""
-        self._release()
+        if self._spent:
+            self._release()
         count = len(block)
         if self._free_count < count:
             self._grow(count)
@@ -405,7 +406,9 @@ class OpenDecisions:
         plain : bool
             Whether all arms that there were in the beginning were on offer, without features.
         """
-        self._reach(slots)
+        wanted = max(slots.tolist(), default=-1) + 1
+        if wanted > len(self._lanes):
+            self._reach(wanted)
         for slot in slots.tolist() if self._offers else ():
             self._offers.pop(slot, None)
         if isinstance(decisions, Decisions):
@@ -425,11 +428,9 @@ class OpenDecisions:
             offers = [(d.offered, d.relevance, d.examination) for d in decisions]
             self._offers.update(zip(slots.tolist(), offers, strict=True))
 
-    def _reach(self, slots: Ints) -> None:
-        """Make room."""
-        old, wanted = len(self._lanes), max(slots.tolist(), default=-1) + 1
-        if wanted <= old:
-            return
+    def _reach(self, wanted: int) -> None:
+        """Make room for so many slots."""
+        old = len(self._lanes)
         for name in _COLUMNS:
             column = getattr(self, name)
             larger = np.zeros((max(wanted, 2 * old), *column.shape[1:]), column.dtype)

@@ -138,7 +138,8 @@ class Results:
         array of float64, shape (columns,)
             The sums to which what they showed is to be added.
         """
-        self.advance(time)
+        if time >= self._next:
+            self.advance(time)
         self.last = time
         row = self.at(time)
         row[DECISIONS] += count

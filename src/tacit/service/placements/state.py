@@ -394,13 +394,13 @@ class State:
         slots = self.windows.decided(rows)
         self._keep(slots, rows, decisions, second)
         self.earnings.made(rows)
-        self.decisions += len(rows)
-        self.since_snapshot += len(rows)
-        deferred = rows.column("deferred")
-        counted = rows
-        if any(deferred):
-            counted = rows.take([i for i, waits in enumerate(deferred) if not waits])
-        self._count(counted)
+        count, deferred = len(rows), rows.column("deferred")
+        self.decisions += count
+        self.since_snapshot += count
+        if not any(deferred):
+            self._count(rows)
+        elif not all(deferred):
+            self._count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
 
     def _keep(
         self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
@@ -418,8 +418,6 @@ class State:
 
     def _count(self, rows: Block[DecisionRow]) -> None:
         """Count impressions of the same time, and the restarts that they show."""
-        if not len(rows):
-            return
         self._count_impressions(rows)
         # Most keys have never restarted.
         if self.series.epochs or any(rows.column("epoch")):
@@ -430,11 +428,12 @@ class State:
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count decisions made at the same time."""
+        plain = not any(rows.column("offered"))
         self.series.decided_many(
             rows.column("time")[0],
             list(map(self.living.slots.__getitem__, rows.column("arm"))),
             self._weighable(rows),
-            self._offer_sizes(rows),
+            [len(self.living.first)] * len(rows) if plain else list(map(self._offered, rows)),
         )
 
     @staticmethod
@@ -444,12 +443,6 @@ class State:
         if rows.column("mode")[0] in FIXED:
             return [None] * len(rows)
         return rows.column("propensity")
-
-    def _offer_sizes(self, rows: Block[DecisionRow]) -> list[int]:
-        """Return how many arms were on offer."""
-        if not any(rows.column("offered")):
-            return [len(self.living.first)] * len(rows)
-        return list(map(self._offered, rows))
 
     def _propensities(self, slots: Ints) -> list[float | None]:
         """Return the propensities by which open decisions may be weighed."""

@@ -145,7 +145,8 @@ class ControlGroup(Aspect):
         """Keep which new open decisions are not the placement's own policy's to learn from."""
         if self._not_own:
             self._not_own.difference_update(slots.tolist())
-        if some_by_two(rows):
+        own = rows.column("would_propensity")
+        if own.count(None) < len(own) and some_by_two(rows):
             made = zip(slots.tolist(), rows, strict=True)
             self._not_own.update(slot for slot, row in made if row.control and by_two(row))
 
