@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -37,10 +38,11 @@ from typing import Any
 from msgspec import MsgspecError
 
 from tacit.errors import TacitError
-from tacit.service.app.guard import LetIn, Visit
+from tacit.service.app.guard import LetIn, new_ids
 from tacit.service.app.routes import PLACEMENTS, find
-from tacit.service.http.messages import Headers, request_id
-from tacit.service.http.protocol import AnswerUnderWay
+from tacit.service.config.keys import Caller
+from tacit.service.http.messages import Headers, head_of, request_id
+from tacit.service.http.protocol import AnswerUnderWay, Protocol
 from tacit.service.http.route import Addressed, Answer, Path
 
 # ---- The usual requests, one decision and one piece of feedback, without a framework's detours
@@ -67,10 +69,18 @@ class UsualAnswers:
     endpoints : mapping of Path to Endpoint
     engine : Engine
         What serves them, and its configuration of now.
+
+    Attributes
+    ----------
+    heads : mapping of bytes to LetIn
+        What is known of heads that were let in.
     """
 
+    heads: Mapping[bytes, LetIn]
+
     def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Engine) -> None:
-        self._guard, self._endpoints, self._engine = guard, endpoints, engine
+        self.guard, self.endpoints, self.engine = guard, endpoints, engine
+        self.heads = guard.heads
         self._paths = [PLACEMENTS.paths[name] for name in USUAL]
         self._found: dict[bytes, Addressed] = {}
 
@@ -81,7 +91,7 @@ class UsualAnswers:
             return known
         found = find(address.decode("latin-1"))
         # What strangers ask for must not fill the memory, and how they spell it is uvicorn's.
-        if found.path in self._paths and found.name in self._engine.placements and b"%" not in address:
+        if found.path in self._paths and found.name in self.engine.placements and b"%" not in address:
             self._found[address] = found
             return found
         return None
@@ -95,12 +105,7 @@ class UsualAnswers:
         if not length.isdigit() or len(length) > 9:
             return None
         size = int(length)
-        return size if size <= self._engine.config.server.body_limit else None
-
-    @property
-    def heads(self) -> Mapping[bytes, LetIn]:
-        """What is known of heads that were let in."""
-        return self._guard.heads
+        return size if size <= self.engine.config.server.body_limit else None
 
     def begin(
         self,
@@ -109,50 +114,64 @@ class UsualAnswers:
         headers: Headers,
         head: bytes,
         body: bytes,
-        client: tuple[str, int] | None,
-        reply: AnswerUnderWay,
+        connection: Protocol,
     ) -> None:
         """Begin to answer a request."""
-        visit = self._guard.enter(found, METHOD, address, headers)
-        refusal = self._guard.refusal(visit, client)
-        self._guard.remember(head, visit, len(body))
-        self._go_on(visit, refusal, body, reply)
+        visit = self.guard.enter(found, METHOD, address, headers)
+        refusal = self.guard.refusal(visit, connection.client)
+        self.guard.remember(head, visit, len(body))
+        work = UsualRequest(self, connection, found, address, visit.id, visit.caller)
+        work.admitted = visit.admitted
+        work.begin(body, refusal)
 
-    def begin_again(
-        self, known: LetIn, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
-    ) -> None:
+    def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
         """Begin to answer a request whose head is known."""
-        visit = self._guard.enter_again(known, METHOD)
-        self._go_on(visit, self._guard.refusal_again(visit, client), body, reply)
-
-    def _go_on(self, visit: Visit, refusal: Answer | None, body: bytes, reply: AnswerUnderWay) -> None:
-        work = _Work(self._guard, visit, self._endpoints[visit.found.path], reply)
-        token = request_id.set(visit.id)
-        if refusal is not None:
-            work.end(refusal)
-        else:
-            work.begin(self._engine.begin, body)
-        request_id.reset(token)
+        work = UsualRequest(self, connection, known.found, known.address, next(new_ids), known.caller)
+        work.begin(body, self.guard.refusal_again(work, connection.client))
 
 
-class _Work:
-    """A usual request: the :class:`~tacit.service.engine.writer.Waiter` to what it asks."""
+class UsualRequest(AnswerUnderWay):
+    """A usual request from its head to its answer: the connection's, the guard's and the engine's.
 
-    __slots__ = ("_answer", "_done", "_endpoint", "_guard", "_reply", "_route", "_visit")
+    It is the answer under way of its connection, what the guard is visited by, and the engine's
+    :class:`~tacit.service.engine.writer.Waiter`.
+    """
 
-    def __init__(self, guard: Guard, visit: Visit, endpoint: Endpoint, reply: AnswerUnderWay) -> None:
-        self._guard, self._visit, self._endpoint, self._reply = guard, visit, endpoint, reply
-        self._route = visit.found.path.routes[METHOD]
-        self._done = False
+    __slots__ = (
+        "_answer", "_done", "_usual", "address", "admitted", "caller", "found", "id", "route", "started"
+    )  # fmt: skip
+    method = METHOD
 
-    def begin(self, begin: Callable[[Any, Any], None], body: bytes) -> None:
+    def __init__(
+        self,
+        usual: UsualAnswers,
+        connection: Protocol,
+        found: Addressed,
+        address: bytes,
+        id: str,
+        caller: Caller,
+    ) -> None:
+        self._connection, self._usual = connection, usual
+        self.found, self.address, self.id, self.caller = found, address, id, caller
+        self.route = found.path.routes[METHOD]
+        self.keep_alive = True
+        self.disconnected = self.response_complete = self.admitted = self._done = False
+        self.started = time.perf_counter()
+
+    def begin(self, body: bytes, refusal: Answer | None) -> None:
         """Ask, and be given the result now or later."""
-        visit = self._visit
+        self._connection.answered_by(self)
+        token = request_id.set(self.id)
         try:
-            asked, self._answer = self._endpoint.asking(self._route, visit.found, body, visit.caller)
-            begin(asked, self)
+            if refusal is not None:
+                self._end(refusal)
+            else:
+                endpoint = self._usual.endpoints[self.found.path]
+                asked, self._answer = endpoint.asking(self.route, self.found, body, self.caller)
+                self._usual.engine.begin(asked, self)
         except BaseException as error:
             self._fail(error)
+        request_id.reset(token)
 
     def done(self) -> bool:
         """Whether it is answered."""
@@ -160,32 +179,31 @@ class _Work:
 
     def set_result(self, result: Any) -> None:
         """Answer with a result."""
-        token = request_id.set(self._visit.id)
+        token = request_id.set(self.id)
         try:
-            self.end(written(self._route, self._answer(result)))
+            self._end(written(self.route, self._answer(result)))
         except BaseException as error:
             self._fail(error)
         request_id.reset(token)
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with an error."""
-        token = request_id.set(self._visit.id)
+        token = request_id.set(self.id)
         self._fail(error)
         request_id.reset(token)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, TacitError | MsgspecError):
-            self.end(self._endpoint.refusal(self._route, error))
+            self._end(self._usual.endpoints[self.found.path].refusal(self.route, error))
             return
         self._done = True
-        self._reply.fail(error)
-        self._guard.leave(self._visit, BROKEN)
+        self.fail(error)
+        self._usual.guard.leave(self, BROKEN)
 
-    def end(self, answer: Answer) -> None:
-        """Answer."""
+    def _end(self, answer: Answer) -> None:
         self._done = True
-        self._reply.send(answer, self._visit.id)
-        self._guard.leave(self._visit, answer.status)
+        self.send(answer.status, b"%sx-request-id: %s\r\n" % (head_of(answer), self.id.encode()), answer.body)
+        self._usual.guard.leave(self, answer.status)
 
 
 # ---- The application: every route of the table as an endpoint, behind the guard

@@ -8,7 +8,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,14 +30,13 @@ MOST_HEADS, LONGEST_HEAD = 1024, 1024
 """How many heads that were let in are remembered, and of how many bytes."""
 UNIQUE = frozenset((b"x-request-id", b"traceparent"))
 """Headers that no two requests share."""
-NO_HEADERS: messages.Headers = {}
 Refusal = tuple[messages.Problem, *tuple[Header, ...]]
 """What is wrong, and headers that say so."""
 
 logger = logging.getLogger("tacit.requests")
 
 
-class Visit:
+class Visiting(Protocol):
     """A request from its head to its answer.
 
     Attributes
@@ -47,9 +46,6 @@ class Visit:
     method : str
     address : bytes
         As it came.
-    headers : mapping
-    shared : tuple
-        Headers by which a page of an allowed origin may read the answer.
     id : str
     started : float
         Seconds of a clock of its own.
@@ -57,6 +53,25 @@ class Visit:
         Who asks.
     admitted : bool
         Whether nothing was wrong with it.
+    """
+
+    found: Addressed
+    method: str
+    address: bytes
+    id: str
+    started: float
+    caller: Caller
+    admitted: bool
+
+
+class Visit:
+    """One that has passed the guard's whole look at its head.
+
+    Attributes
+    ----------
+    headers : mapping
+    shared : tuple
+        Headers by which a page of an allowed origin may read the answer.
     """
 
     __slots__ = (
@@ -125,6 +140,7 @@ class Guard:
         self.metrics, self._answers = metrics, answers
         self.close = close
         self.running = 0
+        self.heads: dict[bytes, LetIn] = {}
         self.configure(config)
 
     def configure(self, config: Config) -> None:
@@ -132,7 +148,7 @@ class Guard:
         server, keys = config.server, Keys(config.keys)
         self._server, self._keys = server, keys
         self._signed = {name for name, feed in config.feeds.items() if feed.secret is not None}
-        self.heads: dict[bytes, LetIn] = {}
+        self.heads.clear()
         self._rates = Rates(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
         # Without keys, a page of somebody else could reach us under a name of its own.
@@ -178,16 +194,18 @@ class Guard:
         shared = messages.shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
-    def enter_again(self, known: LetIn, method: str) -> Visit:
-        """Let a request in whose head is known."""
+    def refusal_again(self, visit: Visiting, client: tuple[str, int] | None) -> Answer | None:
+        """Let a request in whose head is known; return what :meth:`refusal` does."""
         self.running += 1
-        visit = Visit(known.found, method, known.address, NO_HEADERS, (), next(_new_ids))
-        visit.caller = known.caller
-        return visit
-
-    def refusal_again(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
-        """Return what :meth:`refusal` does, for a head that is known."""
-        return self._judged(visit, self._crowded() or self._hurried(visit, client))
+        refusal = None
+        if self.running > self._server.concurrency:
+            refusal = self._crowded()
+        elif self._server.rate:
+            refusal = self._hurried(visit, client)
+        if refusal is not None:
+            return visit.found.path.api.refusals.refused(*refusal)
+        visit.admitted = True
+        return None
 
     def remember(self, head: bytes, visit: Visit, size: int) -> None:
         """Remember the head of a request that was let in, if others may have the same."""
@@ -199,15 +217,13 @@ class Guard:
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
         """Return the answer to a request that may not go on; None to all others, once for each."""
-        return self._judged(visit, self._refusal(visit, client))
-
-    def _judged(self, visit: Visit, refusal: Refusal | None) -> Answer | None:
+        refusal = self._refusal(visit, client)
         if refusal is None:
             visit.admitted = True
             return None
         return visit.found.path.api.refusals.refused(*refusal)
 
-    def leave(self, visit: Visit, status: int) -> None:
+    def leave(self, visit: Visiting, status: int) -> None:
         """Count and log a request that was answered."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
@@ -227,7 +243,7 @@ class Guard:
             ), RETRY
         return None
 
-    def _hurried(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
+    def _hurried(self, visit: Visiting, client: tuple[str, int] | None) -> Refusal | None:
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
             return messages.problem("too-many-requests", "service", "service: slow down"), RETRY
@@ -325,7 +341,7 @@ class Rates:
 def _id(given: bytes | None) -> str:
     if given is not None and REQUEST_ID.fullmatch(given):
         return given.decode()
-    return next(_new_ids)
+    return next(new_ids)
 
 
 def _ids() -> Iterator[str]:
@@ -335,7 +351,7 @@ def _ids() -> Iterator[str]:
         yield from (digits[i : i + 16] for i in range(0, len(digits), 16))
 
 
-_new_ids = _ids()
+new_ids = _ids()
 
 
 def _host(name: str) -> bytes:

@@ -155,7 +155,10 @@ _but_key = attrgetter(
 
 def read(placement: Placement, request: wire.Impression) -> Impression:
     """Return a request as an impression, checked."""
-    *most, segment, unknown = _but_key(request)
+    said = _but_key(request)
+    if said == JUST_A_KEY and placement.asks_just_keys:
+        return placement.of_key(request.key)
+    *most, segment, unknown = said
     given = DecisionRequest(request.key, *most)
     return placement.checked(given._replace(segment=segment, unknown=unknown))
 

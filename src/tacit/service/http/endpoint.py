@@ -116,7 +116,14 @@ class Endpoint:
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
         """Return what a request asks, and what makes an answer of the result, or raise what is wrong."""
         assert route.asking is not None
-        return route.asking(self._opened, self._called(route, found, b"", body, caller))
+        if caller.placements is not None:
+            caller.check(self._concerned(route, found, b""))
+        try:
+            request = self._decode[route.method](body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Read again, it says what is wrong.
+            request = decoded(self._decode[route.method], body, route.request)
+        return route.asking(self._opened, RouteCall(found.name, found.id, b"", request, caller))
 
     def refusal(self, route: Route, error: Error) -> Answer:
         """Return the answer to a request that met an error."""

@@ -20,8 +20,8 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, head_of, lines, problem
-from tacit.service.http.route import Addressed, Answer, Header
+from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, lines, problem
+from tacit.service.http.route import Addressed, Header
 
 try:
     import resource
@@ -108,9 +108,7 @@ class UsualRequests(typing.Protocol):
     def heads(self) -> Mapping[bytes, KnownHead]:
         """Return what is known of heads that were let in."""
 
-    def begin_again(
-        self, known: typing.Any, body: bytes, client: tuple[str, int] | None, reply: AnswerUnderWay
-    ) -> None:
+    def begin_again(self, known: typing.Any, body: bytes, connection: Protocol) -> None:
         """Begin to answer a request whose head is known."""
 
     def find(self, address: bytes) -> Addressed | None:
@@ -126,8 +124,7 @@ class UsualRequests(typing.Protocol):
         headers: Headers,
         head: bytes,
         body: bytes,
-        client: tuple[str, int] | None,
-        reply: AnswerUnderWay,
+        connection: Protocol,
     ) -> None:
         """Begin to answer a request."""
 
@@ -156,8 +153,8 @@ class Connections:
         self.ended = dict.fromkeys(REASONS, 0)
         self.clock = 0.0
         self.usual: UsualRequests | None = None
-        self._dated: list[Header] = []
-        self._date = b""
+        self.dated: list[Header] = []
+        self.date = b""
         self.configure(server)
 
     def configure(self, server: ServerConfig) -> None:
@@ -176,11 +173,10 @@ class Connections:
                 _descriptors(),
             )
 
-    def date(self, headers: list[Header]) -> bytes:
+    def dated_by(self, headers: list[Header]) -> bytes:
         """Return the headers that uvicorn makes anew each second, as they are sent."""
-        if headers is not self._dated:
-            self._dated, self._date = headers, lines(headers)
-        return self._date
+        self.dated, self.date = headers, lines(headers)
+        return self.date
 
     async def watch(self, open: Iterable[Any]) -> None:
         """Sweep over connections for as long as the service runs."""
@@ -224,22 +220,19 @@ class AnswerUnderWay:
         self.disconnected = self.response_complete = False
         self.keep_alive = True
 
-    def send(self, answer: Answer, id: str) -> None:
-        """Answer the request of an id."""
-        headers = b"%sx-request-id: %s\r\n" % (head_of(answer), id.encode())
-        self._send(answer.status, headers, answer.body)
-
     def fail(self, error: BaseException) -> None:
         """Answer that the service failed, as uvicorn does, and close the connection."""
         self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
         self.keep_alive = False
-        self._send(500, lines(FAILED), b"Internal Server Error")
+        self.send(500, lines(FAILED), b"Internal Server Error")
 
-    def _send(self, status: int, headers: bytes, body: bytes) -> None:
+    def send(self, status: int, headers: bytes, body: bytes) -> None:
+        """Answer with lines of headers and a body."""
         if self.disconnected:
             return
         connection, self.response_complete = self._connection, True
-        date = connection.shared.date(connection.server_state.default_headers)
+        shared, headers_now = connection.shared, connection.server_state.default_headers
+        date = shared.date if shared.dated is headers_now else shared.dated_by(headers_now)
         close = b"" if self.keep_alive else b"connection: close\r\n"
         connection.transport.write(b"".join((STATUS_LINE[status], date, headers, close, b"\r\n", body)))
         if not self.keep_alive:
@@ -302,8 +295,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what was sent, as long as it is within the limits."""
-        if len(data) <= SLICE:
-            self._feed(data)
+        if self._phase == _BETWEEN and len(data) <= SLICE and self._again(data):
             return
         for start in range(0, len(data), SLICE):
             self._feed(data[start : start + SLICE])
@@ -315,8 +307,6 @@ class Protocol(HttpToolsProtocol):
                 self.transport.close()
             return
         self._fresh = self._phase == _BETWEEN
-        if self._fresh and self._again(data):
-            return
         self._piece = data
         try:
             self.parser.feed_data(data)
@@ -333,21 +323,23 @@ class Protocol(HttpToolsProtocol):
 
     def _again(self, data: bytes) -> bool:
         """Whether this is a whole request with a head that is known; then it is begun."""
-        usual = self.shared.usual
-        if usual is None or self._waits:
+        usual, before = self.shared.usual, self.cycle
+        if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
         start = data.find(END) + len(END)
         known = usual.heads.get(data[:start])
         if known is None or start + known.size != len(data):
             return False
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
         # As the parser would leave it.
         self._asked, self._since, self._unfinished = True, self.shared.clock, len(data)
-        usual.begin_again(known, data[start:], self.client, self._answered_by(AnswerUnderWay(self)))
+        usual.begin_again(known, data[start:], self)
         return True
 
-    def _answered_by(self, reply: AnswerUnderWay) -> AnswerUnderWay:
+    def answered_by(self, reply: AnswerUnderWay) -> None:
+        """Have an answer under way."""
         self.cycle = self._turn = reply  # type: ignore[assignment]
-        return reply
 
     @property
     def _waits(self) -> bool:
@@ -437,8 +429,7 @@ class Protocol(HttpToolsProtocol):
         if found is not None and usual is not None:
             body, self._body, self._found = self._body, b"", None
             head = self._piece[: len(self._piece) - len(body)]
-            reply = self._answered_by(AnswerUnderWay(self))
-            usual.begin(found, self.url, self._said, head, body, self.client, reply)
+            usual.begin(found, self.url, self._said, head, body, self)
 
     def on_response_complete(self) -> None:
         """Go on with what was sent meanwhile, or wait for what will be."""
@@ -482,7 +473,7 @@ class Protocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         line, rest = _ANSWERS[reason]
-        date = self.shared.date(self.server_state.default_headers)
+        date = self.shared.dated_by(self.server_state.default_headers)
         self.transport.write(b"".join((line, date, rest)))
         # Closed at once, with something unread, the answer could be lost.
         self.transport.write_eof()

@@ -61,11 +61,12 @@ def deciding(path: str) -> tuple[Asking, Handler]:
 
     def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
         name, placement = call.placement, engine.placement(call.placement)
-        check_path(placement, path)
+        if placement.kind.path != path:
+            check_path(placement, path)
         form: Form = placement.kind.form
         return (
             Decide(name, [form.read(placement, call.request)]),
-            lambda rows: form.write(placement, next(iter(rows)), engine.durability(name)),
+            lambda rows: form.write(placement, rows[0], engine.config.placements[name].durability),
         )
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:

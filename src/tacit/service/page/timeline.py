@@ -307,10 +307,12 @@ class Answers:
 
     def count(self, placement: str | None, status: int, seconds: float) -> None:
         """Count the answer to a request."""
-        if placement is None or placement not in self._placements():
-            return
+        of = None if placement is None else self._of.get(placement)
+        if of is None:
+            if placement is None or placement not in self._placements():
+                return
+            of = self._of[placement] = {}
         minute = int(self._clock() // 60)
-        of = self._of.setdefault(placement, {})
         counts = of.get(minute)
         if counts is None:
             for old in [minute_of for minute_of in of if minute_of <= minute - MINUTES]:

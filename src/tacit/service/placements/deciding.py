@@ -52,7 +52,7 @@ class Deciding(State):
         InvalidValue
             As :meth:`checked`.
         """
-        if not self.kind.showing.single or not self._plain or self._told_dim:
+        if not self.asks_just_keys:
             return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
         for key in filterfalse(self.learner.__contains__, keys):
             _checked_key(key)
@@ -61,6 +61,16 @@ class Deciding(State):
         nothing: list[Any] = [None] * count
         columns = list(keys), *blank, [False] * count, nothing, nothing, nothing
         return Block(Impression, columns)
+
+    def of_key(self, key: str) -> Impression:
+        """Return an impression of which nothing is said but its key; as :meth:`checked`.
+
+        Raises
+        ------
+        InvalidValue
+            If the key does not fit.
+        """
+        return Impression(key if key in self.learner.lanes.of else _checked_key(key), None, None)
 
     def let_in(self, keys: Iterable[str], before: Collection[str] = ()) -> set[str]:
         """Return which of these keys are new, checked that there may be so many more.

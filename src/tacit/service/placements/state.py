@@ -99,6 +99,8 @@ class State:
         self.encoder = Encoder(schema) if schema else None
         self.key_limit = config.key_limit
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
+        # Whether of a request nothing needs to be looked at but its key, where it says nothing else.
+        self.asks_just_keys = self.kind.showing.single and self._plain and not self._told_dim
         self._begin()
         policies = [config.policy, config.shadow if self.two else None]
         self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
