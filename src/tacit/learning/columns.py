@@ -21,12 +21,13 @@ from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
-from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces, laid_out
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces, laid_out, no_places
 from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.learning.reading import DecisionReader, ImpressionReader
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
+NO_PLACES = no_places()
 
 
 class ColumnLearner(Generic[ArmT_co]):
@@ -125,7 +126,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def go_on(self, policy: Policy, offer: Offer) -> None:
         """Make anew what depends on the policy and on the arms on offer."""
         self.policy, self.offer = policy, offer
-        self._reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
+        self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # What was decided before it was tuned keeps the propensity that it had.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
@@ -235,7 +236,7 @@ class ColumnLearner(Generic[ArmT_co]):
             As ``Learner.choose_many``; then nothing was decided.
         """
         rows, loops, arms = len(keys), self.loops, given[1]
-        plain = self._no_features and not self._reads_contexts
+        plain = self._no_features and not self.reads_contexts
         if plain and all(each is None for each in given):
             batch = loops.plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
         else:
@@ -256,9 +257,9 @@ class ColumnLearner(Generic[ArmT_co]):
             loops.impose(*state, batch, self.rng, imposed, drawn, actions, epochs, propensities)
             if drawn and loops.asked is None:
                 propensities[:] = np.nan
-        places: tuple[Floats, ...] = ()
+        places = NO_PLACES, NO_PLACES
         if self.reports_places:
-            places = tuple(np.empty((2, *actions.shape)))
+            places = np.empty(actions.shape), np.empty(actions.shape)
             loops.place(*state, batch, actions, *places)
         offers = (arms or [None] * rows) if self.policy.arms is None else None
         made = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities

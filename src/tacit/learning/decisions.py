@@ -348,7 +348,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     def arms(self) -> list[ArmT_co]:
         """The (first) arm of each decision."""
         if self.offers is None:
-            return [self.names[slot] for slot in self.slots.tolist()]
+            return [self.names[slot] for slot in self.actions[:, 0].tolist()]
         return [decision.arm for decision in self]
 
     @property

@@ -162,7 +162,7 @@ class Learner(ColumnLearner[ArmT_co]):
         """
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
-            if context is not None or self._reads_contexts:
+            if context is not None or self.reads_contexts:
                 self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
         found = self.choose_rows([name], _one(context, arms, relevance, examination))[0]
@@ -188,7 +188,7 @@ class Learner(ColumnLearner[ArmT_co]):
             prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
         id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.slots
         self.decisions += 1
-        context = loops.context.copy() if self._reads_contexts else loops.context
+        context = loops.context.copy() if self.reads_contexts else loops.context
         features = context, NO_FEATURES, NO_FEATURES
         # Calling Decision would take half as long again.
         return Decision._make(
@@ -300,7 +300,7 @@ class Learner(ColumnLearner[ArmT_co]):
         if decision.offered is not self.offer.slots or not self._no_features:
             one = self._decisions.batch([decision])
             slots = self._decisions.actions([decision], one)[0]
-        elif self._reads_contexts:
+        elif self.reads_contexts:
             loops.context[:] = decision.context
         loops.action[0] = slots
         loops.epoch[0] = decision.epoch

@@ -152,6 +152,7 @@ class UsualRequest(AnswerUnderWay):
         caller: Caller,
     ) -> None:
         self._connection, self._usual = connection, usual
+        connection.cycle = connection.turn = self  # type: ignore[assignment]
         self.found, self.address, self.id, self.caller = found, address, id, caller
         self.route = found.path.routes[METHOD]
         self.keep_alive = True
@@ -160,7 +161,6 @@ class UsualRequest(AnswerUnderWay):
 
     def begin(self, body: bytes, refusal: Answer | None) -> None:
         """Ask, and be given the result now or later."""
-        self._connection.answered_by(self)
         token = request_id.set(self.id)
         try:
             if refusal is not None:

@@ -279,7 +279,8 @@ class Engine(Verbs):
         UnknownName, InvalidValue, NotDurable
             If it cannot even wait for its turn.
         """
-        self.writer.begin(self._checked(request), reply)
+        # Of a decision, whoever read the request has found the placement.
+        self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
 
     def _checked(self, request: Decide | Record) -> Decide | Record:
         config = self.placement(request.placement).config

@@ -255,7 +255,10 @@ class _Batch:
         # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
-            return self._extended(self._checked(impressions, range(len(impressions))))
+            start = self._size
+            self._parts.append(self._checked(impressions, range(len(impressions))))
+            self._size += len(impressions)
+            return range(start, self._size)
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
         places: list[int] = []
@@ -271,7 +274,8 @@ class _Batch:
             answers.append(answer)
         checked = self._checked(new, places)
         self._named |= named
-        self._extended(checked)
+        self._parts.append(checked)
+        self._size += len(checked)
         return answers
 
     def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
@@ -279,18 +283,13 @@ class _Batch:
         placement = self._placement
         if placement.living.wholes:
             placement.check_offered(impressions)
-        if impressions:
-            self._pending.check_room(self._size + len(impressions))
+        pending = self._pending
+        if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
+            pending.refuse_room()
         found = placement.looked_up(impressions, places)
         if placement.key_limit is not None:
             self._new_keys |= placement.let_in(values(impressions, "key"), self._new_keys)
         return found
-
-    def _extended(self, impressions: Sequence[Impression]) -> range:
-        start = self._size
-        self._parts.append(impressions)
-        self._size += len(impressions)
-        return range(start, self._size)
 
     def _made_before(
         self, impression: Impression, named: Mapping[str, tuple[int, Impression]]
@@ -320,7 +319,8 @@ class _Batch:
     def choose(self, now: int) -> None:
         """Decide for all that is new."""
         if self._size:
-            impressions = Block.joined(Impression, self._parts)
+            several = len(self._parts) > 1
+            impressions = Block.joined(Impression, self._parts) if several else self._parts[0]
             rows = self._placement.choose(impressions, self._pending.seq + 1, now)
             self._pending.log_decisions(self._name, rows)
             self._rows = rows

@@ -43,8 +43,10 @@ class PendingLog:
         Names of the placements that are ahead of the log and may not be.
     frozen : bool
         Whether the placements are being read by another thread.
+    open_count : int
+        How many decisions are open, of all placements.
     most_open, most_buffered : int
-        How many decisions may be open, of all placements, and how many rows in memory only before those
+        How many may be open, and how many rows in memory only before those
         that need not wait for the store have to.
     touched : set of str
         Names of the placements to which something has happened that upkeep has not seen.
@@ -75,7 +77,7 @@ class PendingLog:
     def touch_all(self) -> None:
         """Note that placements came, went or changed."""
         self._open: dict[str, int] = {}
-        self._open_count = 0
+        self.open_count = 0
         named = self.placements.items()
         self.buffering = {name for name, placement in named if placement.config.durability == BUFFERED}
         self.touch(self.placements)
@@ -87,16 +89,15 @@ class PendingLog:
             windows = self.placements[name].windows
             self._push_due(name, windows.due)
             count = len(windows)
-            self._open_count += count - self._open.get(name, 0)
+            self.open_count += count - self._open.get(name, 0)
             self._open[name] = count
 
-    def check_room(self, decisions: int) -> None:
-        """Raise Overloaded if there is no room for so many more open decisions."""
-        if self._open_count + decisions > self.most_open:
-            raise Overloaded(
-                f"service: {self._open_count:,} decisions are open, and server.open_decisions allows "
-                f"{self.most_open:,}; try again when windows have closed"
-            )
+    def refuse_room(self) -> None:
+        """Raise Overloaded: there is no room for so many more open decisions."""
+        raise Overloaded(
+            f"service: {self.open_count:,} decisions are open, and server.open_decisions allows "
+            f"{self.most_open:,}; try again when windows have closed"
+        )
 
     @property
     def due(self) -> int | None:
@@ -160,7 +161,11 @@ class PendingLog:
     def unknown(self, requests: Sequence[Request]) -> list[Key]:
         """Return the decisions that requests name and only the store can know."""
         unknown: dict[Key, None] = {}
-        for placement, ids in self.named(requests):
+        for request in requests:
+            ids = _named(request)
+            if not ids:
+                continue
+            placement = self.placements[request.placement]
             find = placement.windows.find
             if None in map(find, ids):
                 keys = [(placement.id, id) for id in ids if find(id) is None]
@@ -170,12 +175,7 @@ class PendingLog:
     def named(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
         """Yield the placement and the ids of the decisions that each request names."""
         for request in requests:
-            if isinstance(request, Decide):
-                ids = [id for id in values(request.impressions, "id") if id is not None]
-            elif isinstance(request, Record):
-                ids = values(request.feedback, "decision")
-            else:
-                continue
+            ids = _named(request)
             if ids:
                 yield self.placements[request.placement], ids
 
@@ -225,9 +225,11 @@ class PendingLog:
 
     # Committing ------------------------------------------------------------------------------
 
-    def begin_commit(self) -> None:
-        """Let the rows that wait be those that are written."""
+    def begin_commit(self) -> int:
+        """Let the rows that wait be those that are written; return how many they are."""
+        count = self.waiting
         self.in_flight, self.tail, self.waiting = self.tail, Rows.none(), 0
+        return count
 
     def end_commit(self, *, failed: bool) -> None:
         """End a commit; if it failed, keep the rows of placements that may be ahead of the log."""
@@ -248,3 +250,10 @@ class PendingLog:
         """Take all placements for broken: nobody knows how far a group has come."""
         self.broken |= set(self.placements)
         self.tail, self.waiting = Rows.none(), 0
+
+
+def _named(request: Request) -> list[str]:
+    """Return the ids of the decisions that a request names."""
+    if isinstance(request, Decide):
+        return [id for id in values(request.impressions, "id") if id is not None]
+    return values(request.feedback, "decision") if isinstance(request, Record) else []

@@ -220,7 +220,7 @@ class Writer:
             raise NotDurable(STOPPING)
         if self.pending.frozen or not (self.pending.buffering and self.pending.runs_ahead(request)):
             self._waiting.append((request, reply))
-            self.wake()
+            self._arrived.set()
             return
         if self.pending.buffered >= self.pending.most_buffered:
             raise NotDurable("store: the buffer is full; try again later")
@@ -388,9 +388,9 @@ class Writer:
 
     async def _commit(self) -> None:
         pending = self.pending
-        pending.begin_commit()
+        rows = pending.begin_commit()
         try:
-            rows, began = pending.in_flight.size, clocks.perf_counter()
+            began = clocks.perf_counter()
             with self.commits.span(rows):
                 self._append_seconds = await self._appended(pending.in_flight, rows)
             self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())

@@ -267,7 +267,7 @@ class Protocol(HttpToolsProtocol):
     """What a usual request names whose body is on its way."""
     _said: Headers
     _body = b""
-    _turn: Any = None
+    turn: Any = None
     """The answer that is under way, or was last; of requests that are sent ahead not the latest."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -285,9 +285,9 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave; uvicorn says so to the latest request alone."""
-        if self._turn is not None:
-            self._turn.disconnected = True
-            self._turn.message_event.set()
+        if self.turn is not None:
+            self.turn.disconnected = True
+            self.turn.message_event.set()
         super().connection_lost(exc)
         if self._counted:
             self._counted = False
@@ -336,10 +336,6 @@ class Protocol(HttpToolsProtocol):
         self._asked, self._since, self._unfinished = True, self.shared.clock, len(data)
         usual.begin_again(known, data[start:], self)
         return True
-
-    def answered_by(self, reply: AnswerUnderWay) -> None:
-        """Have an answer under way."""
-        self.cycle = self._turn = reply  # type: ignore[assignment]
 
     @property
     def _waits(self) -> bool:
@@ -405,7 +401,7 @@ class Protocol(HttpToolsProtocol):
         self.url, self.expect_100_continue = url, expects
         super().on_headers_complete()
         if not self.pipeline:
-            self._turn = self.cycle
+            self.turn = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Hand on a piece of the body."""
@@ -436,7 +432,7 @@ class Protocol(HttpToolsProtocol):
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
-                self._turn = self.pipeline[-1][0]
+                self.turn = self.pipeline[-1][0]
             super().on_response_complete()
             return
         # As uvicorn does, but for its timer.

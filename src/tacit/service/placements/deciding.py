@@ -15,7 +15,7 @@ from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import SESSION, USER
 from tacit.service.log.blocks import Block
-from tacit.service.log.ids import Draws
+from tacit.service.log.ids import Draws, decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
 from tacit.service.placements.aspects.coin import Tossed
@@ -212,7 +212,8 @@ class Deciding(State):
         return offered in self.living.wholes
 
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        ids = self.new_ids(time, asked.column("key"), seq)
+        keys = asked.column("key")
+        ids = decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
         self.draws.begin(self.learner.rng, ids[0])
         decisions: Sequence[Decision]
         if self.control.coin is None:
@@ -232,7 +233,9 @@ class Deciding(State):
         return (self.control.alone if every else self.control.mixed)(made, offers), tossed
 
     def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
-        id = self.new_ids(time, [impression.key], seq)[0] if impression.id is None else impression.id
+        id = impression.id
+        if id is None:
+            id = decision_id(time) if self.new_ids is None else self.new_ids(time, [impression.key], seq)[0]
         pinned = self.pins.shown(self.here, impression, time)
         if pinned is not None or not self.modes.policy_decides:
             return self._fixed(impression, seq, id, time, pinned)

@@ -39,7 +39,7 @@ class OpenRows:
     >>> import numpy as np
     >>> rows = OpenRows()
     >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
-    >>> number, place = rows.put(block, np.array([40]))
+    >>> number, place = rows.join(block, np.array([40]))
     >>> rows.slot_of(7), rows.slot_of(8), rows.block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
@@ -69,8 +69,6 @@ class OpenRows:
         in_order : bool
             Whether they come after all others in the log, ascending.
         """
-        if in_order and len(block) < SMALL:
-            return self._joined(block, slots)
         number = self._begun(block, slots)
         self._held[number] = len(block)
         seqs = block.column("seq")
@@ -87,8 +85,8 @@ class OpenRows:
         self._blocks[self._last], self._slots[self._last] = block, slots
         return self._last
 
-    def _joined(self, block: Block[DecisionRow], slots: Ints) -> tuple[int, int]:
-        """Hold a small block as the end of a larger one."""
+    def join(self, block: Block[DecisionRow], slots: Ints) -> tuple[int, int]:
+        """Hold a small block, that comes after all others, as the end of a larger one; as :meth:`put`."""
         number, count = self._growing, len(block)
         if not number or len(self._blocks[number]) + count > JOINED:
             columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
@@ -282,7 +280,10 @@ class OpenSlots:
             self._grow(count)
         self._free_count -= count
         slots = self._free[self._free_count : self._free_count + count].copy()
-        number, place = self._rows.put(block, slots, in_order=in_order)
+        if in_order and count < SMALL:
+            number, place = self._rows.join(block, slots)
+        else:
+            number, place = self._rows.put(block, slots, in_order=in_order)
         seqs = np.array(block.column("seq"), np.int64)
         self._loops.open(self._windows, slots, seqs, number, place, deadline)
         self._open.update(zip(block.column("id"), slots.tolist(), strict=True))

@@ -168,16 +168,16 @@ class Series:
     def _row(self, time: int) -> Floats:
         if self.start < 0:
             self.start = time
-        while self._bucket(time) >= BUCKETS:
+        # A clock that was set back counts into the first bucket.
+        while (bucket := max(time - self.start, 0) // self.width) >= BUCKETS:
             # A new table: whoever reads the old one sees its buckets as they were.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
             self.table, self.width = table, 2 * self.width
-        row: Floats = self.table[self._bucket(time)]
+        row: Floats = self.table[bucket]
         return row
 
     def _bucket(self, time: int) -> int:
-        # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
     def still(self) -> Series:

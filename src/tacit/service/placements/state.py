@@ -20,10 +20,10 @@ from tacit.policies.context import Encoder
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.ids import Draws, decision_ids
+from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Pin, Regime
 from tacit.service.log.requests import Clicks, Impression
-from tacit.service.log.rows import CLICKS, FIXED, MODES, DecisionRow
+from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, UNLEARNED, DecisionRow
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
@@ -86,7 +86,8 @@ class State:
         self.kind = config.served_as
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self._salt = stored.salt
-        self.new_ids: Callable[[int, Sequence[str], int], list[str]] = _new_ids
+        # Where a shard names decisions; otherwise their ids tell nothing but the time.
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] | None = None
         self.regime = regime
         self.approximate: list[str] = []
         # Whether what is taken in teaches the policy nothing.
@@ -291,7 +292,7 @@ class State:
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         """Return contexts, arms, relevance and examination, as a learner takes them."""
         arms = asked.column("arms")
-        contexts = asked.column("context") if learner.policy.context_dim else None
+        contexts = asked.column("context") if learner.reads_contexts else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
     def offer_of(self, impression: Impression) -> Ints:
@@ -395,8 +396,10 @@ class State:
         """
         slots = self.windows.decided(rows)
         self._keep(slots, rows, decisions, second)
-        self.earnings.made(rows)
         count, deferred = len(rows), rows.column("deferred")
+        control = rows.column("control")
+        if control.count(None) < count or rows.column("mode")[0] == CONTROL or not self.earnings.sums.time:
+            self.earnings.made(rows)
         self.decisions += count
         self.since_snapshot += count
         if not any(deferred):
@@ -409,8 +412,11 @@ class State:
     ) -> None:
         plain = self._offers_all(rows)
         self.open.keep(slots, decisions, plain=plain)
-        self.modes.keep(slots, rows.column("mode"))
-        self.control.keep(slots, rows)
+        # Of one moment and one mode; what was in their slots before may have been of another.
+        if self.modes.unlearned or rows.column("mode")[0] in UNLEARNED:
+            self.modes.keep(slots, rows.column("mode"))
+        if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
+            self.control.keep(slots, rows)
         if self.second is not None:
             self.second.keep(slots, second, plain=plain)
 
@@ -463,7 +469,3 @@ class State:
     def standing(self, learner: Learner, key: str) -> Any:
         """While nothing is learned, leave the state as it was, even by what the policy observes."""
         return untouched(learner, key) if self.modes.frozen or self.sets_aside else nullcontext()
-
-
-def _new_ids(time: int, keys: Sequence[str], place: int) -> list[str]:
-    return decision_ids(time, len(keys))

@@ -72,12 +72,13 @@ class Deadlines:
         begin, end = self._end, self._end + count
         rows, self._end = self._rows, end
         rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, slots, seqs
-        first = int(rows[0, begin]) if count else self.last
-        if self.last is not None and first is not None and first < self.last:
+        if not count:
+            return
+        if self.last is not None and rows[0, begin] < self.last:
             # Windows got shorter.
             known = rows[:, self._begin : end]
             known[:] = known[:, np.argsort(known[0], kind="stable")]
-        self._note_ends()
+        self.first, self.last = int(rows[0, self._begin]), int(rows[0, end - 1])
 
     def take(self, until: int) -> Ending:
         """Remove and return those for which it ends by a time."""

@@ -47,7 +47,7 @@ class ControlGroup(Aspect):
         self.holdout = holdout
         self.coin: Coin | None = None
         # Slots of open decisions that a control's own policy made.
-        self._not_own: set[int] = set()
+        self.not_own: set[int] = set()
 
     def arms_named(self, placement: Placement) -> None:
         """Have a coin that knows the slot of the control's arm."""
@@ -143,18 +143,17 @@ class ControlGroup(Aspect):
 
     def keep(self, slots: Ints, rows: Block[DecisionRow]) -> None:
         """Keep which new open decisions are not the placement's own policy's to learn from."""
-        if self._not_own:
-            self._not_own.difference_update(slots.tolist())
-        own = rows.column("would_propensity")
-        if own.count(None) < len(own) and some_by_two(rows):
+        if self.not_own:
+            self.not_own.difference_update(slots.tolist())
+        if some_by_two(rows):
             made = zip(slots.tolist(), rows, strict=True)
-            self._not_own.update(slot for slot, row in made if row.control and by_two(row))
+            self.not_own.update(slot for slot, row in made if row.control and by_two(row))
 
     def own(self, slots: Sequence[int]) -> Sequence[int]:
         """Return the places of the open decisions that the placement's own policy learns from."""
-        if not self._not_own:
+        if not self.not_own:
             return range(len(slots))
-        return [i for i, slot in enumerate(slots) if slot not in self._not_own]
+        return [i for i, slot in enumerate(slots) if slot not in self.not_own]
 
 
 def _terms_with(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:

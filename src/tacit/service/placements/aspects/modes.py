@@ -47,7 +47,7 @@ class Modes(Aspect):
     def __init__(self) -> None:
         self.now = ONLINE
         # Slots of open decisions that were made while nothing was learned.
-        self._unlearned: set[int] = set()
+        self.unlearned: set[int] = set()
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark."""
@@ -128,20 +128,20 @@ class Modes(Aspect):
 
     def keep(self, slots: Ints, modes: Sequence[str]) -> None:
         """Keep which new open decisions shall teach nothing."""
-        if self._unlearned:
-            self._unlearned.difference_update(slots.tolist())
+        if self.unlearned:
+            self.unlearned.difference_update(slots.tolist())
         if not set(modes).isdisjoint(UNLEARNED):
             pairs = zip(slots.tolist(), modes, strict=True)
-            self._unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
+            self.unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
 
     def learnable(self, rewards: Rewards) -> Rewards:
         """Return the rewards that are to be learned: nothing while frozen, or shown so."""
         if self.frozen:
             return rewards.take([])
-        if not self._unlearned:
+        if not self.unlearned:
             return rewards
         slots = rewards.slots.tolist()
-        return rewards.take([i for i, slot in enumerate(slots) if slot not in self._unlearned])
+        return rewards.take([i for i, slot in enumerate(slots) if slot not in self.unlearned])
 
 
 @contextmanager
