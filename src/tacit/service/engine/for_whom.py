@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from statistics import NormalDist
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from tacit.policies.base import Policy
 from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
 from tacit.policies.context_beliefs import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
+from tacit.service.engine.verdicts import Logged
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import FIXED, DecisionRow, Event
 from tacit.service.placements.placement import Placement
@@ -314,16 +315,6 @@ FRESH, REST = 2.0, 10.0
 """Seconds for which a picture is shown again, and for how many times as long as it took."""
 
 
-class Looked(Protocol):
-    """What is asked of an engine."""
-
-    def placement(self, name: str) -> Any:
-        """Return a placement, or raise UnknownName."""
-
-    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log."""
-
-
 def reads_who_asks(policy: Policy) -> bool:
     """Whether a policy learns from who is asking, and not from signals of a shift alone."""
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
@@ -350,12 +341,12 @@ class Pictures:
 
     Parameters
     ----------
-    engine : Looked
+    engine : Logged
     end : function
         Returns the last row of the log.
     """
 
-    def __init__(self, engine: Looked, end: Callable[[], int]) -> None:
+    def __init__(self, engine: Logged, end: Callable[[], int]) -> None:
         self._engine, self._end = engine, end
         self._known: dict[tuple[str, int], tuple[float, ForWhom]] = {}
         self._one = asyncio.Lock()
