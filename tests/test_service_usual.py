@@ -17,7 +17,6 @@ from uvicorn.server import ServerState
 
 from tacit.service.app import app as site
 from tacit.service.app.app import UsualAnswers
-from tacit.service.config.keys import Keys
 from tacit.service.engine.engine import Engine
 from tacit.service.http.protocol import Connections, Protocol
 from tacit.service.log.sqlite import SqliteStore
@@ -91,7 +90,7 @@ class Side:
         """Go on with another configuration, as a server does."""
         config = self.configured(values)
         await self.engine.reload(config)
-        self.app.configure(config.server, Keys(config.keys))
+        self.app.configure(config)
 
     async def answered(self, pieces, ahead=False, leaves=False):
         """Return what is answered to pieces, and whether the connection was closed.
