@@ -4,13 +4,13 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_763,
+    "code": 60_836,
     "files": 378,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,
     "service_rooms": 11,
-    "longest_class": 640,
+    "longest_class": 512,
     "imports": 0.0982,
 }
 LEAST = {"comments": 0.0231}
