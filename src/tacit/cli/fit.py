@@ -6,28 +6,18 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from tacit.cli.options import (
-    Constants,
-    Count,
-    Existing,
-    Json,
-    LogOptions,
-    NewFile,
-    Seed,
-    Strict,
-    Typed,
-    command,
-    concluding,
-    names,
-    pairs,
-    show,
-    usage,
-)
+from tacit.cli import options
 from tacit.core.spread import progress
 
 
-@command(configured=True)
-def propose(log: Existing, reading: LogOptions, *, keys: Count = 200, as_json: Json = False) -> None:
+@options.command(configured=True)
+def propose(
+    log: options.Existing,
+    reading: options.LogOptions,
+    *,
+    keys: options.Count = 200,
+    as_json: options.Json = False,
+) -> None:
     """Propose parameters for policies that follow shifting intent, from a click log.
 
     Says where the log contradicts what such policies assume. LOG is as for evaluate.
@@ -39,26 +29,26 @@ def propose(log: Existing, reading: LogOptions, *, keys: Count = 200, as_json: J
     """
     from tacit.evaluate import propose as proposed
 
-    with usage():
+    with options.usage():
         reader = reading.open(log)
-    with concluding(reader):
+    with options.concluding(reader):
         result = proposed(reader, keys=keys)
     content = asdict(result) | {"shifts": [shift._asdict() for shift in result.shifts]}
-    show(content, result.summary(), as_json, reader.report)
+    options.show(content, result.summary(), as_json, reader.report)
 
 
-@command(configured=True)
+@options.command(configured=True)
 def fit(
     logs: tuple[str, ...],
-    reading: LogOptions,
+    reading: options.LogOptions,
     *,
     policy: str = "auto",
-    output: Annotated[NewFile, Typed(("-o", "--output"))],
-    relevance: Annotated[str, Typed(metavar="COLUMN,…|table:FILE")] | None = None,
-    examination: Annotated[str, Typed(metavar="COLUMN,…|table:FILE")] | None = None,
+    output: Annotated[options.NewFile, options.Typed(("-o", "--output"))],
+    relevance: Annotated[str, options.Typed(metavar="COLUMN,…|table:FILE")] | None = None,
+    examination: Annotated[str, options.Typed(metavar="COLUMN,…|table:FILE")] | None = None,
     placement: str | None = None,
-    seed: Seed = 1,
-    as_json: Json = False,
+    seed: options.Seed = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Learn a click log, and write the learner to a file.
 
@@ -87,7 +77,7 @@ def fit(
     from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features
 
-    with usage():
+    with options.usage():
         reader, contexts = reading.contextual(reading.open(logs), policy)
         features = {"relevance": features_at(relevance), "examination": features_at(examination)}
         dims = {f"{name}_dim": features_given(where) for name, where in features.items()}
@@ -100,23 +90,29 @@ def fit(
                 "table:FILE, a row for each arm, or --items FILE, a vector for each id"
             )
     offering = reader.without_context()
-    with concluding(offering), progress(None, "reading the arms"):
+    with options.concluding(offering), progress(None, "reading the arms"):
         arms = arms_of(offering)
     reader.report = offering.report
-    with usage():
+    with options.usage():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)
-    with concluding(reader):
+    with options.concluding(reader):
         learned = learner.fit_log(reader, placement=placement, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     if learner.policy.schema:
         text += f"\n{schema_text(learner.policy.schema)}"
-    show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+    options.show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
 
 
-@command(configured=True)
-def schema(logs: tuple[str, ...], reading: LogOptions, *, first: Count = 1000, as_json: Json = False) -> None:
+@options.command(configured=True)
+def schema(
+    logs: tuple[str, ...],
+    reading: options.LogOptions,
+    *,
+    first: options.Count = 1000,
+    as_json: options.Json = False,
+) -> None:
     """Suggest what the columns of a log hold that make a context, as TOML for a configuration.
 
     LOGS are as for evaluate; --column context=age,device names the columns. What is written can be
@@ -129,13 +125,13 @@ def schema(logs: tuple[str, ...], reading: LogOptions, *, first: Count = 1000, a
     """
     from tacit.policies.context import declared, schema_text
 
-    with usage():
+    with options.usage():
         reader = reading.open(logs)
         if not reading.contexts:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
     suggested = reader.schema_of(reading.contexts, first)
     text = schema_text(declared("context", suggested))
-    show({"context": suggested}, text, as_json)
+    options.show({"context": suggested}, text, as_json)
 
 
 def features_at(features: str | None) -> Any:
@@ -148,7 +144,7 @@ def features_at(features: str | None) -> Any:
     if features is None:
         return None
     if not features.startswith("table:"):
-        return names(features)
+        return options.names(features)
     file = file_at(Path(features.removeprefix("table:")))
     if "arm" not in file.names:
         raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
@@ -161,18 +157,18 @@ def features_at(features: str | None) -> Any:
     return table
 
 
-@command(configured=True)
+@options.command(configured=True)
 def ubi(
     records: tuple[str, ...],
-    out: NewFile,
+    out: options.NewFile,
     *,
     clicks: str = "click",
     examined: str = "impression,view",
     seen: Literal["returned", "examined"] = "returned",
-    length: Count | None = None,
-    constant: Constants = (),
-    strict: Strict = False,
-    as_json: Json = False,
+    length: options.Count | None = None,
+    constant: options.Constants = (),
+    strict: options.Strict = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write User Behavior Insights (UBI 1.3) records as the click log OUT.
 
@@ -194,15 +190,15 @@ def ubi(
     from tacit.logs.formats import format_of
     from tacit.logs.ubi import UbiReport
 
-    with usage():
+    with options.usage():
         format_of(out)
         reader = read_ubi(
             records,
-            clicks=names(clicks),
-            examined=names(examined),
+            clicks=options.names(clicks),
+            examined=options.names(examined),
             seen=seen,
             length=length,
-            constants=pairs("constant", constant),
+            constants=options.pairs("constant", constant),
             strict=strict,
         )
     with progress(None, "reading records"):
@@ -218,4 +214,4 @@ def ubi(
         "others": report.others,
         "rejected": report.rejected,
     }
-    show(content, f"{report.summary()}\nwrote {out}", as_json)
+    options.show(content, f"{report.summary()}\nwrote {out}", as_json)

@@ -258,7 +258,30 @@ class Table(PerArm):
 # ---- Numbers per arm from a function of the rows, or from a model
 
 
-class ArmFunction:
+class EachArm:
+    """Numbers of every arm in each row, worked out once for the rows at hand."""
+
+    _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._latest = None, np.zeros((0, 0))
+        return fresh
+
+    def shown(self, rows: LoggedRows) -> Floats:
+        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+
+    def every(self, rows: LoggedRows) -> Floats:
+        if self._latest[0] is not rows:
+            self._latest = rows, self._evaluated(rows)
+        return self._latest[1]
+
+    def _evaluated(self, rows: LoggedRows) -> Floats:
+        """Return the number of each arm in each row, with columns in the order of the log's arms."""
+        raise NotImplementedError
+
+
+class ArmFunction(EachArm):
     """Numbers per arm that a function gives for each batch of rows.
 
     Parameters
@@ -287,20 +310,6 @@ class ArmFunction:
             raise InvalidValue("arms", arms, "give the arms' names")
         self.function, self.arms = function, names
         self.columns = frozenset(checks.names("columns", columns))
-        self._latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
-
-    def begin(self, every: bool = False) -> Self:
-        fresh = copy.copy(self)
-        fresh._latest = None, np.zeros((0, 0))
-        return fresh
-
-    def shown(self, rows: LoggedRows) -> Floats:
-        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
-
-    def every(self, rows: LoggedRows) -> Floats:
-        if self._latest[0] is not rows:
-            self._latest = rows, self._evaluated(rows)
-        return self._latest[1]
 
     def _evaluated(self, rows: LoggedRows) -> Floats:
         """Return the function's numbers, with columns in the order of the log's arms."""

@@ -18,21 +18,11 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
+from tacit.logs import ubi_records
 from tacit.logs.formats import File, FolderLayout, RemoteFile, files_at, format_of, parquet_file
 from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, completed, reading
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
-from tacit.logs.ubi_records import (
-    CLICKS,
-    EXAMINED,
-    UbiEvent,
-    UbiQuery,
-    event_of,
-    is_event,
-    place_of,
-    query_of,
-    records_in,
-)
 
 FORMAT = "ubi"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
@@ -95,8 +85,8 @@ class UbiReader(LogReader):
         self,
         files: Sequence[File],
         *,
-        clicks: Collection[str] = CLICKS,
-        examined: Collection[str] = EXAMINED,
+        clicks: Collection[str] = ubi_records.CLICKS,
+        examined: Collection[str] = ubi_records.EXAMINED,
         seen: str = RETURNED,
         length: int | None = None,
         constants: Mapping[str, Any] | None = None,
@@ -135,9 +125,9 @@ class UbiReader(LogReader):
         """Return, per query, the objects that something happened to: a reward, or seen only."""
         came: dict[str, tuple[dict[_Object, float | None], RecordPlace]] = {}
         for place, record in self._records(report):
-            if not is_event(record):
+            if not ubi_records.is_event(record):
                 continue
-            event = self._read(report, place, event_of, record)
+            event = self._read(report, place, ubi_records.event_of, record)
             if event is None:
                 continue
             report.events += 1
@@ -149,7 +139,7 @@ class UbiReader(LogReader):
                 objects[object] = before if reward is None else max(before or 0.0, reward)
         return came
 
-    def _reward(self, event: UbiEvent, report: UbiReport) -> float | None:
+    def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
         reward = event.ours.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
@@ -170,13 +160,13 @@ class UbiReader(LogReader):
         source = ""
         known: set[str] = set()
         for place, record in self._records(None):
-            if is_event(record):
+            if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
                 yield self._checked(rows, numbers, source, report)
                 rows, numbers = [], []
             source = place.source
-            query = self._read(report, place, query_of, record)
+            query = self._read(report, place, ubi_records.query_of, record)
             if query is None:
                 continue
             if query.id in known:
@@ -196,12 +186,16 @@ class UbiReader(LogReader):
             yield self._checked(rows, numbers, source, report)
 
     def _rewards(
-        self, query: UbiQuery, objects: Mapping[_Object, float | None], place: RecordPlace, report: UbiReport
+        self,
+        query: ubi_records.UbiQuery,
+        objects: Mapping[_Object, float | None],
+        place: RecordPlace,
+        report: UbiReport,
     ) -> dict[int, float]:
         """Return the reward at each place of the list that something happened to."""
         rewards: dict[int, float] = {}
         for object, reward in objects.items():
-            at = place_of(*object, query.hits or ())
+            at = ubi_records.place_of(*object, query.hits or ())
             if at is None:
                 shown = object.names[0] if object.names else object.ordinal
                 self._reject(report, "unknown-object", place, "event_attributes.object", shown)
@@ -209,7 +203,7 @@ class UbiReader(LogReader):
                 rewards[at] = max(rewards.get(at, 0.0), reward or 0.0)
         return rewards
 
-    def _shown(self, query: UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _shown(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         hits = (query.hits or ())[: self.length]
         ours = query.ours
@@ -253,7 +247,7 @@ class UbiReader(LogReader):
         for path in self._places:
             form = format_of(path)
             with reading(path, form):
-                records = _of_parquet(path) if form == "parquet" else records_in(path)
+                records = _of_parquet(path) if form == "parquet" else ubi_records.records_in(path)
                 for row, record in records:
                     place = RecordPlace(str(path), row)
                     if isinstance(record, dict):
@@ -325,8 +319,8 @@ def is_ubi(folder: Path) -> bool:
 def read_ubi(
     path: str | Path | Sequence[str | Path],
     *,
-    clicks: Collection[str] = CLICKS,
-    examined: Collection[str] = EXAMINED,
+    clicks: Collection[str] = ubi_records.CLICKS,
+    examined: Collection[str] = ubi_records.EXAMINED,
     seen: str = RETURNED,
     length: int | None = None,
     constants: Mapping[str, Any] | None = None,

@@ -15,20 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
 from tacit.errors import InvalidValue
 from tacit.plots import looks
-from tacit.policies import (
-    ECBandit,
-    HLinUCB,
-    Impression,
-    LaplaceEC,
-    LogisticTS,
-    PlacedPBMUCB,
-    Policy,
-    UniformRandom,
-)
 from tacit.policies.base import Outcome
 from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
@@ -203,7 +194,7 @@ def replay_sessions(
                 room.relevance[i, j] = log.relevance[log.relevance_row[start + i], j]
             for j in range(room.examination.shape[1]):
                 room.examination[i, j] = log.examination[log.examination_row[start + i], j]
-        impression = Impression(
+        impression = policies.Impression(
             room.arms[:offered], room.context, room.relevance[:offered], room.examination[:offered]
         )
         lane = log.video[n]
@@ -214,7 +205,7 @@ def replay_sessions(
             room.counts[1] += log.reward[n]
 
 
-def replayed(policy: Policy, log: CourseLog, run: int, seed: int) -> tuple[float, float]:
+def replayed(policy: policies.Policy, log: CourseLog, run: int, seed: int) -> tuple[float, float]:
     """Return matches and click rate of one replay in a random order (Li et al. 2011)."""
     from tacit.core.compiled import compiled
 
@@ -236,18 +227,18 @@ def replayed(policy: Policy, log: CourseLog, run: int, seed: int) -> tuple[float
     return float(matches), float(clicks / max(matches, 1.0))
 
 
-def compared(log: CourseLog) -> dict[str, Policy]:
+def compared(log: CourseLog) -> dict[str, policies.Policy]:
     """Return the policies of figure 4, by what they are called there."""
     dims, slots = (log.relevance.shape[1], log.examination.shape[1]), int(log.arms.max()) + 1
     slots += -slots % POSITIONS
     return {
-        "Similarity (uniform)": UniformRandom(slots),
-        "Logistic, no intercept (the paper's)": LogisticTS(*dims, intercept=False),
-        "Logistic, intercept": LogisticTS(*dims),
-        "hLinUCB": HLinUCB(slots, *dims),
-        "PBMUCB, effects estimated": PlacedPBMUCB(slots, positions=POSITIONS),
-        "E-C Bandit": ECBandit(*dims),
-        "LaplaceEC": LaplaceEC(*dims),
+        "Similarity (uniform)": policies.UniformRandom(slots),
+        "Logistic, no intercept (the paper's)": policies.LogisticTS(*dims, intercept=False),
+        "Logistic, intercept": policies.LogisticTS(*dims),
+        "hLinUCB": policies.HLinUCB(slots, *dims),
+        "PBMUCB, effects estimated": policies.PlacedPBMUCB(slots, positions=POSITIONS),
+        "E-C Bandit": policies.ECBandit(*dims),
+        "LaplaceEC": policies.LaplaceEC(*dims),
     }
 
 

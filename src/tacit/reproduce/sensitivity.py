@@ -14,19 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit import interleaving
 from tacit.clicks import ClickModel, PositionBased, informational, navigational, perfect
 from tacit.clicks.base import Chain, conditional
 from tacit.core.arrays import Booleans, Floats, Generator
 from tacit.evaluate.interleaved.scale import position_weights
-from tacit.interleaving import (
-    Balanced,
-    DebiasedBalanced,
-    Interleaved,
-    InterleavingMethod,
-    Optimized,
-    Probabilistic,
-    TeamDraft,
-)
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed
@@ -53,12 +45,12 @@ SWAP, SMALL, CLEAR = "one swap in 10 % of queries", "small", "clear"
 CLOSENESS = {SWAP: 0.1, SMALL: 0.1, CLEAR: 0.6}
 """Of how many queries, or how much noise: the deviation, where a grade of relevance is 1."""
 
-METHODS: dict[str, InterleavingMethod] = {
-    "TeamDraft": TeamDraft(LENGTH),
-    "Balanced": Balanced(LENGTH),
-    "DebiasedBalanced": DebiasedBalanced(LENGTH),
-    "Optimized": Optimized(LENGTH),
-    "Probabilistic": Probabilistic(LENGTH),
+METHODS: dict[str, interleaving.InterleavingMethod] = {
+    "TeamDraft": interleaving.TeamDraft(LENGTH),
+    "Balanced": interleaving.Balanced(LENGTH),
+    "DebiasedBalanced": interleaving.DebiasedBalanced(LENGTH),
+    "Optimized": interleaving.Optimized(LENGTH),
+    "Probabilistic": interleaving.Probabilistic(LENGTH),
 }
 BY_RANK = "TeamDraft, by rank"
 """Team drafts whose clicks are credited by where the rankers put the item, not by its team."""
@@ -131,7 +123,7 @@ def chances(user: ClickModel, grades: Any) -> Floats:
     return np.asarray(np.where(PATTERNS, each, 1.0 - each).prod(axis=1))
 
 
-def differences(shown: Interleaved) -> Floats:
+def differences(shown: interleaving.Interleaved) -> Floats:
     """Return the difference of credit for each way to click a list."""
     if "ranks" not in shown.memory:
         left, right = np.array(parts(shown, []))
@@ -172,9 +164,9 @@ def listed(queries: list[GradedQuery], name: str, seed: int) -> list[WeightedLis
 
 
 def _lists_of(
-    method: InterleavingMethod, pair: tuple[tuple[int, ...], ...], seed: int
-) -> list[tuple[float, Interleaved]]:
-    if not isinstance(method, Probabilistic):
+    method: interleaving.InterleavingMethod, pair: tuple[tuple[int, ...], ...], seed: int
+) -> list[tuple[float, interleaving.Interleaved]]:
+    if not isinstance(method, interleaving.Probabilistic):
         return list(method.lists(pair))
     rng = np.random.default_rng(seed)
     return [(1.0 / SAMPLED, method.interleave(pair, rng)) for _ in range(SAMPLED)]

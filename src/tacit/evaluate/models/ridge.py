@@ -14,6 +14,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, RowReader
+from tacit.evaluate.targets import EachArm
 
 PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
 """Of which the penalty of slopes is chosen, in rows of the log."""
@@ -94,7 +95,7 @@ class Slopes(NamedTuple):
         return np.asarray(np.clip(features @ weights[:, 1:].T + weights[:, 0], 0.0, 1.0))
 
 
-class ArmRidges(ModelOfLog):
+class ArmRidges(EachArm, ModelOfLog):
     """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
 
     Rows are dealt out to folds in turn, and a row is judged by a model of the other folds. Numbers of
@@ -150,7 +151,6 @@ class ArmRidges(ModelOfLog):
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
         self._lines: dict[int, Slopes] | None = None
         self._arms: list[str] = []
-        self._latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
     @property
     def fitted(self) -> bool:
@@ -239,20 +239,7 @@ class ArmRidges(ModelOfLog):
                 found, least = weights, criterion
         return found
 
-    def begin(self, every: bool = False) -> Self:
-        fresh = copy.copy(self)
-        fresh._latest = None, np.zeros((0, 0))
-        return fresh
-
-    def shown(self, rows: LoggedRows) -> Floats:
-        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
-
-    def every(self, rows: LoggedRows) -> Floats:
-        if self._latest[0] is not rows:
-            self._latest = rows, self._expected(rows)
-        return self._latest[1]
-
-    def _expected(self, rows: LoggedRows) -> Floats:
+    def _evaluated(self, rows: LoggedRows) -> Floats:
         if self._lines is None:
             raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
         arms = len(rows.arm.names)

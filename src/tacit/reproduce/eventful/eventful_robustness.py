@@ -14,29 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
-from tacit.policies import (
-    BWC,
-    CUSUMUCB,
-    GLRKLUCB,
-    KLUCB,
-    MUCB,
-    UCB1,
-    About,
-    DiscountedUCB,
-    Impression,
-    OracleRestart,
-    Policy,
-    ProbationBandit,
-    SlidingWindowUCB,
-    Thompson,
-    auto,
-)
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
@@ -100,7 +84,7 @@ class RatioRestart(Restarting):
         shown: Ints
         restarts: Ints
 
-    about: ClassVar[About] = About(
+    about: ClassVar[policies.About] = policies.About(
         source="the test of Besson, Kaufmann, Maillard, Seznec (2022), around any policy",
         regret="none proved but around kl-UCB, where it is GLRKLUCB's",
         assumes="click probabilities that are constant between abrupt events",
@@ -109,7 +93,7 @@ class RatioRestart(Restarting):
     )
 
     arms: Any = field(init=False, repr=False, compare=False)
-    policy: Policy
+    policy: policies.Policy
     alpha: float = 0.005
     delta: float = 1e-3
 
@@ -120,16 +104,18 @@ class RatioRestart(Restarting):
         self._set("delta", checks.number("delta", self.delta, 0.0, 1.0, open_low=True))
 
     def init(self, lanes: int) -> State:
-        hull = GLRKLUCB(self.arms).init(lanes).hull
+        hull = policies.GLRKLUCB(self.arms).init(lanes).hull
         inner = self.policy.init(lanes)
         return self.State(inner, hull, np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
 
     @staticmethod
-    def observe(params: RatioRestart, state: State, lane: int, impression: Impression) -> None:
+    def observe(params: RatioRestart, state: State, lane: int, impression: policies.Impression) -> None:
         state.shown[lane] += 1
 
     @staticmethod
-    def choose(params: RatioRestart, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+    def choose(
+        params: RatioRestart, state: State, lane: int, impression: policies.Impression, rng: Generator
+    ) -> int:
         arms = state.hull.sizes.shape[1]
         forced = forced_arm(params.alpha, state.shown[lane], arms, impression)
         if forced >= 0:
@@ -137,7 +123,9 @@ class RatioRestart(Restarting):
         return int(choose(params.policy, state.policy, lane, impression, rng))
 
     @staticmethod
-    def propensity(params: RatioRestart, state: State, lane: int, impression: Impression, arm: int) -> float:
+    def propensity(
+        params: RatioRestart, state: State, lane: int, impression: policies.Impression, arm: int
+    ) -> float:
         return float(np.nan)
 
     @staticmethod
@@ -178,41 +166,42 @@ class Entrant(NamedTuple):
 
     name: str
     base: str
-    policy: Policy
+    policy: policies.Policy
     reads: bool
 
 
 def entrants(scale: Scale) -> list[Entrant]:
     """Return all rows, each ORA before what is compared with it."""
     rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
-    bases = {"UCB1": UCB1(ARMS), "KL-UCB": KLUCB(ARMS), "Thompson": Thompson(ARMS)}
+    bases = {"UCB1": policies.UCB1(ARMS), "KL-UCB": policies.KLUCB(ARMS), "Thompson": policies.Thompson(ARMS)}
     a_query = scale.horizon // scale.queries
     rows = [
-        Entrant("ORA", base, OracleRestart(policy, signal=FEATURES), True) for base, policy in bases.items()
+        Entrant("ORA", base, policies.OracleRestart(policy, signal=FEATURES), True)
+        for base, policy in bases.items()
     ]
     rows += [Entrant("plain", base, policy, False) for base, policy in bases.items()]
     for merged in (True, False):
-        policy = BWC(
+        policy = policies.BWC(
             policy=bases["UCB1"], classifier=rectangle, test_rounds=500, min_shift=0.1, merge_phases=merged
         )
         reading = "merged" if merged else "faithful"
         rows.append(Entrant(f"BWC, {reading}", "UCB1", policy, True))
     for name, base in (("thompson", "Thompson"), ("kl-ucb", "KL-UCB")):
-        weighing = ProbationBandit(ARMS, classifier=rectangle, base=name)
+        weighing = policies.ProbationBandit(ARMS, classifier=rectangle, base=name)
         rows.append(Entrant(PROBATION, base, weighing, True))
-    rows.append(Entrant("auto", "Thompson", auto(ARMS, signals_dim=FEATURES), True))
+    rows.append(Entrant("auto", "Thompson", policies.auto(ARMS, signals_dim=FEATURES), True))
     rows += [
         Entrant("GLR", "UCB1", RatioRestart(bases["UCB1"]), False),
-        Entrant("GLR", "KL-UCB", GLRKLUCB(ARMS), False),
+        Entrant("GLR", "KL-UCB", policies.GLRKLUCB(ARMS), False),
         Entrant("GLR", "Thompson", RatioRestart(bases["Thompson"]), False),
         Entrant(UNFORCED, "UCB1", RatioRestart(bases["UCB1"], alpha=0.0), False),
-        Entrant(UNFORCED, "KL-UCB", GLRKLUCB(ARMS, alpha=0.0), False),
+        Entrant(UNFORCED, "KL-UCB", policies.GLRKLUCB(ARMS, alpha=0.0), False),
         Entrant(UNFORCED, "Thompson", RatioRestart(bases["Thompson"], alpha=0.0), False),
-        Entrant("CUSUM-UCB", "UCB1", CUSUMUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("M-UCB", "UCB1", MUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("discounted UCB", "UCB1", DiscountedUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("sliding window", "UCB1", SlidingWindowUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("discounted", "Thompson", Thompson(ARMS, discount=0.998), False),
+        Entrant("CUSUM-UCB", "UCB1", policies.CUSUMUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("M-UCB", "UCB1", policies.MUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("discounted UCB", "UCB1", policies.DiscountedUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("sliding window", "UCB1", policies.SlidingWindowUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("discounted", "Thompson", policies.Thompson(ARMS, discount=0.998), False),
     ]
     return rows
 

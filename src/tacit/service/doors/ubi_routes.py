@@ -17,20 +17,8 @@ from msgspec import Meta
 
 from tacit.core import checks
 from tacit.errors import InvalidValue, TacitError
+from tacit.logs import ubi_records
 from tacit.logs.decided import at_position, given_above
-from tacit.logs.ubi_records import (
-    CLICK,
-    IMPRESSION,
-    LONGEST_NAME,
-    OURS,
-    UbiEvent,
-    UbiQuery,
-    digest,
-    event_of,
-    place_of,
-    query_of,
-    time_text,
-)
 from tacit.logs.ubi_records import CLICKS as CLICK_ACTIONS
 from tacit.logs.ubi_records import EXAMINED as EXAMINED_ACTIONS
 from tacit.policies.spec import policy_from_stored
@@ -97,7 +85,9 @@ def shows_one(row: DecisionRow) -> bool:
 # Records as feedback -------------------------------------------------------------------------
 
 
-def feedback_of(row: DecisionRow, event: UbiEvent, actions: Container[str] = ()) -> FeedbackRequest | None:
+def feedback_of(
+    row: DecisionRow, event: ubi_records.UbiEvent, actions: Container[str] = ()
+) -> FeedbackRequest | None:
     """Return what an event tells of a decision; None if it is none of the actions that count.
 
     Parameters
@@ -114,7 +104,7 @@ def feedback_of(row: DecisionRow, event: UbiEvent, actions: Container[str] = ())
     """
     ours = event.ours
     named = None if ours.get("feedback_id") is None else _id(ours["feedback_id"])
-    id = named or digest(event._replace(ours={})._asdict())
+    id = named or ubi_records.digest(event._replace(ours={})._asdict())
     action, one = event.action, shows_one(row)
     if action == ACTIVATE:
         return FeedbackRequest(row.id, ACTIVATE, None, id)
@@ -147,13 +137,13 @@ def _id(value: Any) -> str:
     return checked_id(field, value)
 
 
-def _place(row: DecisionRow, event: UbiEvent) -> int:
+def _place(row: DecisionRow, event: ubi_records.UbiEvent) -> int:
     items = listed(row)
     if items is None:
         raise InvalidValue(
             "action_name", event.action, "the decision showed no list; send its outcome as feedback"
         )
-    place = place_of(event.objects, event.ordinal, [item or "" for item in items])
+    place = ubi_records.place_of(event.objects, event.ordinal, [item or "" for item in items])
     if place is None or items[place] is None:
         value = event.objects[0] if event.objects else event.ordinal
         raise InvalidValue("event_attributes.object", value, f"the decision showed {items}")
@@ -194,10 +184,10 @@ class Names:
         record: dict[str, Any] = {
             "query_id": query_id(row),
             "user_query": row.key,
-            "timestamp": time_text(row.time),
-            "query_attributes": {OURS: self._attributes(row) | self._of_query(row)},
+            "timestamp": ubi_records.time_text(row.time),
+            "query_attributes": {ubi_records.OURS: self._attributes(row) | self._of_query(row)},
         }
-        if len(self.placement) <= LONGEST_NAME:
+        if len(self.placement) <= ubi_records.LONGEST_NAME:
             record["application"] = self.placement
         if items is not None:
             record["query_response_hit_ids"] = [item for item in items if item is not None]
@@ -260,31 +250,31 @@ class Names:
             places = [position for position, _ in done]
             # Feedback tells of one action.
             action = done[0][1] if done else NO_CLICK
-            if action in (CLICK, NO_CLICK):
+            if action in (ubi_records.CLICK, NO_CLICK):
                 ours["clicks"] = places
         elif feedback.kind == EXAMINED:
-            action = IMPRESSION
+            action = ubi_records.IMPRESSION
             places = [at for at, item in enumerate(items or ()) if item is not None]
         elif feedback.kind == REWARD:
             ours["reward"] = feedback.reward
             places = [] if items is None else [0]
-            action = CLICK if places and feedback.reward == 1.0 else REWARD
+            action = ubi_records.CLICK if places and feedback.reward == 1.0 else REWARD
         teams = (_teams(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
-            attributes = _object(items, place) | {OURS: ours | _team(teams, place)}
+            attributes = _object(items, place) | {ubi_records.OURS: ours | _team(teams, place)}
             yield {
                 "action_name": action,
                 "query_id": query_id(row),
                 "user_query": row.key,
-                "timestamp": time_text(feedback.time),
+                "timestamp": ubi_records.time_text(feedback.time),
                 "event_attributes": attributes,
             }
 
 
 def query_id(row: DecisionRow) -> str:
     """Return the query's id of a decision: its own, unless UBI has no room for it."""
-    return row.id if len(row.id) <= LONGEST_NAME else digest({"decision_id": row.id})
+    return row.id if len(row.id) <= ubi_records.LONGEST_NAME else ubi_records.digest({"decision_id": row.id})
 
 
 def _teams(row: DecisionRow) -> dict[str, Any] | None:
@@ -402,7 +392,7 @@ class UbiAnswer(msgspec.Struct):
 
 KNOWN, KEPT, DUPLICATE = "known", "kept", "duplicate"
 
-Read = UbiQuery | UbiEvent
+Read = ubi_records.UbiQuery | ubi_records.UbiEvent
 _Step = FeedbackRequest | RecordRow | UbiOutcome
 
 
@@ -411,7 +401,9 @@ async def take(engine: Service, call: RouteCall) -> UbiAnswer:
     name, request = call.placement, call.request
     records = [*request.queries, *request.events]
     count = len(request.queries)
-    read = [_read(query_of if i < count else event_of, r) for i, r in enumerate(records)]
+    read = [
+        _read(ubi_records.query_of if i < count else ubi_records.event_of, r) for i, r in enumerate(records)
+    ]
     ids = dict.fromkeys(_decision(record) for record in read if not isinstance(record, UbiOutcome))
     rows = await engine.made(name, list(ids))
     placement = engine.placement(name)
@@ -458,7 +450,7 @@ def _decision(one: Read) -> str:
     named = one.ours.get("decision_id")
     if isinstance(named, str):
         return named
-    return one.id if isinstance(one, UbiQuery) else one.query
+    return one.id if isinstance(one, ubi_records.UbiQuery) else one.query
 
 
 def _step(
@@ -473,7 +465,7 @@ def _step(
                 "send the id that its answer gave, or none"
             )
         )
-    if isinstance(one, UbiQuery):
+    if isinstance(one, ubi_records.UbiQuery):
         if row is None:
             return _row(placement.id, QUERY, one.id, record)
         if row.deferred:
@@ -485,7 +477,7 @@ def _step(
         return _refused(error)
     if feedback is not None:
         return feedback
-    return _row(placement.id, EVENT, digest(one._replace(ours={})._asdict()), record)
+    return _row(placement.id, EVENT, ubi_records.digest(one._replace(ours={})._asdict()), record)
 
 
 def _row(placement: int, kind: str, id: str, record: Mapping[str, Any]) -> RecordRow:

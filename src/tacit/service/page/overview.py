@@ -12,17 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from tacit.proof.sentences import harm_sentence
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
+from tacit.service.page import timeline
 from tacit.service.page.charts import age, percent, sparkline
-from tacit.service.page.timeline import (
-    Answered,
-    Answers,
-    Range,
-    asked_range,
-    decisions_since,
-    rate_points,
-    stretches,
-    together,
-)
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
@@ -40,7 +31,7 @@ FEW = 100
 SURE = math.log(1e4)
 
 
-def complaints(placement: Placement, now: int, answered: Answered | None = None) -> list[str]:
+def complaints(placement: Placement, now: int, answered: timeline.Answered | None = None) -> list[str]:
     """Return what is wrong with a placement; nothing where all is well.
 
     Parameters
@@ -58,8 +49,8 @@ def complaints(placement: Placement, now: int, answered: Answered | None = None)
 
 def _silent(placement: Placement, now: int) -> str:
     """Return the words for a placement that nobody asks any more; empty if that is not so."""
-    hour = decisions_since(placement.series, now - HOUR)
-    day = decisions_since(placement.series, now - DAY)
+    hour = timeline.decisions_since(placement.series, now - HOUR)
+    day = timeline.decisions_since(placement.series, now - DAY)
     if hour or day < FEW:
         return ""
     last = placement.series.results.last
@@ -226,7 +217,7 @@ class Row(NamedTuple):
     wrong: list[str]
 
 
-def row_of(placement: Placement, now: int, answered: Answered | None = None) -> Row:
+def row_of(placement: Placement, now: int, answered: timeline.Answered | None = None) -> Row:
     """Return what the overview says of a placement.
 
     Parameters
@@ -239,8 +230,8 @@ def row_of(placement: Placement, now: int, answered: Answered | None = None) -> 
     """
     view = placement.kind.view
     asked = _asked(placement, now)
-    found = together(stretches(placement.series, asked, SPARK_POINTS))
-    points = rate_points(found, view.each, placement.config.rule.lowest)
+    found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
+    points = timeline.rate_points(found, view.each, placement.config.rule.lowest)
     trials = sum(point.trials for point in points)
     rate = sum(point.value * point.trials for point in points) / trials if trials else None
     text = "\N{EN DASH}" if rate is None else percent(rate)
@@ -256,7 +247,7 @@ def row_of(placement: Placement, now: int, answered: Answered | None = None) -> 
         verdict, claim = report.verdict, report.claim
         without = lifts.compared(report)
         wrong = lifts.alarms(report) + wrong
-    hour, day = (decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
+    hour, day = (timeline.decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
     hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
     return Row(
         placement.name,
@@ -284,8 +275,8 @@ def mode_of(placement: Placement, now: int) -> str:
     return mode if pin is None else f"{mode}, pinned: {', '.join(map(str, pin.arms))}"
 
 
-def _asked(placement: Placement, now: int) -> Range:
-    return asked_range(None, None, None, placement.series, now)
+def _asked(placement: Placement, now: int) -> timeline.Range:
+    return timeline.asked_range(None, None, None, placement.series, now)
 
 
 def seconds_kept(placements: int) -> int:
@@ -303,7 +294,7 @@ class OverviewRows:
     answers : Answers
     """
 
-    def __init__(self, clock: Callable[[], int], answers: Answers) -> None:
+    def __init__(self, clock: Callable[[], int], answers: timeline.Answers) -> None:
         self._clock, self._answers = clock, answers
         self._kept: dict[str, _Kept] = {}
 

@@ -23,25 +23,11 @@ from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.log.marks import LoggedChange, Pin
+from tacit.service.page import timeline
 from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
-from tacit.service.page.timeline import (
-    FEWEST_OF_ARMS,
-    Range,
-    Rate,
-    Stretch,
-    arm_sums,
-    latest,
-    rate_of,
-    rate_points,
-    remarks,
-    share_points,
-    stretches,
-    together,
-    uniform_points,
-)
 from tacit.service.placements.aspects.living import check_living
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
@@ -197,7 +183,7 @@ class ArmResult(NamedTuple):
     retired: bool
     shown: int
     share: float
-    rate: Rate
+    rate: timeline.Rate
 
 
 class Metric(NamedTuple):
@@ -235,7 +221,7 @@ class Look(NamedTuple):
     """
 
     now: int
-    asked: Range
+    asked: timeline.Range
     changes: Sequence[LoggedChange] = ()
     busiest: Sequence[KeyFacts] = ()
     verdict: ReadVerdict | None = None
@@ -281,7 +267,7 @@ class View:
         self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
         self.asked = look.asked
         self.retired = {str(arm) for arm in placement.offer.retired}
-        self.history = latest(look.changes)
+        self.history = timeline.latest(look.changes)
         self._changes, self._busiest = look.changes, look.busiest
         found = None if placement.items is None else placement.items.now(placement)
         self.items = found if found is not None and found.version else None
@@ -298,10 +284,12 @@ class View:
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
-    def _total(self) -> Stretch | None:
+    def _total(self) -> timeline.Stretch | None:
         """Sums over all time; None if nothing was shown."""
-        whole = stretches(self._series, Range("all", self.asked.span._replace(end=self._now)))
-        return reduce(Stretch.joined, whole) if whole else None
+        whole = timeline.stretches(
+            self._series, timeline.Range("all", self.asked.span._replace(end=self._now))
+        )
+        return reduce(timeline.Stretch.joined, whole) if whole else None
 
     @property
     def shown(self) -> bool:
@@ -309,12 +297,12 @@ class View:
         return self._total is not None
 
     @property
-    def ctr(self) -> Rate:
+    def ctr(self) -> timeline.Rate:
         """Rewards per impression, over all time."""
         if self._total is None:
-            return rate_of(0.0, 0.0)
+            return timeline.rate_of(0.0, 0.0)
         total = self._total
-        return rate_of(float(total.sums[R]), total.trials / self.each, self._lowest)
+        return timeline.rate_of(float(total.sums[R]), total.trials / self.each, self._lowest)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -350,8 +338,8 @@ class View:
     # Over time -------------------------------------------------------------------------------
 
     @cached_property
-    def _stretches(self) -> list[Stretch]:
-        return stretches(self._series, self.asked)
+    def _stretches(self) -> list[timeline.Stretch]:
+        return timeline.stretches(self._series, self.asked)
 
     @property
     def any(self) -> bool:
@@ -362,7 +350,7 @@ class View:
     def remarks(self) -> list[Remark]:
         """What was changed, and which keys restarted, within the range; the latest."""
         begin, end = self.asked.span
-        found = remarks(self._changes)
+        found = timeline.remarks(self._changes)
         found += [
             Remark(shift.time, f"key {shift.key} restarted, epoch {shift.epoch}")
             for shift in self._series.shifts
@@ -378,10 +366,12 @@ class View:
     @property
     def curves(self) -> list[ChartLine]:
         """Rewards per impression, and of uniform exploration where that is known."""
-        found = together(self._stretches)
-        learned = rate_points(found, self.each, self._lowest)
+        found = timeline.together(self._stretches)
+        learned = timeline.rate_points(found, self.each, self._lowest)
         curves = [ChartLine(self.policy, "learned", learned)]
-        uniform = uniform_points(found) if self.randomized and self.each == 1 and self.covered else []
+        uniform = (
+            timeline.uniform_points(found) if self.randomized and self.each == 1 and self.covered else []
+        )
         if uniform:
             curves.insert(0, ChartLine("uniform exploration", "uniform", uniform))
         return curves
@@ -404,7 +394,7 @@ class View:
     @cached_property
     def results(self) -> list[ArmResult]:
         """What every arm had in the range, those most shown first."""
-        shown, earned, _ = arm_sums(self._series, self.asked)
+        shown, earned, _ = timeline.arm_sums(self._series, self.asked)
         total = max(float(shown.sum()), 1.0)
         order = np.argsort(-shown[: len(self._arms)], kind="stable").tolist()
         return [
@@ -413,7 +403,7 @@ class View:
                 self._arms[i] in self.retired,
                 int(shown[i]),
                 float(shown[i]) / total,
-                rate_of(float(earned[i]), float(shown[i]), self._lowest),
+                timeline.rate_of(float(earned[i]), float(shown[i]), self._lowest),
             )
             for i in order
         ]
@@ -468,8 +458,10 @@ class View:
     @property
     def share_chart(self) -> Markup:
         """Each arm's share of the impressions over time."""
-        found = together(self._stretches, FEWEST_OF_ARMS)
-        curves = [ChartLine(name, style, share_points(found, slots)) for name, style, slots in self._stack]
+        found = timeline.together(self._stretches, timeline.FEWEST_OF_ARMS)
+        curves = [
+            ChartLine(name, style, timeline.share_points(found, slots)) for name, style, slots in self._stack
+        ]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
         return line_chart(
             curves,
