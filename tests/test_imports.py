@@ -86,7 +86,7 @@ feed
 cluster
 warmup checking
 demo
-demo_lists demo_duel
+demo_lists
 cli
 """
 """Rooms from the ground up: a room imports from floors below its own, and from nothing else."""

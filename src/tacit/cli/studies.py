@@ -62,16 +62,16 @@ def demo(
     if feed and (lists or duel):
         raise click.UsageError("--feed: leave out --lists and --duel")
     if lists:
-        from tacit.demo_lists import play
+        from tacit.demo_lists import play_lists
 
         with usage():
-            play(policy, impressions or 5000, out, port, seed, holdout, keep=keep, as_json=as_json)
+            play_lists(policy, impressions or 5000, out, port, seed, holdout, keep=keep, as_json=as_json)
         return
     if duel:
-        from tacit.demo_duel import play as compare
+        from tacit.demo_lists import play_duels
 
         with usage():
-            compare(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
+            play_duels(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
         return
     with usage():
         scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
