@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_754,
-    "files": 377,
+    "code": 61_167,
+    "files": 381,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,

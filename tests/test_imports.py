@@ -83,6 +83,7 @@ service/doors
 service/app
 service/maintenance client
 feed
+past
 cluster
 warmup checking
 demo

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from tacit.cli.options import File, Json, NewFile, Typed, command, interruptible, show, usage
+from tacit.cli.options import File, Json, NewFile, NewFolder, Typed, command, interruptible, show, usage
 from tacit.cli.placement import connected
 from tacit.errors import MissingExtra
 
@@ -102,6 +102,26 @@ class SourceOptions:
         return Limits(self.strict, share_of(self.most_rejected))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PastOptions:
+    """What is made of past events.
+
+    Parameters
+    ----------
+    past
+        Make a start of past events in place of sending them: a click log, what an arm at random and the
+        policy would have earned, a configuration with priors, and a report.
+    policy
+        With --past: name or call of a policy that takes priors.
+    output
+        With --past: the folder.
+    """
+
+    past: bool = False
+    policy: str = "auto"
+    output: Annotated[NewFolder, Typed(("-o", "--output"))] = Path("past")
+
+
 # ---- The command
 
 
@@ -113,6 +133,7 @@ def feed(
     url: str = "http://127.0.0.1:8787",
     key: str | None = None,
     reading: SourceOptions,
+    past: PastOptions,
     check: bool = False,
     example: Literal["segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4"] | None = None,
     as_json: Json = False,
@@ -155,7 +176,10 @@ def feed(
         )
     same_file(source, reading.rejected)
     with usage():
-        mapper = Mapper(map_at(map))
+        event_map = map_at(map)
+    if past.past:
+        click.get_current_context().exit(_start(event_map, source, reading, past, as_json))
+    mapper = Mapper(event_map)
     if check:
         _check(mapper, source, reading, as_json)
     else:
@@ -197,7 +221,23 @@ def same_file(source: str, rejected: Path | None) -> None:
         raise click.UsageError(f"--rejected: {rejected} is a part of SOURCE; give another file")
 
 
-# ---- What it does: a check, or feeding
+# ---- What it does: a start, a check, or feeding
+
+
+def _start(event_map: Any, source: str, reading: SourceOptions, past: PastOptions, as_json: bool) -> int:
+    """Make a start of past events, say what it comes to, and return the exit code."""
+    try:
+        from tacit.past.start import start
+    except ImportError as error:
+        raise MissingExtra(error.name or "jinja2", "service") from error
+    if source == "-" or "://" in source:
+        raise click.UsageError("--past: it reads events twice; give files or a folder")
+    limits = reading.limits()
+    most = 0.0 if limits.strict else limits.share
+    with usage():
+        made = start(event_map, source, reading.format, policy=past.policy, folder=past.output, most=most)
+    show(made.as_dict(), made.summary(), as_json)
+    return 0 if made.facts else REJECTED
 
 
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:

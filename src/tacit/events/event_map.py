@@ -75,7 +75,8 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key, user, arm : str, optional
         For whom it was shown, and what.
     elsewhere : bool
-        Whether the service did not decide it: then it is logged as a decision, of ``key`` and ``arm``.
+        Whether the service did not decide it: then it is logged as a decision, of ``arm``, and of ``key`` or,
+        without one, of the key ``default``.
     propensity, arms : str, optional
         With what probability it was shown, and what was on offer, where it was decided elsewhere.
     context : str or dict, optional
@@ -101,8 +102,8 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if not self.where:
             raise ConfigError("shown.where: it is empty; say which events tell what was shown")
-        if self.elsewhere and (self.key is None or self.arm is None):
-            raise ConfigError("shown.elsewhere: key and arm are needed for a decision; give both")
+        if self.elsewhere and self.arm is None:
+            raise ConfigError("shown.elsewhere: a decision has an arm; name the field, arm")
         for field in ("propensity", "arms", "context"):
             if getattr(self, field) is not None and not self.elsewhere:
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tacit.core.checks import ONLY_KEY
 from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.events.joining import MOST, Joining
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
@@ -104,13 +105,17 @@ class Mapper:
 
     def left_out(self, event: dict[str, Any]) -> str | None:
         """Return why the map leaves an event out; None if it does not."""
-        if self._shown is not None and unlike(event, self._shown.where) is None:
+        if self.is_shown(event):
             return None
         if (other := unlike(event, self._where)) is not None:
             return other
         if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
             return f"{self._map.event} is {shown(kind)}"
         return None
+
+    def is_shown(self, event: dict[str, Any]) -> bool:
+        """Whether an event says what was shown."""
+        return self._shown is not None and unlike(event, self._shown.where) is None
 
     def mapped(self, event: dict[str, Any], named: str) -> Mapped:
         """Return an event that is not left out as feedback.
@@ -132,7 +137,7 @@ class Mapper:
             assert self._placement is not None
             placement = text_of(fixed, self._placement(event), "bad-placement")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
-        if self._shown is None or unlike(event, self._shown.where) is not None:
+        if self._shown is None or not self.is_shown(event):
             decision = self._decided(event, placement, time)
             return Mapped(placement, self._message(event, decision, self._id_of(event, named)), time)
         decision = self._shown.id_of(event) or self._id_of(event, named)
@@ -231,7 +236,6 @@ class ShownMapper:
         table, get = self._table, self._get
         if not table.elsewhere:
             return None
-        assert table.key is not None
         assert table.arm is not None
         (arm,) = items_of(table.arm, get[table.arm](event))
         propensity, arms, context = None, None, None
@@ -243,7 +247,7 @@ class ShownMapper:
             context = {name: get[field](event) for name, field in table.context.items()}
         elif table.context is not None:
             context = get[table.context](event)
-        key = text_of(table.key, get[table.key](event), "bad-key")
+        key = ONLY_KEY if table.key is None else text_of(table.key, get[table.key](event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
 
 

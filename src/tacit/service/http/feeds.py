@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -159,9 +158,8 @@ class Hooks:
             hook = self._hooks[name] = _Hook(config.map)
         reached = caller if config.secret is None else ANYBODY
         taking = _Taking(self._engine, hook.mapper, reached)
-        rest = iter(events)
-        while some := list(islice(rest, AT_ONCE)):
-            await taking.take(some)
+        for first in range(0, len(events), AT_ONCE):
+            await taking.take(events[first : first + AT_ONCE])
         taken = taking.taken(len(events))
         self._feeds.report(name, hook.report(taken, taking.last))
         return taken

@@ -1,0 +1,252 @@
+"""A start from past events: a click log, a configuration with priors, and a report, in one folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from markupsafe import Markup
+
+from tacit.events.event_map import EventMap
+from tacit.feed.sources import events_at
+from tacit.feed.tally import DUPLICATE, FeedTally
+from tacit.logs import write_log
+from tacit.past.clicks import DECISION, METRIC, REWARDED, PastClicks, past_map
+from tacit.past.facts import PastFacts, facts_of
+from tacit.policies.spec import AUTO, policy_from_spec, policy_to_spec
+from tacit.service.config.file import load_config
+from tacit.service.page.charts import ChartLine, Point, Span, clock_time, line_chart, nice_ticks, percent
+
+HOLDOUT = 0.1
+"""The part of the traffic that is shown a random arm, so that a lift can be proved from the first day."""
+LOG, CONFIGURATION, REPORT = "clicks.parquet", "tacit.toml", "report.html"
+MEANINGS = {
+    DECISION: "say what was shown",
+    REWARDED: "say what came back",
+    DUPLICATE: "were there before",
+    METRIC: "bring an amount alone, which nobody learns from here",
+}
+
+
+class PastStart(NamedTuple):
+    """What was made of past events.
+
+    Attributes
+    ----------
+    folder : path
+    tally : FeedTally
+        What became of the events.
+    facts : list of PastFacts
+        Of each placement; none where nothing was made, as too many events were rejected.
+    """
+
+    folder: Path
+    tally: FeedTally
+    facts: list[PastFacts]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return self.tally.as_dict() | {"placements": [facts.as_dict() for facts in self.facts]}
+
+    def summary(self) -> str:
+        """Return it in lines."""
+        first = self.tally.first
+        lines = [line for facts in self.facts for line in facts.lines()]
+        lines += [
+            f"{count:,} rejected, {reason}; the first in {first[reason].place}: {first[reason].detail}"
+            for reason, count in self.tally.rejected.most_common()
+        ]
+        if not self.facts:
+            return "\n".join([*lines, "nothing was made: mend the map or the source, or allow more"])
+        return "\n".join([*lines, f"wrote {LOG}, {CONFIGURATION} and {REPORT} into {self.folder}"])
+
+
+def start(
+    event_map: EventMap, source: str, format: str | None, *, policy: str, folder: Path, most: float
+) -> PastStart:
+    """Make a start of past events.
+
+    Parameters
+    ----------
+    event_map : EventMap
+    source : str
+        Files, as a feed takes them.
+    format : str or None
+        Of the files.
+    policy : str
+        Name or call; it takes priors.
+    folder : path
+        Where everything is written.
+    most : float
+        A larger share of rejected events, and nothing is made.
+
+    Raises
+    ------
+    TacitError
+        If the map says too little, the policy takes no priors, or something cannot be read or written.
+    """
+    policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
+    # What cannot be served is refused before a large file is read.
+    clicks = PastClicks(past_map(event_map))
+    clicks.read(lambda: events_at(source, format))
+    if clicks.tally.share > most:
+        return PastStart(folder, clicks.tally, [])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_log(clicks.batches(), folder / LOG)
+    # As it was written: what is judged is what others will read.
+    log = pq.read_table(folder / LOG)
+    names = sorted(log["placement"].unique().to_pylist())
+    facts = [facts_of(log.filter(pc.equal(log["placement"], name)), name, policy) for name in names]
+    (folder / CONFIGURATION).write_text(configuration(facts, policy, source), encoding="utf-8")
+    # What is written can be served.
+    load_config(folder / CONFIGURATION)
+    (folder / REPORT).write_text(page(facts, clicks.tally, policy, source), encoding="utf-8")
+    return PastStart(folder, clicks.tally, facts)
+
+
+# ---- A configuration to begin with
+
+
+def configuration(facts: list[PastFacts], policy: str, source: str) -> str:
+    """Return a configuration of the service, with a placement for each past."""
+    lines = [f"# By tacit feed --past {source!r}", "[server]", "port = 8787"]
+    lines += ["", "[store]", 'path = "tacit.db"']
+    for fact in facts:
+        lines += [
+            "",
+            f"[placements.{_toml(fact.placement)}]",
+            f"arms = {_toml(fact.offered)}",
+            f"# What is known before: successes and failures, of {fact.most:g} impressions at most.",
+            f"policy = {_toml(_with_priors(policy, fact.offered, fact.priors()))}",
+            "# A tenth is shown a random arm, so that what learning earns can be proved.",
+            f'holdout = {{ share = {HOLDOUT}, control = "uniform" }}',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    if policy == AUTO:
+        table: dict[str, Any] = {"name": AUTO}
+    else:
+        table = policy_to_spec(policy_from_spec(policy, arms))
+        del table["arms"]
+    return table | {"priors": priors}
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML writes it in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# ---- A report for people: one page, whole in one file
+
+
+class Ruler(NamedTuple):
+    """A scale from nothing to its last tick, on which values stand in percent of its width."""
+
+    last: float
+
+    def at(self, value: float) -> str:
+        """Return where a value stands."""
+        return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
+
+
+def ruler_over(values: list[tuple[float, float]]) -> Ruler:
+    """Return a scale for values with their upper ends; a wide interval does not make all else flat."""
+    highest = max((value for value, _ in values), default=0.01)
+    return Ruler(nice_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1])
+
+
+class PastView:
+    """A past as its page shows it.
+
+    Parameters
+    ----------
+    facts : PastFacts
+    """
+
+    def __init__(self, facts: PastFacts) -> None:
+        self.facts = facts
+        self.outlooks = facts.outlooks
+        self.of_arms = ruler_over([(arm.mean, arm.high) for arm in facts.arms])
+        self.of_outlooks = ruler_over(
+            [(each.value, each.high) for each in facts.outlooks if each.value is not None]
+        )
+
+    @property
+    def since(self) -> str:
+        """When it began, and when it ended."""
+        # Stretches without anybody are left out, but never the first and the last one.
+        begin, end = self.facts.periods[0].begin, self.facts.periods[-1].end
+        return f"{clock_time(begin)} to {clock_time(end)} UTC"
+
+    @property
+    def verdict(self) -> str:
+        """What it comes to, in a sentence."""
+        was = self.facts.mean
+        policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
+        if policy is None or policy.value is None:
+            return "The past does not say what learning would have earned."
+        now = percent(policy.value)
+        said = f"learning would have earned {now} per decision, where it was {percent(was)}: "
+        if policy.low > was:
+            said += "more than chance explains."
+        elif policy.high < was:
+            said += "less, and chance does not explain it."
+        else:
+            said += "chance may explain the difference."
+        return said.capitalize() if self.facts.weighed else f"If that is right, {said}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why not to trust the figures."""
+        found = list(dict.fromkeys(doubt for each in self.outlooks for doubt in each.doubts))
+        few = [arm.name for arm in self.facts.arms if arm.effective < 100.0]
+        if few:
+            named = f"{', '.join(few[:5])}{', …' if len(few) > 5 else ''}"
+            found.append(f"{named}: fewer than 100 decisions count, so their figures may be luck")
+        return found
+
+    def chart(self) -> Markup:
+        """Return how rewards went over time."""
+        periods = self.facts.periods
+        points = [
+            Point(each.begin, each.end, each.mean, each.low, each.high, each.decisions) for each in periods
+        ]
+        span = Span(periods[0].begin, periods[-1].end)
+        summary = f"from {percent(points[0].value)} to {percent(points[-1].value)}"
+        return line_chart([ChartLine("reward", "learned", points)], span, "Rewards over time", summary)
+
+
+def page(facts: list[PastFacts], tally: FeedTally, policy: str, source: str) -> str:
+    """Return the page of some pasts.
+
+    Parameters
+    ----------
+    facts : list of PastFacts
+    tally : FeedTally
+        What became of the events.
+    policy : str
+    source : str
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tacit.past", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "grouped": lambda number: f"{number:,}"}
+    style = Markup((Path(__file__).parents[1] / "service/page/static/page.css").read_text("utf-8"))  # noqa: S704
+    return environment.get_template("report.html").render(
+        pasts=list(map(PastView, facts)), tally=tally, meanings=MEANINGS, policy=policy, source=source,
+        style=style,
+    )  # fmt: skip
