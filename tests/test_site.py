@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import io
 import itertools
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import click
 import msgspec
@@ -269,17 +273,20 @@ def test_examples_run(name, options, tmp_path):
         pytest.importorskip("sklearn")
     if name == "from_raw_columns":
         pytest.importorskip("pandas")
-    output = run_script([str(ROOT / "examples" / f"{name}.py"), *options], tmp_path)
+    output = run_script(ROOT / "examples" / f"{name}.py", tmp_path, *options)
     assert len(output.splitlines()) >= (1 if name == "rerank_documents" else 4)
 
 
-def run_script(arguments, folder):
-    """Run a script in a folder; return what it printed."""
-    result = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, cwd=folder, timeout=PATIENCE
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+def run_script(script, folder, *options):
+    """Run a script in a folder, as its own process would; return what it printed."""
+    output = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [str(script), *options]),
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(output),
+    ):
+        runpy.run_path(str(script), run_name="__main__")
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("examples/*.ipynb")))
@@ -290,7 +297,7 @@ def test_notebooks_run_from_top_to_bottom(name, tmp_path):
     script = tmp_path / "notebook.py"
     begin = "display = lambda shown: None"
     script.write_text("\n".join([begin, *("".join(cell["source"]) for cell in cells)]))
-    run_script([str(script)], tmp_path)
+    run_script(script, tmp_path)
 
 
 def test_every_page_and_picture_is_used():
