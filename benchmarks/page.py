@@ -162,6 +162,11 @@ def quality(results: Results, role: str) -> str:
     )
 
 
+def fresh(results: Results, role: str) -> str:
+    """Return the same of what was measured on seeds that nobody had played before."""
+    return quality({"learned": results["fresh"]}, role)
+
+
 def lost(results: Results, _: str) -> str:
     """List where somebody has less regret than the untuned default, the least of them first."""
     found = [
@@ -224,6 +229,7 @@ BLOCKS = {
     "truth": truth,
     "quality": quality,
     "lost": lost,
+    "fresh": fresh,
     "figure": figure,
 }
 
