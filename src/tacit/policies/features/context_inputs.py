@@ -255,8 +255,10 @@ def find_directions(
     """Find the directions in which the contexts that were kept differ most."""
     directions = measure.directions[model]
     begin_directions(directions)
-    orthonormalise(directions)
-    for _ in range(TURNS if len(directions) > 0 else 0):
+    for step in range(TURNS + 1 if len(directions) > 0 else 0):
+        orthonormalise(directions)
+        if step == TURNS:
+            return
         total = np.float32(0.0)
         for k in range(len(turned)):
             for j in range(turned.shape[1]):
@@ -270,7 +272,6 @@ def find_directions(
             add_times(directions[k], stays, turned[k])
             for j in range(len(raw)):
                 directions[k, j] = turned[k, j]
-        orthonormalise(directions)
 
 
 # ---- The features of a context: 1, its leading directions, and what they leave

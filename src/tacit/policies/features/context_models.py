@@ -262,11 +262,9 @@ def fill_prior(spread: Singles, layout: Design, h: int, known: int, precision: f
     """Return a covariance, of so many features, and variances to the prior."""
     clear_row(spread)
     k = 0
-    for j in range(known):
+    for j in range(known + len(spread) - known * (known + 1) // 2):
         spread[k] = prior_variance(layout, h, j)
-        k += known - j
-    for i in range(k, len(spread)):
-        spread[i] = prior_variance(layout, h, known + i - k)
+        k += max(known - j, 1)
     spread[0] = np.float32(precision)
 
 
@@ -282,10 +280,10 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
     if layout.order > 0:
         mean[1] = np.float32(ORDER)
     models.met[model, arm, h] = False
-    if h == NOTHING:
-        fill_prior(models.narrow[model, arm], layout, h, 2 * layout.order, precision)
-    else:
-        fill_prior(models.spread[model, arm, h], layout, h, layout.known, precision)
+    spread, known = models.narrow[model, arm], 2 * layout.order
+    if h != NOTHING:
+        spread, known = models.spread[model, arm, h], layout.known
+    fill_prior(spread, layout, h, known, precision)
 
 
 @kernel

@@ -322,9 +322,11 @@ def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int)
     epochs, again = own.epochs[lane], 0.0
     if epochs > 0:
         again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
-    enter(params, state, lane, change * (1.0 - again), FRESH | flag, -1)
-    for epoch in range(epochs):
-        enter(params, state, lane, change * again / epochs, RECALLED | flag, epoch)
+    for epoch in range(-1, epochs):
+        weight, kind = change * (1.0 - again), FRESH
+        if epoch >= 0:
+            weight, kind = change * again / epochs, RECALLED
+        enter(params, state, lane, weight, kind | flag, epoch)
 
 
 @kernel
