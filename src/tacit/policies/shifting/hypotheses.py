@@ -323,10 +323,8 @@ def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int)
     if epochs > 0:
         again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
     for epoch in range(-1, epochs):
-        weight, kind = change * (1.0 - again), FRESH
-        if epoch >= 0:
-            weight, kind = change * again / epochs, RECALLED
-        enter(params, state, lane, weight, kind | flag, epoch)
+        weight = change * (1.0 - again) if epoch < 0 else change * again / epochs
+        enter(params, state, lane, weight, flag | (FRESH if epoch < 0 else RECALLED), epoch)
 
 
 @kernel
