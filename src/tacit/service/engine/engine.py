@@ -277,9 +277,8 @@ class Engine(Verbs):
         Raises
         ------
         UnknownName, InvalidValue, NotDurable
-            If it cannot even wait for its turn.
+            If it cannot even wait for its turn; a decision's placement is known to be there.
         """
-        # Of a decision, whoever read the request has found the placement.
         self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
 
     def _checked(self, request: Decide | Record) -> Decide | Record:
