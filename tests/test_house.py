@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_167,
+    "code": 61_166,
     "files": 381,
     "classes_twice": 8,
     "told": 0,
