@@ -87,7 +87,8 @@ class SourceOptions:
             source.close()
 
     def _topic(self, place: str, once: bool, kept: "Kept") -> "EventSource":
-        from tacit.feed.kafka import Topic, address_of, properties_of
+        from tacit.events.topics import address_of, properties_of
+        from tacit.feed.kafka import Topic
 
         if self.format not in (None, "json"):
             raise click.UsageError("--format: a topic has JSON in its messages; leave it out")

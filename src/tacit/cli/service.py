@@ -8,8 +8,7 @@ import json
 import logging
 import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
+    from tacit.service.maintenance.copies import Line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,14 @@ class StoreOptions:
         """Open the store of a configuration, as it is at the moment, without owning it."""
         with options.usage():
             store = self.configuration().store
+        from tacit.service.engine.opening import open_to_read
+
         if store.url is not None:
             from tacit.service.engine.layout import partitions
 
             if len(partitions(store, reading=True)) > 1:
                 raise click.UsageError("--store: it is dealt out to shards; give the schema of one of them")
-        with closing(_reading(store)) as opened:
+        with closing(open_to_read(store)) as opened:
             yield opened
 
     def open_each(self, *, reading: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -97,23 +99,13 @@ class StoreOptions:
 
 def _as_it_is(part: Any) -> Any:
     """Open a store that is only read, as it is at the moment, be it in use or not."""
-    from tacit.service.engine.opening import open_store
+    from tacit.service.engine.opening import open_store, open_to_read
     from tacit.service.errors import InUse
 
     try:
-        return _reading(part) if part.url is not None else open_store(part)
+        return open_to_read(part) if part.url is not None else open_store(part)
     except InUse:
-        return _reading(part)
-
-
-def _reading(part: Any) -> Any:
-    if part.url is not None:
-        from tacit.service.engine.layout import ReadStore
-
-        return ReadStore(part.url, part.schema)
-    from tacit.service.log.sqlite import ReadSqlite
-
-    return ReadSqlite(part.path)
+        return open_to_read(part)
 
 
 logger = logging.getLogger(__name__)
@@ -360,8 +352,10 @@ def export(
     options.show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
 
 
-@options.command(group=log)
-def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False) -> None:
+@options.command(group=log, name="follow")
+def follow_log(
+    kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False
+) -> None:
     """Print the rows of the log as JSON lines, and go on as the service appends, until Ctrl-C.
 
     Each row is printed once, in the order of its number, seq: whoever reads them can begin anew after the
@@ -374,20 +368,14 @@ def follow(kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, 
     once
         End where the log ends now.
     """
-    from tacit.service.maintenance.copies import POLL_SECONDS, lines_after
+    from tacit.service.maintenance.copies import follow
 
     with kept.open_to_read() as opened, options.interruptible() as stopping:
-        while not stopping():
-            lines = list(lines_after(opened, after))
-            for _, line in lines:
-                click.echo(line)
-            if lines:
-                after = lines[-1][0]
-            elif once:
-                return
-            else:
-                time.sleep(POLL_SECONDS)
-            opened.renew()
+        follow(opened, _show_lines, after, stopping, once=once)
+
+
+def _show_lines(lines: "Sequence[Line]") -> None:
+    click.echo("\n".join(line.text for line in lines))
 
 
 @options.command(group=log, name="import")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from tacit.errors import ConfigError, InvalidValue, LogError, MissingExtra
+from tacit.errors import LogError, MissingExtra
+from tacit.events.topics import PATIENCE, Access, Address
 from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
 
 try:
@@ -18,15 +18,9 @@ try:
 except ImportError as error:
     raise MissingExtra(error.name or "confluent_kafka", "kafka") from error
 
-SCHEME = "kafka://"
-ENVIRONMENT = "TACIT_KAFKA_"
-"""How variables begin that are properties: ``TACIT_KAFKA_SASL_PASSWORD`` is ``sasl.password``."""
 MOST = 1000
 """Messages that are fetched at once."""
-PATIENCE = 30.0
-"""Seconds in which a broker must have answered first."""
 LONGEST_NAME = 256
-SECRETS = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
 
 FINAL = (
     kafka.KafkaError._AUTHENTICATION,
@@ -38,68 +32,6 @@ FINAL = (
 
 Read = dict[str, int]
 """Of each partition, the offset after the last event that was read."""
-
-
-class Address(NamedTuple):
-    """Where a topic is: ``kafka://HOST:PORT/TOPIC?group=…``.
-
-    Attributes
-    ----------
-    brokers, topic, group : str
-    """
-
-    brokers: str
-    topic: str
-    group: str = "tacit"
-
-
-def address_of(url: str) -> Address:
-    """Return the address that a URL says.
-
-    Raises
-    ------
-    InvalidValue
-
-    Examples
-    --------
-    >>> address_of("kafka://a:9092,b:9092/clicks?group=shop")
-    Address(brokers='a:9092,b:9092', topic='clicks', group='shop')
-    """
-    place, _, query = url.removeprefix(SCHEME).partition("?")
-    brokers, _, topic = place.partition("/")
-    name, _, group = query.partition("=")
-    if "@" in brokers:
-        raise InvalidValue(
-            "source", "kafka://…@…", "give users and passwords as properties, not in the address"
-        )
-    if not (brokers and topic) or "/" in topic or (query and (name != "group" or not group or "&" in group)):
-        raise InvalidValue(
-            "source", url, "give kafka://HOST:PORT/TOPIC or kafka://HOST:PORT/TOPIC?group=NAME"
-        )
-    return Address(brokers, topic, group or Address._field_defaults["group"])
-
-
-def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return properties of the consumer: of a file with ``name=value`` in each line, then of the environment.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read; no value is ever shown.
-    """
-    found: dict[str, str] = {}
-    try:
-        lines = [] if path is None else path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"properties: {path} cannot be read: {error}") from error
-    for number, line in enumerate(map(str.strip, lines), 1):
-        name, equals, value = line.partition("=")
-        if line and not line.startswith("#"):
-            if not equals:
-                raise ConfigError(f"properties: {path}, line {number} is not of the form name=value")
-            found[name.strip()] = value.strip()
-    ours = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT)}
-    return found | {name.removeprefix(ENVIRONMENT).lower().replace("_", "."): ours[name] for name in ours}
 
 
 class Topic(EventSource):
@@ -131,16 +63,13 @@ class Topic(EventSource):
         once: bool = False,
         kept: Kept = lambda name: {},
     ) -> None:
-        self._address, self._secrets = address, [
-            value for name, value in properties.items() if value and any(map(name.__contains__, SECRETS))
-        ]  # fmt: skip
+        self._access, self._address = Access(address, properties), address
         self._read: Read = {}
         self._ends: Read = {}
         self._fatal: Any = None
         self._kept = kept
         self._gives_by_and_by = properties.get("partition.assignment.strategy", "").startswith("cooperative")
         ours = {
-            "bootstrap.servers": address.brokers,
             "group.id": address.group,
             "auto.offset.reset": "earliest",
             # Offsets are kept when the service has the events, and committed soon after.
@@ -148,14 +77,7 @@ class Topic(EventSource):
             "enable.auto.commit": True,
             "enable.partition.eof": once,
         }
-        if clashing := ours.keys() & properties.keys():
-            raise ConfigError(f"properties: {min(clashing)} is set by the feed; leave it out")
-        try:
-            self._consumer = kafka.Consumer(
-                ours | dict(properties), logger=_Silent(), error_cb=self._on_error
-            )
-        except kafka.KafkaException as error:
-            raise ConfigError(f"properties: {self._words(error)}") from None
+        self._consumer = self._access.opened(kafka.Consumer, ours, error_cb=self._on_error)
         try:
             partitions = self._partitions()
             if once:
@@ -265,19 +187,4 @@ class Topic(EventSource):
             self._fatal = error
 
     def _lost(self, error: Any) -> LogError:
-        return LogError(f"{self._address.topic}: cannot be read: {self._words(self._fatal or error)}")
-
-    def _words(self, error: Any) -> str:
-        """Return what librdkafka says, without any secret."""
-        error = error.args[0] if isinstance(error, kafka.KafkaException) else error
-        text = error.str() if isinstance(error, kafka.KafkaError) else str(error)
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
-        return text
-
-
-class _Silent:
-    """What librdkafka logs to: nothing, as it may name what is secret; what matters is raised."""
-
-    def log(self, *arguments: Any) -> None:
-        """Take a line."""
+        return LogError(f"{self._address.topic}: cannot be read: {self._access.shown(self._fatal or error)}")

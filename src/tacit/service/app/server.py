@@ -18,6 +18,7 @@ import uvicorn
 
 from tacit.errors import ConfigError, MissingExtra, TacitError
 from tacit.service.app.app import application
+from tacit.service.app.exporting import check_export, sent_on
 from tacit.service.app.guard import Guard
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config
@@ -170,6 +171,9 @@ class Server(uvicorn.Server):
                 asyncio.create_task(self._connections.watch(self.server_state.connections)),
                 asyncio.create_task(watch(self._engine)),
             ]
+            if self._engine.config.export is not None:
+                exporting = sent_on(self._engine.config.store, self._engine.config.export)
+                self._watching.append(asyncio.create_task(exporting))
             if self._reread is not None and hasattr(signal, "SIGHUP"):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew)
                 if self._missed:
@@ -396,6 +400,8 @@ def bound(
 
     raise_descriptors(config.server.connections)
     traced = _traces(config)
+    if config.export is not None:
+        check_export(config.export, shards=opening is not None)
     listener = _allowed_listener(config, host, port, joins=joins)
     try:
         engine = (opening or _opened)(config)

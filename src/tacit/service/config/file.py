@@ -28,6 +28,7 @@ from tacit.service.config.schema import (
     PERSONALIZER,
     Config,
     Count,
+    ExportConfig,
     PersonalizerConfig,
     PlacementConfig,
     ServerConfig,
@@ -208,6 +209,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
     personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
     feeds: dict[str, HookTable] = {}
+    export: ExportConfig | None = None
 
 
 def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
@@ -265,7 +267,8 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
     folder = Path() if path is None else Path(path).parent
     feeds = {name: _hook(name, table, source, folder) for name, table in file.feeds.items()}
-    return Config(placements, file.server, file.store, keys, file.personalizer, file.traces, feeds)
+    settings = file.server, file.store, keys, file.personalizer, file.traces, feeds, file.export
+    return Config(placements, *settings)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -279,6 +282,9 @@ def _read(path: Path) -> dict[str, Any]:
     for place in PATHS:
         if isinstance(store, dict) and isinstance(store.get(place), str):
             store[place] = str(path.parent / store[place])
+    export = table.get("export")
+    if isinstance(export, dict) and isinstance(export.get("properties"), str):
+        export["properties"] = str(path.parent / export["properties"])
     placements = table.get("placements")
     for placement in placements.values() if isinstance(placements, dict) else ():
         if isinstance(placement, dict) and isinstance(placement.get("start"), str):

@@ -248,6 +248,23 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     service: str = "tacit"
 
 
+class ExportConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the rows of the log go as they come.
+
+    Attributes
+    ----------
+    kafka : str
+        A topic, as ``kafka://HOST:PORT/TOPIC?group=NAME``; its group ``NAME-export`` (``tacit-export``) knows
+        which row was sent last.
+    properties : str or None
+        File with properties of librdkafka, ``name=value`` in each line. In a configuration file, relative
+        to that file.
+    """
+
+    kafka: Annotated[str, msgspec.Meta(pattern="^kafka://")]
+    properties: str | None = None
+
+
 class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who answers at ``/personalizer``.
 
@@ -455,6 +472,7 @@ class Config(msgspec.Struct, frozen=True):
     traces : TracesConfig or None
     feeds : dict of str to HookConfig
         Those that others push.
+    export : ExportConfig or None
     """
 
     placements: dict[str, PlacementConfig]
@@ -464,6 +482,7 @@ class Config(msgspec.Struct, frozen=True):
     personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
     feeds: dict[str, HookConfig] = {}
+    export: ExportConfig | None = None
 
 
 def _context_dim(policy: Policy) -> int:

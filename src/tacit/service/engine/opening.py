@@ -1,6 +1,8 @@
-"""Which store a configuration names."""
+"""Which store a configuration names: opened to write, or to read what another process writes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from tacit.errors import MissingExtra
 from tacit.service.config.schema import StoreConfig
@@ -35,3 +37,20 @@ def open_store(config: StoreConfig) -> Store:
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "apsw", "service") from error
     return SqliteStore(config.path)
+
+
+def open_to_read(config: StoreConfig) -> Any:
+    """Open the store that a configuration names as it is at the moment, without owning it.
+
+    Raises
+    ------
+    StoreError
+        If there is none, or one of another version.
+    """
+    if config.url is not None:
+        from tacit.service.engine.layout import ReadStore
+
+        return ReadStore(config.url, config.schema)
+    from tacit.service.log.sqlite import ReadSqlite
+
+    return ReadSqlite(config.path)

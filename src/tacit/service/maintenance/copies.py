@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -312,8 +313,53 @@ SORTS = {DecisionRow: "decision", FeedbackRow: "feedback", MarkRow: "mark"}
 logger = logging.getLogger(__name__)
 
 
-def lines_after(store: Store, after: int) -> Iterator[tuple[int, str]]:
-    """Yield the next rows after a number, in order, each with its number; nothing if there are none yet.
+class Line(NamedTuple):
+    """A row as JSON, with its number and that of its decision; None of a mark."""
+
+    seq: int
+    decision: int | None
+    text: str
+
+
+def follow(
+    store: Any,
+    take: Callable[[Sequence[Line]], None],
+    after: int,
+    stopping: Callable[[], bool],
+    *,
+    once: bool = False,
+) -> None:
+    """Hand on the rows after a number as they come, until it shall stop, or once to the log's end.
+
+    Parameters
+    ----------
+    store : Store
+        That is only read.
+    take : function
+        Called with some rows, in order.
+    after : int
+    stopping : function
+    once : bool
+
+    Raises
+    ------
+    TacitError
+        If the log does not reach so far.
+    """
+    while not stopping():
+        lines = list(lines_after(store, after))
+        if lines:
+            take(lines)
+            after = lines[-1].seq
+        elif once:
+            return
+        else:
+            time.sleep(POLL_SECONDS)
+        store.renew()
+
+
+def lines_after(store: Store, after: int) -> Iterator[Line]:
+    """Yield the next rows after a number, in order; nothing if there are none yet.
 
     Parameters
     ----------
@@ -332,7 +378,8 @@ def lines_after(store: Store, after: int) -> Iterator[tuple[int, str]]:
     if rows and not after and rows[0].seq > 1:
         logger.warning("the log begins with row %s: those before it were dropped by age", rows[0].seq)
     for row in rows:
-        yield row.seq, msgspec.json.encode(_as_dict(row, names)).decode()
+        decision = row.seq if isinstance(row, DecisionRow) else getattr(row, "decision", None)
+        yield Line(row.seq, decision, msgspec.json.encode(_as_dict(row, names)).decode())
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""The log as a topic of Kafka: each row a message, at least once, and known by its number.
+
+``[export]`` of a configuration lets the service start this as a process of its own, which only reads the
+store: decisions never wait for it. It ends when its input does, and so with whoever started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tacit.errors import LogError, MissingExtra, TacitError
+from tacit.events.topics import PATIENCE, Access, Address, address_of, properties_of
+from tacit.service.config.schema import ExportConfig, StoreConfig
+from tacit.service.engine.opening import open_to_read
+from tacit.service.maintenance.copies import Line, follow
+
+try:
+    import confluent_kafka as kafka
+except ImportError as error:
+    raise MissingExtra(error.name or "confluent_kafka", "kafka") from error
+
+POLL_SECONDS = 0.5
+NICENESS = 10
+
+
+class Outgoing:
+    """Sends rows to a topic, and keeps in a group there how far that is.
+
+    Rows about one decision are in one partition, in their order. The group's offset for the first partition
+    is the number of the last row that all brokers have.
+
+    Parameters
+    ----------
+    address : Address
+    properties : mapping from str to str
+        Of librdkafka.
+    stopping : function
+        Whether to wait no longer.
+
+    Raises
+    ------
+    ConfigError
+        If a property is wrong.
+    """
+
+    def __init__(
+        self, address: Address, properties: dict[str, str], stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._access, self._topic, self._stopping = Access(address, properties), address.topic, stopping
+        self._failed: LogError | None = None
+        # A broker that is away is waited for.
+        ours = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
+        self._producer = self._access.opened(kafka.Producer, ours)
+        group = {"group.id": f"{address.group}-export", "enable.auto.commit": False}
+        self._group = self._access.opened(kafka.Consumer, group)
+
+    def sent_before(self) -> int:
+        """Return the number of the last row that was sent; 0 if none was.
+
+        Raises
+        ------
+        LogError
+            If no broker answers, or there is no such topic.
+        """
+        try:
+            topic = self._group.list_topics(self._topic, PATIENCE).topics[self._topic]
+            if topic.error is not None or not topic.partitions:
+                raise LogError(f"{self._topic}: there is no such topic; make it before it is written to")
+            (kept,) = self._group.committed([kafka.TopicPartition(self._topic, 0)], PATIENCE)
+        except kafka.KafkaException as error:
+            raise self._lost(error) from None
+        return max(0, int(kept.offset))
+
+    def send(self, lines: Sequence[Line]) -> None:
+        """Send rows, and wait until all brokers have them.
+
+        Raises
+        ------
+        LogError
+            If they cannot be sent.
+        """
+        for line in lines:
+            key = None if line.decision is None else str(line.decision)
+            while True:
+                try:
+                    self._producer.produce(self._topic, line.text, key, on_delivery=self._delivered)
+                    break
+                except BufferError:
+                    self._producer.poll(POLL_SECONDS)
+        while self._producer.flush(POLL_SECONDS) and not self._stopping():
+            pass
+        if self._failed is not None:
+            raise self._failed
+        # Whoever stops before they all are there sends them again.
+        while lines and not self._stopping():
+            kept = kafka.TopicPartition(self._topic, 0, lines[-1].seq)
+            try:
+                self._group.commit(offsets=[kept], asynchronous=False)
+                return
+            except kafka.KafkaException as error:
+                if not error.args[0].retriable():
+                    raise self._lost(error) from None
+                time.sleep(POLL_SECONDS)
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._group.close()
+
+    def _delivered(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = self._lost(error)
+
+    def _lost(self, error: object) -> LogError:
+        return LogError(f"{self._topic}: cannot be written to: {self._access.shown(error)}")
+
+
+class ExportTask(msgspec.Struct):
+    """What is read, and where it goes."""
+
+    store: StoreConfig
+    export: ExportConfig
+
+
+def sent_on(task: ExportTask, stopping: Callable[[], bool]) -> None:
+    """Send the log of a store to a topic, on from where that ended, until it shall stop.
+
+    Raises
+    ------
+    TacitError
+        If the store cannot be read, or the topic not be written to.
+    """
+    path = None if task.export.properties is None else Path(task.export.properties)
+    properties = properties_of(path, os.environ)
+    outgoing = Outgoing(address_of(task.export.kafka), properties, stopping)
+    with contextlib.closing(outgoing), contextlib.closing(open_to_read(task.store)) as store:
+        follow(store, outgoing.send, outgoing.sent_before(), stopping)
+
+
+def main() -> int:
+    """Do what standard input says, until it ends; return the exit code."""
+    os.nice(NICENESS)
+    task = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportTask)
+    ended = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    try:
+        sent_on(task, ended.is_set)
+    except TacitError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
