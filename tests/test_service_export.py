@@ -13,11 +13,10 @@ from test_service_stream import some
 from tacit.client import Client
 from tacit.errors import ConfigError, LogError
 from tacit.events.topics import address_of
-from tacit.service.app.exporting import check_export
-from tacit.service.app.server import running
+from tacit.service.app.server import check_export, running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ExportConfig
-from tacit.service.maintenance.copies import Line
+from tacit.service.maintenance.copies import LogLine
 from tacit.service.maintenance.outgoing import Outgoing
 
 AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
@@ -116,7 +115,7 @@ def test_every_row_comes_whoever_is_killed(cluster, tmp_path):  # noqa: F811
 
 def test_the_topic_knows_which_row_was_sent_last(cluster, tmp_path):  # noqa: F811
     made(cluster, "by-hand")
-    lines = [Line(seq, seq if seq % 2 else seq - 1, json.dumps({"seq": seq})) for seq in range(1, 41)]
+    lines = [LogLine(seq, seq if seq % 2 else seq - 1, json.dumps({"seq": seq})) for seq in range(1, 41)]
     with contextlib.closing(Outgoing(address_of(f"kafka://{cluster}/by-hand?group=g"), {})) as outgoing:
         assert outgoing.sent_before() == 0
         outgoing.send(lines)

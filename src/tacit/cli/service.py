@@ -21,7 +21,7 @@ from tacit.errors import ConfigError, MissingExtra, TacitError
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
-    from tacit.service.maintenance.copies import Line
+    from tacit.service.maintenance.copies import LogLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +374,7 @@ def follow_log(
         follow(opened, _show_lines, after, stopping, once=once)
 
 
-def _show_lines(lines: "Sequence[Line]") -> None:
+def _show_lines(lines: "Sequence[LogLine]") -> None:
     click.echo("\n".join(line.text for line in lines))
 
 

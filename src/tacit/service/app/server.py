@@ -8,20 +8,21 @@ import gc
 import logging
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvicorn
 
-from tacit.errors import ConfigError, MissingExtra, TacitError
+from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
 from tacit.service.app.app import application
-from tacit.service.app.exporting import check_export, sent_on
 from tacit.service.app.guard import Guard
 from tacit.service.config.keys import is_loopback
-from tacit.service.config.schema import Config
+from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Service
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
@@ -105,6 +106,64 @@ def _watchdog_seconds() -> float:
     if not time.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0
     return int(time) / 1e6
+
+
+# ---- The process beside it that sends its log to a topic, where the configuration says so
+
+PROGRAM = "tacit.service.maintenance.outgoing"
+PAUSE_SECONDS = 5.0
+"""After which it is started anew, if it ended."""
+LAST_WORDS = 1000
+
+
+def check_export(export: ExportConfig, *, shards: bool) -> None:
+    """Check that a log can be sent where a configuration says.
+
+    Raises
+    ------
+    ConfigError
+        If that is no address, or the log is dealt out to shards.
+    MissingExtra
+        If the client of Kafka is not installed.
+    """
+    from tacit.events.topics import address_of
+
+    if shards:
+        raise ConfigError("export.kafka: the log is dealt out to shards, which are not sent; leave it out")
+    try:
+        address_of(export.kafka)
+    except InvalidValue as error:
+        raise ConfigError(f"export.kafka: {error}") from error
+
+
+async def sent_on(store: StoreConfig, export: ExportConfig) -> None:
+    """Let a process of its own send the log of a store to a topic, until it is cancelled."""
+    task = msgspec.json.encode({"store": store, "export": export}) + b"\n"
+    while True:
+        # It ends with its input, and so even if this process is killed.
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            said = await asyncio.to_thread(_last_words, process, task)
+        finally:
+            process.kill()
+        logger.warning("export: it ended and is started anew in %g s: %s", PAUSE_SECONDS, said)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _last_words(process: subprocess.Popen[bytes], task: bytes) -> str:
+    """Give a process its task, and return what it said in the end."""
+    assert process.stdin is not None
+    assert process.stderr is not None
+    with process:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(task)
+            process.stdin.flush()
+        return process.stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
 
 
 # ---- What answers: uvicorn over the application of an engine, with its own connections

@@ -313,7 +313,7 @@ SORTS = {DecisionRow: "decision", FeedbackRow: "feedback", MarkRow: "mark"}
 logger = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A row as JSON, with its number and that of its decision; None of a mark."""
 
     seq: int
@@ -323,7 +323,7 @@ class Line(NamedTuple):
 
 def follow(
     store: Any,
-    take: Callable[[Sequence[Line]], None],
+    take: Callable[[Sequence[LogLine]], None],
     after: int,
     stopping: Callable[[], bool],
     *,
@@ -358,7 +358,7 @@ def follow(
         store.renew()
 
 
-def lines_after(store: Store, after: int) -> Iterator[Line]:
+def lines_after(store: Store, after: int) -> Iterator[LogLine]:
     """Yield the next rows after a number, in order; nothing if there are none yet.
 
     Parameters
@@ -379,7 +379,7 @@ def lines_after(store: Store, after: int) -> Iterator[Line]:
         logger.warning("the log begins with row %s: those before it were dropped by age", rows[0].seq)
     for row in rows:
         decision = row.seq if isinstance(row, DecisionRow) else getattr(row, "decision", None)
-        yield Line(row.seq, decision, msgspec.json.encode(_as_dict(row, names)).decode())
+        yield LogLine(row.seq, decision, msgspec.json.encode(_as_dict(row, names)).decode())
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:

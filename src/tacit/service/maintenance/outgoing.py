@@ -20,7 +20,7 @@ from tacit.errors import LogError, MissingExtra, TacitError
 from tacit.events.topics import PATIENCE, Access, Address, address_of, properties_of
 from tacit.service.config.schema import ExportConfig, StoreConfig
 from tacit.service.engine.opening import open_to_read
-from tacit.service.maintenance.copies import Line, follow
+from tacit.service.maintenance.copies import LogLine, follow
 
 try:
     import confluent_kafka as kafka
@@ -79,7 +79,7 @@ class Outgoing:
             raise self._lost(error) from None
         return max(0, int(kept.offset))
 
-    def send(self, lines: Sequence[Line]) -> None:
+    def send(self, lines: Sequence[LogLine]) -> None:
         """Send rows, and wait until all brokers have them.
 
         Raises
