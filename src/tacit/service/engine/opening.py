@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tacit.errors import MissingExtra
 from tacit.service.config.schema import StoreConfig
 from tacit.service.errors import StoreError
@@ -39,7 +37,7 @@ def open_store(config: StoreConfig) -> Store:
     return SqliteStore(config.path)
 
 
-def open_to_read(config: StoreConfig) -> Any:
+def open_to_read(config: StoreConfig) -> Store:
     """Open the store that a configuration names as it is at the moment, without owning it.
 
     Raises

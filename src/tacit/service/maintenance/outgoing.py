@@ -10,7 +10,6 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -108,7 +107,7 @@ class Outgoing:
             except kafka.KafkaException as error:
                 if not error.args[0].retriable():
                     raise self._lost(error) from None
-                time.sleep(POLL_SECONDS)
+                self._producer.poll(POLL_SECONDS)
 
     def close(self) -> None:
         """Leave the brokers."""
