@@ -4,14 +4,14 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_170,
-    "files": 382,
+    "code": 61_345,
+    "files": 384,
     "classes_twice": 8,
     "told": 0,
     "know_pin": 26,
     "service_rooms": 11,
     "longest_class": 512,
-    "imports": 0.0965,
+    "imports": 0.0966,
 }
 LEAST = {"comments": 0.0233}
 
