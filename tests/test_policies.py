@@ -402,7 +402,7 @@ def test_tab_completion_finds_all_that_is_exported():
 def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example(kind):
     assert getattr(tacit, kind.__name__) is kind
     assert kind.__name__ in tacit.__all__
-    assert all(kind.about[:-1])  # what it is recommended for is told of few
+    assert all(kind.about[:-2])  # what it is recommended for, and where it is weak, is told of few
     policy = kind.example(arms=3, dim=2)
     params, state = policy.params, policy.init(1)
     rng, features = np.random.default_rng(1), (np.ones((3, dim)) for dim in policy.feature_dims)

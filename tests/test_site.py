@@ -193,7 +193,7 @@ def test_every_policy_stands_in_one_table_and_says_all(generate):
     policies = generate("policies")
     pages = {group: policies.part(group) for group in policies.GROUPS}
     for name, kind in policies.known().items():
-        assert all(kind.about[:-1]), name
+        assert all(kind.about[:-2]), name
         assert [f"[`{name}`]" in page for page in pages.values()].count(True) == 1
 
 

@@ -22,6 +22,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "keys.NAME": ("", KeyConfig),
     "traces": ("", config.TracesConfig),
     "feeds.NAME": ("", HookTable),
+    "export": ("", config.ExportConfig),
     "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)

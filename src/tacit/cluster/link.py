@@ -272,7 +272,7 @@ class OwnLink(Link):
             try:
                 self.pid = await self._ask("ready", self.shard, self.config)
                 # What changed while it was gone.
-                await self._ask("engine", "follow", self.leading, None)
+                await self._ask("follow", self.leading, None)
                 return True
             except self._errors as error:
                 logger.info("%s is not back: %s", self, _cause(error, str(self)))

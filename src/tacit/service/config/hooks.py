@@ -39,7 +39,7 @@ class Secret(NamedTuple):
 
         Examples
         --------
-        >>> Secret(b"key").signed(b"{}", b"e508c1da52c837c8b42f38c0aedb5e51ba0ab3b1")
+        >>> Secret(b"key").signed(b"{}", b"c9963b837183dc667106461b3de91d0885f539b3")
         True
         """
         expected = hmac.new(self.value, body, hashlib.sha1).hexdigest().encode()

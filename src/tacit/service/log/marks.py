@@ -220,7 +220,7 @@ def changes_of(marks: Iterable[rows.MarkRow], arms: Sequence[Arm]) -> list[Logge
 
     Examples
     --------
-    >>> marks = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
+    >>> marks = [rows.MarkRow(9, 1, 5, "mode", "frozen", "shop")]
     >>> changes_of(marks, ["a"])
     [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """

@@ -23,7 +23,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Pin, Regime
 from tacit.service.log.requests import Clicks, Impression
-from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, UNLEARNED, DecisionRow
+from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
@@ -398,7 +398,7 @@ class State:
         self._keep(slots, rows, decisions, second)
         count, deferred = len(rows), rows.column("deferred")
         control = rows.column("control")
-        if control.count(None) < count or rows.column("mode")[0] == CONTROL or not self.earnings.sums.time:
+        if control.count(None) < count or CONTROL in rows.column("mode") or not self.earnings.sums.time:
             self.earnings.made(rows)
         self.decisions += count
         self.since_snapshot += count
@@ -412,9 +412,7 @@ class State:
     ) -> None:
         plain = self._offers_all(rows)
         self.open.keep(slots, decisions, plain=plain)
-        # Of one moment and one mode; what was in their slots before may have been of another.
-        if self.modes.unlearned or rows.column("mode")[0] in UNLEARNED:
-            self.modes.keep(slots, rows.column("mode"))
+        self.modes.keep(slots, rows.column("mode"))
         if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
             self.control.keep(slots, rows)
         if self.second is not None:
