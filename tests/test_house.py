@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_345,
+    "code": 61_348,
     "files": 384,
     "classes_twice": 8,
     "told": 0,

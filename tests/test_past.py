@@ -160,6 +160,15 @@ def test_where_too_much_is_rejected_nothing_is_made(tmp_path):
     assert "it reads events twice" in came.stderr
 
 
+def test_a_configuration_that_is_there_is_not_written_over(tmp_path):
+    (tmp_path / "past").mkdir()
+    kept = tmp_path / "past" / "tacit.toml"
+    kept.write_text("# mine\n")
+    with pytest.raises(ConfigError, match=r"output: .*tacit\.toml is there already; give another folder"):
+        made(tmp_path, events(100))
+    assert [path.read_text() for path in (tmp_path / "past").iterdir()] == ["# mine\n"]
+
+
 def test_a_map_that_says_too_little_or_a_policy_without_priors_is_refused(tmp_path):
     for text, said in (
         (MAP[: MAP.index("[shown]")], "shown"),

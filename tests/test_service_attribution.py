@@ -380,7 +380,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
 @examples(6)
 # A snapshot whose time is later than the log's end, and a clock that was set back since.
 @example(5441, Rule(window=5 * SECOND, activation=3 * SECOND), 20)
-# Decisions of two modes in one group.
+# Open decisions of two modes come out of one snapshot.
 @example(197, Rule(window=5 * SECOND, activation=3 * SECOND), 1)
 @given(
     seed=st.integers(0, 2**32),

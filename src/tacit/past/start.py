@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
+from tacit.errors import ConfigError
 from tacit.events.event_map import EventMap
 from tacit.feed.sources import events_at
 from tacit.feed.tally import DUPLICATE, FeedTally
@@ -87,8 +88,12 @@ def start(
     Raises
     ------
     TacitError
-        If the map says too little, the policy takes no priors, or something cannot be read or written.
+        If the map says too little, the policy takes no priors, something cannot be read or written, or was
+        written there before.
     """
+    for name in (LOG, CONFIGURATION, REPORT):
+        if (folder / name).exists():
+            raise ConfigError(f"output: {folder / name} is there already; give another folder, or remove it")
     policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
     # What cannot be served is refused before a large file is read.
     clicks = PastClicks(past_map(event_map))
