@@ -87,7 +87,7 @@ past
 cluster
 warmup checking
 demo
-demo_lists
+demo_rankings
 cli
 """
 """Rooms from the ground up: a room imports from floors below its own, and from nothing else."""

@@ -62,13 +62,13 @@ def demo(
     if feed and (lists or duel):
         raise click.UsageError("--feed: leave out --lists and --duel")
     if lists:
-        from tacit.demo_lists import play_lists
+        from tacit.demo_rankings import play_lists
 
         with usage():
             play_lists(policy, impressions or 5000, out, port, seed, holdout, keep=keep, as_json=as_json)
         return
     if duel:
-        from tacit.demo_lists import play_duels
+        from tacit.demo_rankings import play_duels
 
         with usage():
             play_duels(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
