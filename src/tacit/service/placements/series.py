@@ -168,8 +168,7 @@ class Series:
     def _row(self, time: int) -> Floats:
         if self.start < 0:
             self.start = time
-        # A clock that was set back counts into the first bucket.
-        while (bucket := max(time - self.start, 0) // self.width) >= BUCKETS:
+        while (bucket := self._bucket(time)) >= BUCKETS:
             # A new table: whoever reads the old one sees its buckets as they were.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
@@ -178,6 +177,7 @@ class Series:
         return row
 
     def _bucket(self, time: int) -> int:
+        # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
     def still(self) -> Series:
