@@ -54,10 +54,10 @@ def filled(text: str, results: Results) -> str:
     return BLOCK.sub(block, text)
 
 
-def table(head: str, rows: list[tuple[str, ...]]) -> str:
-    """Return a table in Markdown; all columns but the first two are numbers."""
+def table(head: str, rows: list[tuple[str, ...]], words: int = 2) -> str:
+    """Return a table in Markdown; all columns but the first few are numbers."""
     columns = head.split(" | ")
-    rule = "|".join("---" if place < 2 else "--:" for place in range(len(columns)))
+    rule = "|".join("---" if place < words else "--:" for place in range(len(columns)))
     lines = [f"| {head} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines)
 
@@ -82,13 +82,15 @@ def uncertain(value: float | None, error: float | None) -> str:
 def machine(results: Results, part: str) -> str:
     """List where a part's numbers come from, how much is behind them, and what did not run."""
     effort = results[part]["effort"]
-    lines = [f"- {name}: {value}" for name, value in results[part]["machine"].items()]
+    said = [f"{name} {value}" for name, value in results[part]["machine"].items()]
+    if part != "timed":
+        said = [one for one in said if not one.startswith("C compiler")]
     if part == "timed":
-        lines.append(f"- repetitions: {effort['repetitions']}")
+        said.append(f"{effort['repetitions']} repetitions")
     else:
-        lines.append(f"- streams for tuning: {effort['tuning']}, for testing: {effort['testing']}")
-    lines += [f"- not measured: {name}: {note}" for name, note in results[part]["notes"].items()]
-    return "\n".join(lines)
+        said.append(f"{effort['tuning']} streams for tuning, {effort['testing']} for testing")
+    said += [f"not measured: {name}: {note}" for name, note in results[part]["notes"].items()]
+    return "Measured with: " + "; ".join(said) + "."
 
 
 def packages(results: Results, _: str) -> str:
@@ -96,34 +98,56 @@ def packages(results: Results, _: str) -> str:
     return ", ".join(f"`{pin}`" for pin in results["packages"].values()) + "."
 
 
-def speed(results: Results, role: str) -> str:
-    """Return the table of time, memory and score of a role, by algorithm."""
-    rows = [row for row in results["timed"]["rows"] if row["role"] == role]
-    order = list(dict.fromkeys(row["algorithm"] for row in rows))
-    rows.sort(key=lambda row: (order.index(row["algorithm"]), row["microseconds"]))
-    estimate = role in results["truth"]
-    told = "estimate" if estimate else "regret"
+ALGORITHMS = {"replay": "replay of a log", "weighing": "estimate from a log"}
+"""What is said of an algorithm beside its name, by role."""
+OURS = ("C", "tacit, compiled", "tacit, called")
+
+
+def speed(results: Results, _: str) -> str:
+    """Return the table of the time of a round: of an algorithm in C, ours, and by each package."""
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in results["timed"]["rows"]:
+        found.setdefault((row["role"], row["algorithm"]), {})[row["entrant"]] = row
     return table(
-        f"algorithm | played by | µs a round | × tacit | memory, MB | {told} | runs",
+        "algorithm | other packages | C | tacit, compiled | tacit, called",
         [
             (
-                row["algorithm"],
-                row["entrant"],
-                number(row["microseconds"]),
-                "–" if row["ratio"] is None else number(row["ratio"]),
-                number(row["megabytes"]),
-                uncertain(row["score"], row["standard_error"]),
-                f"{row['runs']:,}" if row["runs"] else "–",
+                f"{algorithm}, {ALGORITHMS[role]}" if role in ALGORITHMS else algorithm,
+                ", ".join(others(rows, role in results["truth"])) or "–",
+                *(number(rows[our]["microseconds"]) if our in rows else "–" for our in OURS),
             )
-            for row in rows
+            for (role, algorithm), rows in found.items()
         ],
     )
 
 
-def truth(results: Results, role: str) -> str:
-    """Say what the estimates of a role should be."""
-    told = (f"{name} {number(value)}" for name, value in results["truth"][role].items())
-    return f"The truth: {'; '.join(told)}."
+def others(rows: dict[str, dict[str, Any]], estimates: bool) -> list[str]:
+    """Return what other packages take, the quickest first; † where regret says that it is something else."""
+    ours = rows.get("tacit, compiled")
+    rivals = sorted(
+        (each for name, each in rows.items() if name not in OURS), key=lambda each: each["microseconds"]
+    )
+    return [
+        f"{each['entrant']} {number(each['microseconds'])}{'†' * (not estimates and differs(each, ours))}"
+        for each in rivals
+    ]
+
+
+def differs(row: dict[str, Any], ours: dict[str, Any] | None) -> bool:
+    """Whether a regret is further from ours than three standard errors of the difference."""
+    if ours is None:
+        return False
+    error = ((row["standard_error"] or 0.0) ** 2 + (ours["standard_error"] or 0.0) ** 2) ** 0.5
+    return bool(abs(row["score"] - ours["score"]) > 3.0 * error)
+
+
+def memory(results: Results, _: str) -> str:
+    """List the most memory that each package's process had in use."""
+    most: dict[str, float] = {}
+    for row in results["timed"]["rows"]:
+        if row["megabytes"] is not None:
+            most[row["entrant"]] = max(most.get(row["entrant"], 0.0), row["megabytes"])
+    return ", ".join(f"{name} {number(most[name])}" for name in sorted(most, key=most.__getitem__)) + "."
 
 
 ENTRANTS = {"untuned": "tacit, untuned", "tacit": "tacit, tuned"}
@@ -132,39 +156,44 @@ MARKS = {"untuned": {"color": COLOURS[0]}, "tacit": {"color": COLOURS[0], "marke
 """How ours are drawn: the default in the colour that it has everywhere."""
 
 
-def more(row: dict[str, Any], our: str) -> str:
-    """Return by how much a row's regret is more than one of ours."""
-    found = row["more"].get(our)
-    return "–" if found is None else uncertain(found["score"], found["standard_error"])
+def quality(results: Results, part: str) -> str:
+    """Return the table of a part's regrets, a column for each benchmark; where known, the time of a round.
 
-
-def quality(results: Results, role: str) -> str:
-    """Return the table of regret of a benchmark, the least first."""
-    rows = [row for row in results["learned"]["rows"] if row["role"] == role]
-    if not rows:
-        return "Not measured yet."
+    A regret that is not told apart from the untuned default's, by two errors of the difference, has a °.
+    """
+    rows = results[part]["rows"]
+    roles = [role for role in TITLES if any(row["role"] == role for row in rows)]
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["entrant"], {})[row["role"]] = row
     # What was measured before 0.3 has no times.
-    more_columns = ("microseconds", "megabytes") if "microseconds" in rows[0] else ()
-    head = "package | best policy | candidates | regret | more than tacit, untuned | more than tacit, tuned"
+    times = ["µs a round"] if "microseconds" in rows[0] else []
     return table(
-        head + " | µs a round | MB" * bool(more_columns),
+        " | ".join(["package", *(TITLES[role] for role in roles), *times]),
         [
             (
-                ENTRANTS.get(row["entrant"], row["entrant"]),
-                f"`{row['policy']}`",
-                str(row["candidates"]),
-                uncertain(row["score"], row["standard_error"]),
-                *(more(row, our) for our in ENTRANTS),
-                *(number(row[each]) for each in more_columns),
+                ENTRANTS.get(entrant, entrant),
+                *(regret(by_role.get(role)) for role in roles),
+                *(number(max(each["microseconds"] for each in by_role.values())) for _ in times),
             )
-            for row in sorted(rows, key=lambda row: row["score"])
+            for entrant, by_role in sorted(found.items(), key=lambda each: by_columns(each[1], roles))
         ],
+        words=1,
     )
 
 
-def fresh(results: Results, role: str) -> str:
-    """Return the same of what was measured on seeds that nobody had played before."""
-    return quality({"learned": results["fresh"]}, role)
+def by_columns(by_role: dict[str, dict[str, Any]], roles: list[str]) -> list[float]:
+    """Return what sorts by the first column, then by the next: what is not measured comes last."""
+    return [by_role[role]["score"] if role in by_role else float("inf") for role in roles]
+
+
+def regret(row: dict[str, Any] | None) -> str:
+    """Return a row's regret, with a ° where it is not told apart from the untuned default's."""
+    if row is None:
+        return "–"
+    less = row["more"].get("untuned")
+    alike = less is not None and abs(less["score"]) < 2.0 * (less["standard_error"] or 0.0)
+    return uncertain(row["score"], row["standard_error"]) + "°" * alike
 
 
 def lost(results: Results, _: str) -> str:
@@ -226,10 +255,9 @@ BLOCKS = {
     "machine": machine,
     "packages": packages,
     "speed": speed,
-    "truth": truth,
+    "memory": memory,
     "quality": quality,
     "lost": lost,
-    "fresh": fresh,
     "figure": figure,
 }
 
