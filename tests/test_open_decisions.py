@@ -39,7 +39,7 @@ def test_each_is_found_whatever_blocks_it_came_in_until_its_window_closes(sizes,
     made, seq = [], 1
     for time, size in enumerate(sizes):
         closed = windows.advance(time)
-        assert len(closed.slots) == sum(row.time + window == time for row in made)
+        assert len(closed.entries) == sum(row.time + window == time for row in made)
         rows = rows_from(seq, size, time)
         seq += size + gap
         windows.decided(Block.of(DecisionRow, rows))
@@ -49,7 +49,7 @@ def test_each_is_found_whatever_blocks_it_came_in_until_its_window_closes(sizes,
         assert [windows.row(windows.find(row.id)) for row in held] == held
         assert [windows.of(row.seq) for row in held] == held
         assert all(windows.find(row.id) is None for row in made if row not in held)
-    assert [row for row, *_ in windows.saved(lambda slots: ())] == [
+    assert [row for row, *_ in windows.saved(lambda entries: ())] == [
         row for row in made if row.time + window > len(sizes) - 1
     ]
 
@@ -82,7 +82,7 @@ def test_what_ends_first_comes_first(steps):
         ends = (expected[0][0], expected[-1][0]) if expected else (None, None)
         assert (queue.first, queue.last) == ends
         assert queue.all().seqs.tolist() == [i for _, i in expected]
-        assert queue.all().slots.tolist() == [i % 7 for _, i in expected]
+        assert queue.all().entries.tolist() == [i % 7 for _, i in expected]
 
 
 def test_more_than_may_be_open_are_refused_until_windows_close(tmp_path):

@@ -84,11 +84,11 @@ class _Recorder:
     def recorded(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Return what became of feedback in which no decision comes twice."""
         placement = self._placement
-        slots = self._open_slots(feedback)
-        if slots is not None:
-            seqs = placement.windows.seqs(slots)
+        entries = self._open_entries(feedback)
+        if entries is not None:
+            seqs = placement.windows.seqs(entries)
             rows = self._logged(feedback, seqs, [None] * len(feedback))
-            return list(placement.take_in(rows, slots))
+            return list(placement.take_in(rows, entries))
         judged = [self._judged(piece) for piece in feedback]
         places = [i for i, one in enumerate(judged) if isinstance(one, tuple)]
         accepted = [row for row in judged if isinstance(row, tuple)]
@@ -102,8 +102,8 @@ class _Recorder:
         became = iter(placement.take_in(rows) if accepted else ())
         return [next(became) if isinstance(row, tuple) else row for row in judged]
 
-    def _open_slots(self, feedback: Block[FeedbackRequest]) -> Ints | None:
-        """Return the slots of the decisions where all feedback is fit at first sight."""
+    def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
+        """Return the entries of the decisions where all feedback is fit at first sight."""
         # Rewards for open decisions, by clients that name no feedback: nearly all traffic. They need no
         # row-by-row comparison with what came before.
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
@@ -113,8 +113,8 @@ class _Recorder:
         found = list(map(windows.find, feedback.column("decision")))
         if None in found:
             return None
-        slots = np.array(found, np.int64)
-        return slots if windows.answered_less(slots, MOST_FEEDBACK) else None
+        entries = np.array(found, np.int64)
+        return entries if windows.answered_less(entries, MOST_FEEDBACK) else None
 
     def _logged(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
@@ -147,10 +147,10 @@ class _Recorder:
     def _judged(self, feedback: FeedbackRequest) -> Accepted | Outcome:
         """Return what the log keeps of feedback; or the outcome of what is not recorded."""
         placement, windows, id = self._placement, self._placement.windows, feedback.decision
-        slot = windows.find(id)
-        if slot is not None:
-            decision, known = windows.row(slot), windows.contents(slot)
-            times = windows.times_answered(slot)
+        entry = windows.find(id)
+        if entry is not None:
+            decision, known = windows.row(entry), windows.contents(entry)
+            times = windows.times_answered(entry)
         else:
             before = self._closed(id)
             if before is None:
@@ -404,10 +404,10 @@ def _keep_closing(
     for placement, named in pending.named(requests):
         windows = placement.windows
         for id in named:
-            slot = windows.find(id)
-            if slot is not None and windows.deadline(slot) <= now:
-                row, contents = windows.row(slot), windows.contents(slot)
-                times = windows.times_answered(slot)
+            entry = windows.find(id)
+            if entry is not None and windows.deadline(entry) <= now:
+                row, contents = windows.row(entry), windows.contents(entry)
+                times = windows.times_answered(entry)
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)

@@ -181,9 +181,9 @@ class PendingLog:
 
     def remembered(self, placement: Placement, id: str) -> DecisionRow | None:
         """Return a decision whose window is open or which is not committed yet."""
-        slot = placement.windows.find(id)
-        if slot is not None:
-            return placement.windows.row(slot)
+        entry = placement.windows.find(id)
+        if entry is not None:
+            return placement.windows.row(entry)
         # A short window may have closed before its decision was committed.
         made = self._uncommitted.get((placement.id, id))
         return None if made is None else made.decision

@@ -114,7 +114,7 @@ class DuelLog:
             self._waiting.append((seq, time + longest))
 
     def _close(self, rewards: Rewards) -> None:
-        rows = self._windows.rows(rewards.slots)
+        rows = self._windows.rows(rewards.entries)
         for row, came in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._search(row, came)
 

@@ -16,7 +16,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements import windows as codes
-from tacit.service.placements.open_decisions import Beside, OpenSlots
+from tacit.service.placements.open_decisions import Beside, OpenEntries
 from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns, Terms
 
 # ---- Which reward a decision earned: a pure function of the log
@@ -25,7 +25,7 @@ from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, E
 # rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
 # or after its end, so folding the same rows gives the same state, whatever the clock said.
 #
-# Open decisions are columns, each in a slot of its own (:mod:`tacit.service.placements.windows`):
+# Open decisions are columns, each an entry of its own (:mod:`tacit.service.placements.windows`):
 # nothing is made for one of them alone.
 
 LEARNED = "learned"
@@ -59,7 +59,7 @@ class Rewards(NamedTuple):
 
     Attributes
     ----------
-    slots : array of int64
+    entries : array of int64
         Of the decisions; theirs until the next ones are decided.
     values : list
         A number for each, or the clicked positions.
@@ -69,7 +69,7 @@ class Rewards(NamedTuple):
         Which rows of the feedback taught this; empty where windows have closed.
     """
 
-    slots: Ints
+    entries: Ints
     values: list[Any]
     before: float | None = None
     places: Sequence[int] = ()
@@ -77,7 +77,7 @@ class Rewards(NamedTuple):
     def take(self, places: Sequence[int]) -> Rewards:
         """Return some of them."""
         return Rewards(
-            self.slots[places],
+            self.entries[places],
             [self.values[i] for i in places],
             self.before,
             [self.places[i] for i in places] if self.places else (),
@@ -89,7 +89,7 @@ class Ended(NamedTuple):
 
     Attributes
     ----------
-    slots : array of int64
+    entries : array of int64
         Theirs until the next ones are decided.
     rewards : array of float64
         What they have earned, learned before or not; NaN for nothing.
@@ -97,7 +97,7 @@ class Ended(NamedTuple):
         Whether a reward came, and not the default.
     """
 
-    slots: Ints
+    entries: Ints
     rewards: Floats
     answered: Booleans
 
@@ -106,7 +106,7 @@ NONE_ENDED = Ended(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
 NOTHING_EARNED = Rewards(np.empty(0, np.int64), [])
 
 
-class Attribution(OpenSlots):
+class Attribution(OpenEntries):
     """The open windows of one placement.
 
     Parameters
@@ -169,22 +169,22 @@ class Attribution(OpenSlots):
         return self._queue.last
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
-        """Open the windows of decisions made at the same time; return their slots."""
+        """Open the windows of decisions made at the same time; return their entries."""
         deadline = self.time + self._terms.window
-        slots = self._given(block, deadline)
+        entries = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
         if not any(deferred):
-            self._queue.put(deadline, slots, windows.seq[slots])
-            return slots
+            self._queue.put(deadline, entries, windows.seq[entries])
+            return entries
         for waits, queue, length in (
             (0, self._queue, self.rule.window),
             (1, self._deferred, self.rule.activation),
         ):
-            those = slots[np.array(deferred) == waits]
+            those = entries[np.array(deferred) == waits]
             windows.active[those] = not waits
             windows.deadline[those] = self.time + length
             queue.put(self.time + length, those, windows.seq[those])
-        return slots
+        return entries
 
     # Time ------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Attribution(OpenSlots):
         self.time = time = max(self.time, time)
         self.ended = NONE_ENDED
         if self._defaulted.first is not None:
-            self._end_defaults(self._defaulted.take(time - self.rule.correction).slots)
+            self._end_defaults(self._defaulted.take(time - self.rule.correction).entries)
         if self._deferred.first is not None and self._deferred.first <= time:
             self._abandon(self._deferred.take(time))
         if self._queue.first is None or self._queue.first > time:
@@ -201,67 +201,67 @@ class Attribution(OpenSlots):
         return self._closed(self._queue.take(time))
 
     def _closed(self, closed: Ending) -> Rewards:
-        closing = Closing.of(closed.slots)
+        closing = Closing.of(closed.entries)
         self._loops.close(self._windows, self._terms, closing)
-        self.ended = Ended(closing.slots, closing.earned, closing.answered)
+        self.ended = Ended(closing.entries, closing.earned, closing.answered)
         self._forget(closed)
         (places,) = (closing.taught == closing.taught).nonzero()
-        taught = closing.slots[places]
+        taught = closing.entries[places]
         return Rewards(taught, self._earned(taught, closing.taught[places].tolist()))
 
-    def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+    def _earned(self, entries: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned whose windows closed."""
         return rewards
 
     def _forget(self, closed: Ending) -> None:
         """Forget closed decisions, but for defaults that may be corrected."""
-        slots = closed.slots
+        entries = closed.entries
         # An id is unique in a placement, so whatever it names is this decision.
-        for id in self.values(slots, "id"):
+        for id in self.values(entries, "id"):
             del self._open[id]
-        for slot in slots.tolist() if self._ids else ():
-            self._ids.pop(slot, None)
-        kept = self._windows.defaulted[slots]
+        for entry in entries.tolist() if self._ids else ():
+            self._ids.pop(entry, None)
+        kept = self._windows.defaulted[entries]
         if self._terms.corrects and kept.any():
             self._keep_defaults(closed.where(kept))
-            slots = slots[~kept]
-        self._spent.append(slots)
+            entries = entries[~kept]
+        self._spent.append(entries)
 
     def _abandon(self, given_up: Ending) -> None:
         """Give up deferred decisions that nobody has activated."""
         windows = self._windows
         found = given_up.where(self._waits(given_up))
-        windows.open[found.slots] = False
-        if len(found.slots):
+        windows.open[found.entries] = False
+        if len(found.entries):
             self._forget(found)
 
     def _waits(self, deferred: Ending) -> Booleans:
         """Return of each of some decisions whether nobody has activated it."""
-        windows, slots = self._windows, deferred.slots
-        waits: Booleans = windows.open[slots] & ~windows.active[slots] & (windows.seq[slots] == deferred.seqs)
+        windows, at = self._windows, deferred.entries
+        waits: Booleans = windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs)
         return waits
 
     def _keep_defaults(self, closed: Ending) -> None:
         """Remember decisions that earned the default, in the order in which windows close."""
         late = closed.deadlines + self.rule.correction <= self.time
-        self._end_defaults(closed.slots[late])
+        self._end_defaults(closed.entries[late])
         kept = closed.where(~late)
-        self._defaulted.put(kept.deadlines, kept.slots, kept.seqs)
+        self._defaulted.put(kept.deadlines, kept.entries, kept.seqs)
 
-    def _end_defaults(self, slots: Ints) -> None:
+    def _end_defaults(self, entries: Ints) -> None:
         """Forget defaults that can no longer be corrected."""
-        if len(slots):
-            self._windows.defaulted[slots] = False
-            self._spent.append(slots)
+        if len(entries):
+            self._windows.defaulted[entries] = False
+            self._spent.append(entries)
 
-    def not_learned(self, slots: Ints) -> None:
+    def not_learned(self, entries: Ints) -> None:
         """Keep defaults from being corrected that were not learned."""
-        self._windows.defaulted[slots] = False
+        self._windows.defaulted[entries] = False
 
     # Feedback --------------------------------------------------------------------------------
 
     def take_in(
-        self, feedback: Block[FeedbackRow], slots: Ints | None = None
+        self, feedback: Block[FeedbackRow], entries: Ints | None = None
     ) -> tuple[list[str], list[Rewards]]:
         """Take in feedback of one moment; return what became of each, and what is to be learned.
 
@@ -271,12 +271,12 @@ class Attribution(OpenSlots):
         Parameters
         ----------
         feedback : Block
-        slots : array of int64, optional
+        entries : array of int64, optional
             Of the decisions, where they are known to be open.
         """
-        if slots is None:
-            slots = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
-        came = self._came(feedback, slots)
+        if entries is None:
+            entries = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
+        came = self._came(feedback, entries)
         self._loops.tell(self._windows, self._terms, self.time, came)
         self._note_ids(feedback, came)
         self._aggregate(feedback, came)
@@ -285,18 +285,18 @@ class Attribution(OpenSlots):
         outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
         return outcomes, list(self._to_learn(came))
 
-    def _came(self, feedback: Block[FeedbackRow], slots: Ints) -> FeedbackColumns:
+    def _came(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
         kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
         # NumPy takes None for NaN.
-        return FeedbackColumns.of(slots, kinds, np.array(feedback.column("reward"), np.float64))
+        return FeedbackColumns.of(entries, kinds, np.array(feedback.column("reward"), np.float64))
 
     def _note_ids(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
         ids = feedback.column("id")
         if not any(ids):
             return
-        for i, (id, slot) in enumerate(zip(ids, came.slots.tolist(), strict=True)):
-            if id is not None and slot >= 0 and self._windows.open[slot]:
-                self._ids.setdefault(slot, {})[id] = feedback[i].content
+        for i, (id, entry) in enumerate(zip(ids, came.entries.tolist(), strict=True)):
+            if id is not None and entry >= 0 and self._windows.open[entry]:
+                self._ids.setdefault(entry, {})[id] = feedback[i].content
 
     def _aggregate(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
         """Work out what the compiled loop leaves to the kind of placement."""
@@ -305,8 +305,8 @@ class Attribution(OpenSlots):
         """Begin the windows of decisions that were activated."""
         started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
-            slot = came.slots[i : i + 1]
-            self._queue.put(self._windows.deadline[slot], slot, self._windows.seq[slot])
+            entry = came.entries[i : i + 1]
+            self._queue.put(self._windows.deadline[entry], entry, self._windows.seq[entry])
 
     def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
         (taught,) = came.teaches.nonzero()
@@ -324,16 +324,16 @@ class Attribution(OpenSlots):
 
     def _taught(self, came: FeedbackColumns, places: Ints, before: float | None = None) -> Rewards:
         """Return what some rows of feedback taught, in place of what was learned before."""
-        slots, rewards = came.slots[places], came.rewards[places].tolist()
-        return Rewards(slots, self._learned(slots, rewards), before, places.tolist())
+        entries, rewards = came.entries[places], came.rewards[places].tolist()
+        return Rewards(entries, self._learned(entries, rewards), before, places.tolist())
 
-    def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
+    def _learned(self, entries: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned that are to be learned at once."""
         return rewards
 
     def earned(self, rewards: Rewards) -> Iterator[tuple[int, Any]]:
         """Yield the numbers of decisions in the log, and what each has earned."""
-        return zip(self.seqs(rewards.slots), rewards.values, strict=True)
+        return zip(self.seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 
@@ -345,19 +345,19 @@ class Attribution(OpenSlots):
         Parameters
         ----------
         beside : function
-            Returns columns of what is to be saved beside some slots.
+            Returns columns of what is to be saved beside some entries.
         """
         deferred = self._deferred.all()
-        waiting = deferred.slots[self._waits(deferred)]
-        return self._packed(np.concatenate([self._queue.all().slots, waiting]), beside)
+        waiting = deferred.entries[self._waits(deferred)]
+        return self._packed(np.concatenate([self._queue.all().entries, waiting]), beside)
 
     def saved_defaults(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
         """Yield the decisions whose defaults may still be corrected, as :meth:`saved` does."""
-        slots = self._defaulted.all().slots
-        return self._packed(slots[self._windows.defaulted[slots]], beside)
+        entries = self._defaulted.all().entries
+        return self._packed(entries[self._windows.defaulted[entries]], beside)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their slots.
+        """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their entries.
 
         Parameters
         ----------
@@ -367,17 +367,17 @@ class Attribution(OpenSlots):
             Whether their windows have closed, and they earned a default.
         """
         # Feedback for a default is late, and its id is looked up in the store.
-        slots = self._unpacked(saved, named=not defaulted)
-        self._requeue(slots, defaulted)
-        return slots
+        entries = self._unpacked(saved, named=not defaulted)
+        self._requeue(entries, defaulted)
+        return entries
 
-    def _requeue(self, slots: Ints, defaulted: bool) -> None:
+    def _requeue(self, entries: Ints, defaulted: bool) -> None:
         windows = self._windows
-        ends = zip(windows.deadline[slots].tolist(), windows.active[slots].tolist(), strict=True)
+        ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
         start = 0
         for (deadline, active), run in groupby(ends):
             stop = start + len(list(run))
-            part, start = slots[start:stop], stop
+            part, start = entries[start:stop], stop
             if defaulted:
                 windows.open[part], windows.defaulted[part] = False, True
                 for id in self.values(part, "id"):
@@ -407,49 +407,49 @@ class ClickAttribution(Attribution):
         super().__init__(rule)
         self._clicked: dict[int, list[Any]] = {}
 
-    def _earned(self, slots: Ints, rewards: list[float]) -> list[Any]:
-        return [self._clicked.get(slot, []) for slot in slots.tolist()]
+    def _earned(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        return [self._clicked.get(entry, []) for entry in entries.tolist()]
 
-    def _learned(self, slots: Ints, rewards: list[float]) -> list[Any]:
-        pairs = zip(slots.tolist(), rewards, strict=True)
-        return [self._clicked.get(slot, reward) for slot, reward in pairs]
+    def _learned(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        pairs = zip(entries.tolist(), rewards, strict=True)
+        return [self._clicked.get(entry, reward) for entry, reward in pairs]
 
     def _aggregate(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
         for i in np.flatnonzero(came.outcomes == OPEN).tolist():
-            slot, clicks = int(came.slots[i]), feedback.column("clicks")[i]
+            entry, clicks = int(came.entries[i]), feedback.column("clicks")[i]
             if clicks is None:
-                self._windows.reward[slot] = came.rewards[i]
-                self._clicked.pop(slot, None)
+                self._windows.reward[entry] = came.rewards[i]
+                self._clicked.pop(entry, None)
             else:
                 positions = json.loads(clicks)
                 if self.rule.aggregation == "union":
-                    together = (*self._clicked.get(slot, ()), *positions)
+                    together = (*self._clicked.get(entry, ()), *positions)
                     positions = [one for _, one in sorted({action_of(o): o for o in together}.items())]
-                self._take_so_far(slot, positions)
+                self._take_so_far(entry, positions)
             settled = clicks is None or self.rule.aggregation == "first"
-            self._windows.settled[slot] = came.teaches[i] = settled
+            self._windows.settled[entry] = came.teaches[i] = settled
             came.outcomes[i] = codes.LEARNED if settled else codes.PENDING
 
-    def clicked(self, slots: Ints) -> list[bool]:
+    def clicked(self, entries: Ints) -> list[bool]:
         """Return for each decision whether there was a click, or an outcome that is not 0."""
-        pairs = zip(slots.tolist(), super().clicked(slots), strict=True)
+        pairs = zip(entries.tolist(), super().clicked(entries), strict=True)
         return [
-            bool(clicks_in(self._clicked[slot])) if slot in self._clicked else reward
-            for slot, reward in pairs
+            bool(clicks_in(self._clicked[entry])) if entry in self._clicked else reward
+            for entry, reward in pairs
         ]
 
-    def _so_far(self, slots: Ints) -> list[Any]:
-        pairs = zip(slots.tolist(), none_for_nan(self._windows.reward[slots]), strict=True)
-        return [self._clicked.get(slot, reward) for slot, reward in pairs]
+    def _so_far(self, entries: Ints) -> list[Any]:
+        pairs = zip(entries.tolist(), none_for_nan(self._windows.reward[entries]), strict=True)
+        return [self._clicked.get(entry, reward) for entry, reward in pairs]
 
-    def _take_so_far(self, slot: int, reward: Any) -> None:
+    def _take_so_far(self, entry: int, reward: Any) -> None:
         if isinstance(reward, list):
             # Any number says that something came.
-            self._clicked[slot], reward = reward, 0.0
-        super()._take_so_far(slot, reward)
+            self._clicked[entry], reward = reward, 0.0
+        super()._take_so_far(entry, reward)
 
     def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        slots = super()._given(block, deadline, in_order=in_order)
-        for slot in slots.tolist() if self._clicked else ():
-            self._clicked.pop(slot, None)
-        return slots
+        entries = super()._given(block, deadline, in_order=in_order)
+        for entry in entries.tolist() if self._clicked else ():
+            self._clicked.pop(entry, None)
+        return entries

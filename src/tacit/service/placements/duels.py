@@ -324,7 +324,7 @@ class DuelPlacement(Placement):
         return clicked_positions(clicks, interleaved["items"], self.actions)
 
     def _policy_rewards(self, rewards: Rewards) -> list[Any]:
-        return list(map(self._policy_reward, self.windows.rows(rewards.slots), rewards.values))
+        return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
 
     def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
         """Return the duel's outcome for the policy; None where it shall not learn from it."""
@@ -337,17 +337,17 @@ class DuelPlacement(Placement):
         return credit.settled(self._rng, self._duels.ties)
 
     def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
-        rows = self.windows.rows(rewards.slots)
+        rows = self.windows.rows(rewards.entries)
         for place, row, came in zip(rewards.places, rows, rewards.values, strict=True):
             if self._policy_reward(row, came) is None:
                 outcomes[place] = HELD_OUT if row.control else TIED
 
     def _note(self, rewards: Rewards) -> None:
-        for row, came in zip(self.windows.rows(rewards.slots), rewards.values, strict=True):
+        for row, came in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
             self._note_duel(row, came)
 
     def _earned(self, rewards: Rewards) -> list[Earned]:
-        rows = self.windows.rows(rewards.slots)
+        rows = self.windows.rows(rewards.entries)
         return [[(None, [1.0])] if _clicked(*pair) else [] for pair in zip(rows, rewards.values, strict=True)]
 
     def _note_duel(self, row: DecisionRow, came: Any) -> None:

@@ -46,47 +46,47 @@ class Learning(State):
         if not rewards.values:
             return
         if self.signals is not None:
-            keys = self.windows.values(rewards.slots, "key")
-            ends = list(map(self.windows.deadline, rewards.slots.tolist()))
-            self.signals.answered(self.learner, keys, ends, self.windows.clicked(rewards.slots))
+            keys = self.windows.values(rewards.entries, "key")
+            ends = list(map(self.windows.deadline, rewards.entries.tolist()))
+            self.signals.answered(self.learner, keys, ends, self.windows.clicked(rewards.entries))
         self.outcomes[CLOSED] += len(rewards.values)
         learned = self._learnable(rewards)
         if len(learned.values) < len(rewards.values):
-            left = np.setdiff1d(rewards.slots, learned.slots)
+            left = np.setdiff1d(rewards.entries, learned.entries)
             self.windows.not_learned(left)
             self._note_unlearned(rewards, left.tolist())
         self._teach(learned)
 
-    def take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
+    def take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
 
         Parameters
         ----------
         feedback : Block
-        slots : array of int64, optional
+        entries : array of int64, optional
             Of the decisions, where they are known to be open, and none comes twice.
         """
         self.since_snapshot += len(feedback)
         self.feedback += feedback.column("kind").count(REWARD)
         outcomes: list[str] = []
-        if slots is not None:
-            outcomes += self._take_in(feedback, slots)
+        if entries is not None:
+            outcomes += self._take_in(feedback, entries)
         else:
             for part in distinct(feedback, "decision"):
                 outcomes += self._take_in(part)
         self.outcomes.update(outcomes)
         return outcomes
 
-    def _take_in(self, feedback: Block[FeedbackRow], slots: Ints | None = None) -> list[str]:
-        outcomes, parts = self.windows.take_in(feedback, slots)
+    def _take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
+        outcomes, parts = self.windows.take_in(feedback, entries)
         self.earnings.noted(feedback, outcomes)
         if NOTED in outcomes:
             self._activated(feedback, outcomes)
         time = feedback.column("time")[0]
         for rewards in parts:
             if self.signals is not None and rewards.before is None:
-                keys = self.windows.values(rewards.slots, "key")
-                clicked = self.windows.clicked(rewards.slots)
+                keys = self.windows.values(rewards.entries, "key")
+                clicked = self.windows.clicked(rewards.entries)
                 self.signals.answered(self.learner, keys, [time] * len(keys), clicked)
             self._learned(rewards, outcomes)
         return outcomes
@@ -108,7 +108,7 @@ class Learning(State):
         if len(learned.values) < len(rewards.values):
             for place in set(rewards.places).difference(learned.places):
                 outcomes[place] = NOT_LEARNING
-            self._note_unlearned(rewards, set(rewards.slots.tolist()) - set(learned.slots.tolist()))
+            self._note_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
         fresh = self._teach(learned)
         self._name(learned, outcomes)
         if self.restarts and rewards.before is None:
@@ -127,12 +127,12 @@ class Learning(State):
         values = self._policy_rewards(rewards)
         rewarded = [i for i, value in enumerate(values) if value is not None]
         fresh = np.ones(len(values), np.bool_)
-        slots, those = rewards.slots, np.arange(len(values))
+        entries, those = rewards.entries, np.arange(len(values))
         if len(rewarded) < len(values):
             those = np.array(rewarded, np.int64)
-            slots, values = slots[those], [values[i] for i in rewarded]
+            entries, values = entries[those], [values[i] for i in rewarded]
         before = None if rewards.before is None else self.scaled([rewards.before] * len(values))
-        of = slots.tolist()
+        of = entries.tolist()
         lessons = [(self.learner, self.open, self.control.own(of))]
         if self.second is not None:
             lessons.insert(0, self.second.lessons(of))
@@ -140,10 +140,10 @@ class Learning(State):
             if not some:
                 continue
             if len(some) == len(of):
-                fresh[those] = _taught(learner, kept, slots, values, before)
+                fresh[those] = _taught(learner, kept, entries, values, before)
             else:
                 of_some, old = [values[i] for i in some], before and before[: len(some)]
-                fresh[those[some]] = _taught(learner, kept, slots[some], of_some, old)
+                fresh[those[some]] = _taught(learner, kept, entries[some], of_some, old)
         self._note(rewards)
         return fresh
 
@@ -152,39 +152,39 @@ class Learning(State):
         before = rewards.before or 0.0
         came = [i for i, reward in enumerate(rewards.values) if reward or before]
         if came:
-            slots = rewards.slots
-            if len(came) < len(slots):
-                slots = slots[came]
+            entries = rewards.entries
+            if len(came) < len(entries):
+                entries = entries[came]
             self.series.rewarded_many(
-                self.windows.values(slots, "time"),
-                self._propensities(slots),
-                self.sizes(slots),
+                self.windows.values(entries, "time"),
+                self._propensities(entries),
+                self.sizes(entries),
                 [rewards.values[i] for i in came],
                 [before] * len(came),
-                self._earning(slots),
+                self._earning(entries),
             )
 
-    def _note_unlearned(self, rewards: Rewards, slots: Collection[int]) -> None:
+    def _note_unlearned(self, rewards: Rewards, entries: Collection[int]) -> None:
         """Count what came back for decisions that taught nothing, for those who look."""
-        left = rewards.take([i for i, slot in enumerate(rewards.slots.tolist()) if slot in slots])
-        times = self.windows.values(left.slots, "time")
+        left = rewards.take([i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries])
+        times = self.windows.values(left.entries, "time")
         for time, earned in zip(times, self._earned(left), strict=True):
             for slot, amounts in earned:
                 self.series.results.rewarded(time, slot, amounts)
 
     def _earned(self, rewards: Rewards) -> list[Earned]:
         """Return for each decision which arms earned how much."""
-        columns = self._earning(rewards.slots), self._propensities(rewards.slots)
+        columns = self._earning(rewards.entries), self._propensities(rewards.entries)
         return [
             [(slot, weighed(propensity, offered, value, rewards.before or 0.0))]
             for slot, propensity, offered, value in zip(
-                *columns, self.sizes(rewards.slots), rewards.values, strict=True
+                *columns, self.sizes(rewards.entries), rewards.values, strict=True
             )
         ]
 
-    def _earning(self, slots: Ints) -> list[int | None]:
-        """Return the arms that earned the rewards of open decisions, by their slots."""
-        return self.open.actions(slots)[:, 0].tolist()  # type: ignore[no-any-return]
+    def _earning(self, entries: Ints) -> list[int | None]:
+        """Return the arms that earned the rewards of open decisions, by their entries."""
+        return self.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
 
     # The fold: decisions of the log taken in again ---------------------------------------------
 
@@ -256,10 +256,10 @@ class Learning(State):
 
 
 def _taught(
-    learner: Learner, kept: OpenDecisions, slots: Ints, values: list[Any], before: list[float] | None
+    learner: Learner, kept: OpenDecisions, entries: Ints, values: list[Any], before: list[float] | None
 ) -> Any:
     """Teach a learner, or put rewards that came late in the place of the defaults."""
     if before is not None:
-        learner.correct_many(kept.decisions(slots), before, values)
+        learner.correct_many(kept.decisions(entries), before, values)
         return True
-    return kept.learn(slots, values)
+    return kept.learn(entries, values)

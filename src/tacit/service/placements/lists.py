@@ -127,8 +127,8 @@ class SlatePlacement(Placement):
         return rewards if self._positions > 1 else rewards[0]
 
     def _note(self, rewards: Rewards) -> None:
-        times = self.windows.values(rewards.slots, "time")
-        actions = self.open.actions(rewards.slots)
+        times = self.windows.values(rewards.entries, "time")
+        actions = self.open.actions(rewards.entries)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
                 self.series.rewarded(time, None, 1, 1.0, self._clicked_slot(slots[position]))
@@ -137,7 +137,7 @@ class SlatePlacement(Placement):
             self.tally[FIRST, clicks[:1]] += 1
 
     def _earned(self, rewards: Rewards) -> list[Earned]:
-        listed = self.open.actions(rewards.slots).tolist()
+        listed = self.open.actions(rewards.entries).tolist()
         return [
             [(self._clicked_slot(slots[position]), [1.0]) for position in clicks]
             for slots, clicks in zip(listed, rewards.values, strict=True)
@@ -326,14 +326,14 @@ class FeaturePlacement(Placement):
         return [None if found is None else shown_text(found, decision) for found, decision in pairs]
 
     def _keep(
-        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
+        self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
     ) -> None:
         shown = rows.column("shown")
         if any(shown):
             pairs = zip(decisions, shown, strict=True)
             decisions = [_lean(decision) if text else decision for decision, text in pairs]
             second = second and _lean(second)
-        super()._keep(slots, rows, decisions, second)
+        super()._keep(entries, rows, decisions, second)
 
     def _known_item(self, row: DecisionRow) -> Any:
         """Return what a decision among items of the catalogue showed; None for one of other candidates."""
@@ -372,9 +372,9 @@ class FeaturePlacement(Placement):
         offered = list(map(self._offered, rows))
         self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
 
-    def _earning(self, slots: Ints) -> list[int | None]:
+    def _earning(self, entries: Ints) -> list[int | None]:
         # Arms that come with a request have no slots that last.
-        return super()._earning(slots) if self.living.slots else [None] * len(slots)
+        return super()._earning(entries) if self.living.slots else [None] * len(entries)
 
     def _offered(self, row: DecisionRow) -> int:
         item = self._known_item(row)

@@ -1,6 +1,6 @@
 """Open decisions.
 
-The rows in the blocks in which they came, columns by slots, and what a learner must know of them again.
+The rows in the blocks in which they came, columns by entries, and what a learner must know of them again.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class OpenRows:
     >>> rows = OpenRows()
     >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
     >>> number, place = rows.join(block, np.array([40]))
-    >>> rows.slot_of(7), rows.slot_of(8), rows.block(number)[place].id
+    >>> rows.entry_of(7), rows.entry_of(8), rows.block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
-    >>> rows.slot_of(7) is None
+    >>> rows.entry_of(7) is None
     True
     """
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block[DecisionRow]] = {}
-        self._slots: dict[int, Sequence[int] | Ints] = {}
+        self._entries: dict[int, Sequence[int] | Ints] = {}
         self._held: dict[int, int] = {}
         # Of the blocks that came in the order of the log: their numbers, and first decisions.
         self._numbers: list[int] = []
@@ -59,17 +59,17 @@ class OpenRows:
         # The block to which the next small one is joined; 0 for none.
         self._growing = 0
 
-    def put(self, block: Block[DecisionRow], slots: Ints, *, in_order: bool = True) -> tuple[int, int]:
-        """Hold decisions that were given slots; return the number of their block and where it has the first.
+    def put(self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True) -> tuple[int, int]:
+        """Hold decisions that were given entries; return their block's number and where it has the first.
 
         Parameters
         ----------
         block : Block
-        slots : array of int64, shape (rows,)
+        entries : array of int64, shape (rows,)
         in_order : bool
             Whether they come after all others in the log, ascending.
         """
-        number = self._begun(block, slots)
+        number = self._begun(block, entries)
         self._held[number] = len(block)
         seqs = block.column("seq")
         if in_order:
@@ -77,15 +77,15 @@ class OpenRows:
             self._numbers.append(number)
             self._firsts.append(seqs[0])
         else:
-            self._strays.update(zip(seqs, slots.tolist(), strict=True))
+            self._strays.update(zip(seqs, entries.tolist(), strict=True))
         return number, 0
 
-    def _begun(self, block: Block[DecisionRow], slots: Sequence[int] | Ints) -> int:
+    def _begun(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
         self._last += 1
-        self._blocks[self._last], self._slots[self._last] = block, slots
+        self._blocks[self._last], self._entries[self._last] = block, entries
         return self._last
 
-    def join(self, block: Block[DecisionRow], slots: Ints) -> tuple[int, int]:
+    def join(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
         """Hold a small block, that comes after all others, as the end of a larger one; as :meth:`put`."""
         number, count = self._growing, len(block)
         if not number or len(self._blocks[number]) + count > JOINED:
@@ -98,7 +98,7 @@ class OpenRows:
         place = len(whole)
         for column, more in zip(whole.columns, block.columns, strict=True):
             column.extend(more)
-        self._slots[number].extend(slots.tolist())  # type: ignore[union-attr]
+        self._entries[number].extend(entries.tolist())  # type: ignore[union-attr]
         self._held[number] += count
         return number, place
 
@@ -115,7 +115,7 @@ class OpenRows:
         block = self._blocks.pop(number)
         if number == self._growing:
             self._growing = 0
-        del self._slots[number], self._held[number]
+        del self._entries[number], self._held[number]
         place = bisect_left(self._numbers, number)
         if place < len(self._numbers) and self._numbers[place] == number:
             del self._numbers[place], self._firsts[place]
@@ -136,8 +136,8 @@ class OpenRows:
         for number, block in self._blocks.items():
             self._blocks[number] = block.with_column(field, list(map(change, block.column(field))))
 
-    def slot_of(self, seq: int) -> int | None:
-        """Return the slot that a decision was given, by its place in the log.
+    def entry_of(self, seq: int) -> int | None:
+        """Return the entry that a decision was given, by its place in the log.
 
         It may have been given to another one since, if others of its block are held.
         """
@@ -152,28 +152,28 @@ class OpenRows:
         within = bisect_left(seqs, seq)
         if within == len(seqs) or seqs[within] != seq:
             return None
-        return int(self._slots[number][within])
+        return int(self._entries[number][within])
 
 
-# ---- Open decisions as columns, each in a slot of its own: nothing is made for one of them alone
+# ---- Open decisions as columns, each an entry of its own: nothing is made for one of them alone
 
 Beside = Callable[[Ints], Iterable[Ints | list[Any]]]
-"""Returns columns of what is known elsewhere of decisions, by their slots."""
+"""Returns columns of what is known elsewhere of decisions, by their entries."""
 
 PIECE = 4096
 """Rows that are made at once of columns."""
-SPARE_SLOTS = 256
+SPARE_ENTRIES = 256
 ROW_BYTES = 430
 """What Python keeps of an open decision: its row, its id and its place by that."""
 
 
-class OpenSlots:
-    """The slots of open decisions, and what came with them."""
+class OpenEntries:
+    """The entries of open decisions, and what came with them."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
         self.find = self._open.get
-        """Return the slot of an open decision by its id, or None."""
+        """Return the entry of an open decision by its id, or None."""
         self._windows = Windows.zeros(0)
         self._loops = loops()
         self._free = np.empty(0, np.int64)
@@ -193,7 +193,7 @@ class OpenSlots:
 
     @property
     def capacity(self) -> int:
-        """How many slots there are."""
+        """How many entries there are."""
         return len(self._windows.seq)
 
     @property
@@ -202,40 +202,40 @@ class OpenSlots:
         known = self._windows.open | self._windows.defaulted
         return int(self._windows.seq[known].min()) if known.any() else None
 
-    def row(self, slot: int) -> DecisionRow:
+    def row(self, entry: int) -> DecisionRow:
         """Return the row of a decision."""
-        block = self._rows.block(int(self._windows.block[slot]))
-        return block[int(self._windows.place[slot])]
+        block = self._rows.block(int(self._windows.block[entry]))
+        return block[int(self._windows.place[entry])]
 
     def of(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its place in the log."""
         return self.row(self._located(seq))
 
     def _located(self, seq: int) -> int:
-        """Return the slot of a decision by its place in the log; −1 if it is long forgotten."""
-        slot, windows = self._rows.slot_of(seq), self._windows
-        if slot is None or windows.seq[slot] != seq:
+        """Return the entry of a decision by its place in the log; −1 if it is long forgotten."""
+        entry, windows = self._rows.entry_of(seq), self._windows
+        if entry is None or windows.seq[entry] != seq:
             return -1
-        return slot if windows.open[slot] or windows.defaulted[slot] else -1
+        return entry if windows.open[entry] or windows.defaulted[entry] else -1
 
-    def rows(self, slots: Ints) -> list[DecisionRow]:
+    def rows(self, entries: Ints) -> list[DecisionRow]:
         """Return the rows of decisions."""
-        blocks = map(self._rows.block, self._windows.block[slots].tolist())
-        places = self._windows.place[slots].tolist()
+        blocks = map(self._rows.block, self._windows.block[entries].tolist())
+        places = self._windows.place[entries].tolist()
         return [block[place] for block, place in zip(blocks, places, strict=True)]
 
     def change(self, field: str, change: Callable[[Any], Any]) -> None:
         """Let a field of the row of every open decision have another value."""
         self._rows.change(field, change)
 
-    def values(self, slots: Ints, field: str) -> list[Any]:
+    def values(self, entries: Ints, field: str) -> list[Any]:
         """Return one field of the rows of decisions."""
-        return self.columns(slots, field)[0]
+        return self.columns(entries, field)[0]
 
-    def columns(self, slots: Ints, *fields: str) -> list[list[Any]]:
+    def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
         """Return some fields of the rows of decisions, a list for each."""
-        numbers = self._windows.block[slots].tolist()
-        places = self._windows.place[slots].tolist()
+        numbers = self._windows.block[entries].tolist()
+        places = self._windows.place[entries].tolist()
         blocks = {number: self._rows.block(number) for number in set(numbers)}
         found = []
         for field in fields:
@@ -244,102 +244,102 @@ class OpenSlots:
             found.append([columns[number][place] for number, place in pairs])
         return found
 
-    def seqs(self, slots: Ints) -> list[int]:
+    def seqs(self, entries: Ints) -> list[int]:
         """Return the numbers of decisions in the log."""
-        numbers: list[int] = self._windows.seq[slots].tolist()
+        numbers: list[int] = self._windows.seq[entries].tolist()
         return numbers
 
-    def deadline(self, slot: int) -> int:
+    def deadline(self, entry: int) -> int:
         """Return when a decision's window closes."""
-        return int(self._windows.deadline[slot])
+        return int(self._windows.deadline[entry])
 
-    def clicked(self, slots: Ints) -> list[bool]:
+    def clicked(self, entries: Ints) -> list[bool]:
         """Return for each decision whether something came back for it that is not 0."""
-        answers: list[bool] = (np.nan_to_num(self._windows.reward[slots]) != 0.0).tolist()
+        answers: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
         return answers
 
-    def times_answered(self, slot: int) -> int:
+    def times_answered(self, entry: int) -> int:
         """Return how much feedback came for a decision."""
-        return int(self._windows.answers[slot])
+        return int(self._windows.answers[entry])
 
-    def answered_less(self, slots: Ints, most: int) -> bool:
+    def answered_less(self, entries: Ints, most: int) -> bool:
         """Whether each of some decisions had feedback less than ``most`` times."""
-        times: list[int] = self._windows.answers[slots].tolist()
+        times: list[int] = self._windows.answers[entries].tolist()
         return max(times) < most
 
-    def contents(self, slot: int) -> dict[str, Content]:
+    def contents(self, entry: int) -> dict[str, Content]:
         """Return what came with an id, by that id."""
-        return self._ids.get(slot, {})
+        return self._ids.get(entry, {})
 
     def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        """Give decisions slots, open until a time."""
+        """Give decisions entries, open until a time."""
         if self._spent:
             self._release()
         count = len(block)
         if self._free_count < count:
             self._grow(count)
         self._free_count -= count
-        slots = self._free[self._free_count : self._free_count + count].copy()
+        entries = self._free[self._free_count : self._free_count + count].copy()
         if in_order and count < SMALL:
-            number, place = self._rows.join(block, slots)
+            number, place = self._rows.join(block, entries)
         else:
-            number, place = self._rows.put(block, slots, in_order=in_order)
+            number, place = self._rows.put(block, entries, in_order=in_order)
         seqs = np.array(block.column("seq"), np.int64)
-        self._loops.open(self._windows, slots, seqs, number, place, deadline)
-        self._open.update(zip(block.column("id"), slots.tolist(), strict=True))
-        return slots
+        self._loops.open(self._windows, entries, seqs, number, place, deadline)
+        self._open.update(zip(block.column("id"), entries.tolist(), strict=True))
+        return entries
 
     def _grow(self, count: int) -> None:
         old = self.capacity
-        new = max(SPARE_SLOTS, 2 * old, old + count)
+        new = max(SPARE_ENTRIES, 2 * old, old + count)
         self._windows = copied_into(self._windows, Windows.zeros(new))
-        # There is room for all slots, so that none is ever made when they are given back.
+        # There is room for all entries, so that none is ever made when they are given back.
         free = np.empty(new, np.int64)
         free[: new - old] = np.arange(old, new)
         free[new - old : new - old + self._free_count] = self._free[: self._free_count]
         self._free, self._free_count = free, self._free_count + new - old
 
     def _release(self) -> None:
-        """Free slots whose decisions are closed."""
-        for slots in self._spent:
-            self._free[self._free_count : self._free_count + len(slots)] = slots
-            self._free_count += len(slots)
-            self._rows.release(self._windows.block[slots])
+        """Free entries whose decisions are closed."""
+        for entries in self._spent:
+            self._free[self._free_count : self._free_count + len(entries)] = entries
+            self._free_count += len(entries)
+            self._rows.release(self._windows.block[entries])
         self._spent.clear()
 
-    def _packed(self, slots: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
+    def _packed(self, entries: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
         windows, blocks = self._windows, self._rows.all()
         contents: Iterable[Any] = repeat(None)
         if self._ids:
-            found = map(self._ids.get, slots.tolist())
+            found = map(self._ids.get, entries.tolist())
             contents = [content and dict(content) for content in found]
         # To copy columns takes little time; what is made of them can wait until it is written.
         columns: list[Any] = [
-            windows.block[slots],
-            windows.place[slots],
-            windows.deadline[slots],
-            windows.active[slots],
-            self._so_far(slots),
-            windows.examined[slots],
-            windows.settled[slots],
-            windows.answers[slots],
+            windows.block[entries],
+            windows.place[entries],
+            windows.deadline[entries],
+            windows.active[entries],
+            self._so_far(entries),
+            windows.examined[entries],
+            windows.settled[entries],
+            windows.answers[entries],
         ]
-        rows = _rows_of([*columns, *beside(slots)], len(slots))
+        rows = _rows_of([*columns, *beside(entries)], len(entries))
         return (
             (blocks[number][place], *rest[:6], content, *rest[6:])
             for (number, place, *rest), content in zip(rows, contents, strict=False)
         )
 
-    def _so_far(self, slots: Ints) -> Floats | list[Any]:
+    def _so_far(self, entries: Ints) -> Floats | list[Any]:
         """Return what came for decisions; NaN, or None in a list, for nothing."""
-        so_far: Floats = self._windows.reward[slots]
+        so_far: Floats = self._windows.reward[entries]
         return so_far
 
-    def _take_so_far(self, slot: int, reward: Any) -> None:
-        self._windows.reward[slot] = reward
+    def _take_so_far(self, entry: int, reward: Any) -> None:
+        self._windows.reward[entry] = reward
 
     def _unpacked(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
-        """Give decisions of a snapshot slots, as they were; without their feedback's ids if not
+        """Give decisions of a snapshot entries, as they were; without their feedback's ids if not
         ``named``."""
         parts = [columns[:8] for columns in saved]
         if not parts:
@@ -347,16 +347,16 @@ class OpenSlots:
         rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
         # Rows of earlier versions are shorter.
         block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow(*row) for row in rows])
-        slots, windows = self._given(block, 0, in_order=False), self._windows
-        windows.deadline[slots], windows.active[slots] = deadlines, active
-        windows.examined[slots], windows.settled[slots] = examined, settled
-        windows.answers[slots] = answers
-        for slot, reward, contents in zip(slots.tolist(), rewards, ids, strict=True):
+        entries, windows = self._given(block, 0, in_order=False), self._windows
+        windows.deadline[entries], windows.active[entries] = deadlines, active
+        windows.examined[entries], windows.settled[entries] = examined, settled
+        windows.answers[entries] = answers
+        for entry, reward, contents in zip(entries.tolist(), rewards, ids, strict=True):
             if reward is not None:
-                self._take_so_far(slot, reward)
+                self._take_so_far(entry, reward)
             if contents and named:
-                self._ids[slot] = {id: tuple(content) for id, content in contents.items()}
-        return slots
+                self._ids[entry] = {id: tuple(content) for id, content in contents.items()}
+        return entries
 
 
 def _rows_of(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
@@ -373,7 +373,7 @@ def _as_python(column: Any) -> list[Any]:
     return values
 
 
-# ---- What a learner must know again of open decisions: columns by their slots
+# ---- What a learner must know again of open decisions: columns by their entries
 
 _COLUMNS = ("_lanes", "_epochs", "_actions", "_propensities", "_contexts")
 
@@ -397,40 +397,40 @@ class OpenDecisions:
         self._contexts = np.zeros((0, policy.context_dim))
         self._offers: dict[int, tuple[Ints, Floats, Floats]] = {}
 
-    def keep(self, slots: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
-        """Keep decisions in their slots.
+    def keep(self, entries: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
+        """Keep decisions in their entries.
 
         Parameters
         ----------
-        slots : array of int64
+        entries : array of int64
         decisions : Decisions or sequence of Decision
         plain : bool
             Whether all arms that there were in the beginning were on offer, without features.
         """
-        wanted = max(slots.tolist(), default=-1) + 1
+        wanted = max(entries.tolist(), default=-1) + 1
         if wanted > len(self._lanes):
             self._reach(wanted)
-        for slot in slots.tolist() if self._offers else ():
-            self._offers.pop(slot, None)
+        for entry in entries.tolist() if self._offers else ():
+            self._offers.pop(entry, None)
         if isinstance(decisions, Decisions):
-            self._lanes[slots] = decisions.batch.lanes
-            self._actions[slots] = decisions.actions
-            self._epochs[slots] = decisions.epochs
-            self._propensities[slots] = decisions.propensities
-            self._contexts[slots] = decisions.batch.contexts
+            self._lanes[entries] = decisions.batch.lanes
+            self._actions[entries] = decisions.actions
+            self._epochs[entries] = decisions.epochs
+            self._propensities[entries] = decisions.propensities
+            self._contexts[entries] = decisions.batch.contexts
         else:
-            self._lanes[slots] = self._learner.lanes.admit([d.key for d in decisions])
-            self._actions[slots] = [d.slots for d in decisions]
-            self._epochs[slots] = [d.epoch for d in decisions]
+            self._lanes[entries] = self._learner.lanes.admit([d.key for d in decisions])
+            self._actions[entries] = [d.slots for d in decisions]
+            self._epochs[entries] = [d.epoch for d in decisions]
             # NumPy takes None for NaN.
-            self._propensities[slots] = np.array([d.propensity for d in decisions], np.float64)
-            self._contexts[slots] = [d.context for d in decisions]
+            self._propensities[entries] = np.array([d.propensity for d in decisions], np.float64)
+            self._contexts[entries] = [d.context for d in decisions]
         if not plain:
             offers = [(d.offered, d.relevance, d.examination) for d in decisions]
-            self._offers.update(zip(slots.tolist(), offers, strict=True))
+            self._offers.update(zip(entries.tolist(), offers, strict=True))
 
     def _reach(self, wanted: int) -> None:
-        """Make room for so many slots."""
+        """Make room for so many entries."""
         old = len(self._lanes)
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -443,63 +443,63 @@ class OpenDecisions:
         """How many bytes their columns take."""
         return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
-    def epochs(self, slots: Ints) -> Ints:
+    def epochs(self, entries: Ints) -> Ints:
         """Return the epochs of decisions."""
-        epochs: Ints = self._epochs[slots]
+        epochs: Ints = self._epochs[entries]
         return epochs
 
-    def actions(self, slots: Ints) -> Ints:
+    def actions(self, entries: Ints) -> Ints:
         """Return what decisions showed, as the slots of arms."""
-        return self._actions[slots]
+        return self._actions[entries]
 
-    def propensities(self, slots: Ints) -> Floats:
+    def propensities(self, entries: Ints) -> Floats:
         """Return the propensities of decisions; NaN where they are not known."""
-        return self._propensities[slots]
+        return self._propensities[entries]
 
-    def offers(self, slots: Ints) -> list[Ints]:
+    def offers(self, entries: Ints) -> list[Ints]:
         """Return the slots of the arms that were on offer."""
         whole = self._whole
         if not self._offers:
-            return [whole] * len(slots)
-        return [self._offers[slot][0] if slot in self._offers else whole for slot in slots.tolist()]
+            return [whole] * len(entries)
+        return [self._offers[entry][0] if entry in self._offers else whole for entry in entries.tolist()]
 
-    def decisions(self, slots: Ints) -> Decisions:
+    def decisions(self, entries: Ints) -> Decisions:
         """Return decisions, for the learner to learn from; without their keys."""
-        batch, actions = self._batch(slots)
-        return self._learner.decisions_of(batch, actions, self._epochs[slots], self._propensities[slots])
+        batch, actions = self._batch(entries)
+        return self._learner.decisions_of(batch, actions, self._epochs[entries], self._propensities[entries])
 
-    def learn(self, slots: Ints, values: Sequence[Any]) -> Booleans:
+    def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
         """Let the learner learn what decisions earned; return of each whether it taught something.
 
         Parameters
         ----------
-        slots : array of int64
+        entries : array of int64
         values : sequence
             Numbers within [0, 1], of a list one for each position.
         """
-        feedback = np.array(values, np.float64).reshape(len(slots), -1)
-        sizes = list(map(len, self.offers(slots))) if self._offers else [0] * len(slots)
+        feedback = np.array(values, np.float64).reshape(len(entries), -1)
+        sizes = list(map(len, self.offers(entries))) if self._offers else [0] * len(entries)
         pieces = in_pieces(sizes, laid_out(self._learner.policy))
-        parts = [self._learn(slots[part], feedback[part]) for part in pieces]
+        parts = [self._learn(entries[part], feedback[part]) for part in pieces]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _learn(self, slots: Ints, feedback: Floats) -> Booleans:
-        batch, actions = self._batch(slots)
+    def _learn(self, entries: Ints, feedback: Floats) -> Booleans:
+        batch, actions = self._batch(entries)
         return self._learner.learn_rows(
-            batch, actions, feedback, self._propensities[slots], self._epochs[slots]
+            batch, actions, feedback, self._propensities[entries], self._epochs[entries]
         )
 
-    def _batch(self, slots: Ints) -> tuple[Batch, Ints]:
+    def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
         """Return impressions, and what was shown for each."""
-        plain = self._learner.loops.plain_batch(self._lanes[slots], self._contexts[slots])
+        plain = self._learner.loops.plain_batch(self._lanes[entries], self._contexts[entries])
         same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
         if not self._offers and same:
-            return plain, self._actions[slots]
+            return plain, self._actions[entries]
         whole = self._whole, NO_FEATURES, NO_FEATURES
-        offers = [self._offers.get(slot, whole) for slot in slots.tolist()]
+        offers = [self._offers.get(entry, whole) for entry in entries.tolist()]
         policy = self._learner.policy
         named, listed = policy.arms is not None, policy.showing.listed
-        pairs = zip(offers, self._actions[slots], strict=True)
+        pairs = zip(offers, self._actions[entries], strict=True)
         found = [described(offer[0], shown, *offer[1:], named=named, listed=listed) for offer, shown in pairs]
         arms, actions, relevance, examination = zip(*found, strict=True)
         sizes = np.array(list(map(len, arms)), np.int64)

@@ -140,12 +140,12 @@ class Saving(Learning):
         """Return the open decisions as what JSON can hold, in the order of their windows."""
         return list(self.windows.saved(self._epochs))
 
-    def _epochs(self, slots: Ints) -> tuple[Ints, list[int | None]]:
+    def _epochs(self, entries: Ints) -> tuple[Ints, list[int | None]]:
         """Return the epochs of open decisions, as either policy counts them."""
-        of_second: list[int | None] = [None] * len(slots)
+        of_second: list[int | None] = [None] * len(entries)
         if self.second is not None:
-            of_second = list(self.second.epochs(slots))
-        return self.open.epochs(slots), of_second
+            of_second = list(self.second.epochs(entries))
+        return self.open.epochs(entries), of_second
 
     @property
     def _by_field(self) -> dict[str, Learner]:
@@ -287,18 +287,18 @@ class Saving(Learning):
         """Take over open decisions as a snapshot has them; of a new learner, in its epochs."""
         if not saved:
             return
-        slots = self.windows.restore(saved, defaulted=defaulted)
-        rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(slots))
+        entries = self.windows.restore(saved, defaulted=defaulted)
+        rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(entries))
         *_, epochs, second_epochs = zip(*saved, strict=True)
         if anew:
             known, epoch = self.learner.__contains__, self.learner.epoch
             epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
-        self._keep(slots, rows, self._recalled_many(rows, epochs), None)
+        self._keep(entries, rows, self._recalled_many(rows, epochs), None)
         for i, epoch in enumerate(second_epochs):
             if epoch is not None and self.second is not None:
                 some = rows[i : i + 1]
                 decision = self.second.reopened(self.here, rows[i], epoch)
-                self.second.keep(slots[i : i + 1], decision, plain=self._offers_all(some))
+                self.second.keep(entries[i : i + 1], decision, plain=self._offers_all(some))
 
 
 def _sound(snapshot: LearnerSnapshot) -> Learner:

@@ -221,9 +221,9 @@ class State:
         slot = None if holdout.arm is None else self.living.slots.get(holdout.arm, -1)
         return Control(holdout.named, slot)
 
-    def control_chances(self, slots: Ints) -> Floats:
+    def control_chances(self, entries: Ints) -> Floats:
         """Return with what probability the control would have shown what open decisions did."""
-        return self._coin.control.chances(self.open.actions(slots), self.open.offers(slots))
+        return self._coin.control.chances(self.open.actions(entries), self.open.offers(entries))
 
     @property
     def _coin(self) -> Coin:
@@ -394,8 +394,8 @@ class State:
 
         Where the second policy is to learn from it too, there is one decision.
         """
-        slots = self.windows.decided(rows)
-        self._keep(slots, rows, decisions, second)
+        entries = self.windows.decided(rows)
+        self._keep(entries, rows, decisions, second)
         count, deferred = len(rows), rows.column("deferred")
         control = rows.column("control")
         if control.count(None) < count or CONTROL in rows.column("mode") or not self.earnings.sums.time:
@@ -408,15 +408,15 @@ class State:
             self._count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
 
     def _keep(
-        self, slots: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
+        self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
     ) -> None:
         plain = self._offers_all(rows)
-        self.open.keep(slots, decisions, plain=plain)
-        self.modes.keep(slots, rows.column("mode"))
+        self.open.keep(entries, decisions, plain=plain)
+        self.modes.keep(entries, rows.column("mode"))
         if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
-            self.control.keep(slots, rows)
+            self.control.keep(entries, rows)
         if self.second is not None:
-            self.second.keep(slots, second, plain=plain)
+            self.second.keep(entries, second, plain=plain)
 
     def _offers_all(self, rows: Block[DecisionRow]) -> bool:
         """Whether each decision could choose among all arms, without features."""
@@ -450,19 +450,19 @@ class State:
             return [None] * len(rows)
         return rows.column("propensity")
 
-    def _propensities(self, slots: Ints) -> list[float | None]:
+    def _propensities(self, entries: Ints) -> list[float | None]:
         """Return the propensities by which open decisions may be weighed."""
-        propensities, modes = self.windows.columns(slots, "propensity", "mode")
+        propensities, modes = self.windows.columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(FIXED):
             return propensities
         pairs = zip(propensities, modes, strict=True)
         return [None if mode in FIXED else value for value, mode in pairs]
 
-    def sizes(self, slots: Ints) -> list[int]:
+    def sizes(self, entries: Ints) -> list[int]:
         """Return how many arms open decisions could choose among."""
-        if self._plain and not any(self.windows.values(slots, "offered")):
-            return [len(self.living.first)] * len(slots)
-        return list(map(self._offered, self.windows.rows(slots)))
+        if self._plain and not any(self.windows.values(entries, "offered")):
+            return [len(self.living.first)] * len(entries)
+        return list(map(self._offered, self.windows.rows(entries)))
 
     def standing(self, learner: Learner, key: str) -> Any:
         """While nothing is learned, leave the state as it was, even by what the policy observes."""

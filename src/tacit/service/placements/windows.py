@@ -1,6 +1,6 @@
 """Windows: what feedback in a decision's time earns it, as compiled loops over columns.
 
-Every open decision has a slot. Feedback comes as columns too, and a loop says of each row what
+Every open decision has an entry. Feedback comes as columns too, and a loop says of each row what
 became of it and what is now to be learned: as soon as no later feedback could change it, or when
 the window closes.
 """
@@ -26,18 +26,18 @@ class Ending(NamedTuple):
     ----------
     deadlines : array of int64
         When it ends.
-    slots : array of int64
+    entries : array of int64
     seqs : array of int64
-        Their numbers in the log, which tell slots that were given to others since.
+        Their numbers in the log, which tell entries that were given to others since.
     """
 
     deadlines: Ints
-    slots: Ints
+    entries: Ints
     seqs: Ints
 
     def where(self, wanted: Booleans) -> Ending:
         """Return some of them."""
-        return Ending(self.deadlines[wanted], self.slots[wanted], self.seqs[wanted])
+        return Ending(self.deadlines[wanted], self.entries[wanted], self.seqs[wanted])
 
 
 class Deadlines:
@@ -54,7 +54,7 @@ class Deadlines:
     >>> queue = Deadlines()
     >>> queue.put(20, np.array([3, 4]), np.array([30, 40]))
     >>> queue.put(10, np.array([5]), np.array([50]))
-    >>> queue.first, queue.last, queue.take(15).slots, queue.all().slots
+    >>> queue.first, queue.last, queue.take(15).entries, queue.all().entries
     (10, 20, array([5]), array([3, 4]))
     """
 
@@ -64,14 +64,14 @@ class Deadlines:
         self.first: int | None = None
         self.last: int | None = None
 
-    def put(self, deadlines: int | Ints, slots: Ints, seqs: Ints) -> None:
+    def put(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
         """Add decisions, of ascending deadlines or one, behind all for which it ends no later."""
-        count = len(slots)
+        count = len(entries)
         if self._end + count > self._rows.shape[1]:
             self._make_room(count)
         begin, end = self._end, self._end + count
         rows, self._end = self._rows, end
-        rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, slots, seqs
+        rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, entries, seqs
         if not count:
             return
         if self.last is not None and rows[0, begin] < self.last:
@@ -158,20 +158,20 @@ class Terms(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What is known of each open decision, by its slot.
+    """What is known of each open decision, by its entry.
 
     Attributes
     ----------
-    seq, deadline, answers : array of int64, shape (slots,)
+    seq, deadline, answers : array of int64, shape (entries,)
         Its number, when its window closes, how much feedback came.
-    reward : array of float64, shape (slots,)
+    reward : array of float64, shape (entries,)
         What came so far; NaN for nothing.
-    open, active, examined, settled : array of bool, shape (slots,)
+    open, active, examined, settled : array of bool, shape (entries,)
         Whether the window is open, whether the decision counts, whether it was looked at, and
         whether it was learned so that nothing can change that.
-    defaulted : array of bool, shape (slots,)
+    defaulted : array of bool, shape (entries,)
         Whether it earned the default, which may still be corrected.
-    block, place : array of int64, shape (slots,)
+    block, place : array of int64, shape (entries,)
         Where its row is.
     """
 
@@ -188,11 +188,11 @@ class Windows(NamedTuple):
     place: Ints
 
     @classmethod
-    def zeros(cls, slots: int) -> Windows:
-        """Return slots that are free."""
-        seq, deadline, answers, block, place = np.zeros((5, slots), np.int64)
-        open, active, examined, settled, defaulted = np.zeros((5, slots), np.bool_)
-        reward = np.full(slots, np.nan)
+    def zeros(cls, entries: int) -> Windows:
+        """Return entries that are free."""
+        seq, deadline, answers, block, place = np.zeros((5, entries), np.int64)
+        open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
+        reward = np.full(entries, np.nan)
         flags = open, active, examined, settled, defaulted
         return cls(seq, deadline, answers, reward, *flags, block, place)
 
@@ -202,7 +202,7 @@ class FeedbackColumns(NamedTuple):
 
     Attributes
     ----------
-    slots : array of int64, shape (rows,)
+    entries : array of int64, shape (rows,)
         Of the decisions; −1 where they are long forgotten.
     kinds : array of int64, shape (rows,)
     rewards : array of float64, shape (rows,)
@@ -213,16 +213,17 @@ class FeedbackColumns(NamedTuple):
         Filled in: whether there is something to be learned at once.
     """
 
-    slots: Ints
+    entries: Ints
     kinds: Ints
     rewards: Floats
     outcomes: Ints
     teaches: Booleans
 
     @classmethod
-    def of(cls, slots: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
+    def of(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
         """Return feedback with nothing filled in."""
-        return cls(slots, kinds, rewards, np.empty(len(slots), np.int64), np.empty(len(slots), np.bool_))
+        rows = len(entries)
+        return cls(entries, kinds, rewards, np.empty(rows, np.int64), np.empty(rows, np.bool_))
 
 
 class Closing(NamedTuple):
@@ -230,7 +231,7 @@ class Closing(NamedTuple):
 
     Attributes
     ----------
-    slots : array of int64, shape (rows,)
+    entries : array of int64, shape (rows,)
     taught : array of float64, shape (rows,)
         What is now to be learned; NaN for nothing.
     earned : array of float64, shape (rows,)
@@ -239,16 +240,16 @@ class Closing(NamedTuple):
         Whether a reward came, and not the default.
     """
 
-    slots: Ints
+    entries: Ints
     taught: Floats
     earned: Floats
     answered: Booleans
 
     @classmethod
-    def of(cls, slots: Ints) -> Closing:
+    def of(cls, entries: Ints) -> Closing:
         """Return windows with nothing filled in."""
-        taught, earned = np.empty((2, len(slots)))
-        return cls(slots, taught, earned, np.empty(len(slots), np.bool_))
+        taught, earned = np.empty((2, len(entries)))
+        return cls(entries, taught, earned, np.empty(len(entries), np.bool_))
 
 
 class WindowLoops(NamedTuple):
@@ -262,60 +263,60 @@ class WindowLoops(NamedTuple):
 # ---- The loops over them: decisions open, feedback comes, decisions close
 
 
-def open_rows(windows: Windows, slots: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
+def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
     """Open the windows of decisions from some place of a block on, of which nothing came back yet."""
-    for i in range(len(slots)):
-        slot = slots[i]
-        windows.seq[slot], windows.deadline[slot], windows.answers[slot] = seqs[i], deadline, 0
-        windows.reward[slot] = np.nan
-        windows.open[slot], windows.active[slot] = True, True
-        windows.examined[slot], windows.settled[slot] = False, False
-        windows.defaulted[slot] = False
-        windows.block[slot], windows.place[slot] = block, place + i
+    for i in range(len(entries)):
+        entry = entries[i]
+        windows.seq[entry], windows.deadline[entry], windows.answers[entry] = seqs[i], deadline, 0
+        windows.reward[entry] = np.nan
+        windows.open[entry], windows.active[entry] = True, True
+        windows.examined[entry], windows.settled[entry] = False, False
+        windows.defaulted[entry] = False
+        windows.block[entry], windows.place[entry] = block, place + i
 
 
 def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColumns) -> None:
     """Take feedback in, row by row."""
-    for i in range(len(feedback.slots)):
-        slot, kind = feedback.slots[i], feedback.kinds[i]
+    for i in range(len(feedback.entries)):
+        entry, kind = feedback.entries[i], feedback.kinds[i]
         outcomes, teaches = feedback.outcomes, feedback.teaches
         outcomes[i], teaches[i] = LATE, False
-        if slot < 0:
+        if entry < 0:
             continue
-        if not windows.open[slot]:
-            if kind == REWARD and terms.corrects and windows.defaulted[slot]:
-                windows.defaulted[slot] = False
+        if not windows.open[entry]:
+            if kind == REWARD and terms.corrects and windows.defaulted[entry]:
+                windows.defaulted[entry] = False
                 outcomes[i], teaches[i] = CORRECTED, True
             continue
-        windows.answers[slot] += 1
+        windows.answers[entry] += 1
         if kind == ACTIVATE:
-            outcomes[i] = REPEATED if windows.active[slot] else NOTED
-            if not windows.active[slot]:
-                windows.active[slot] = True
-                windows.deadline[slot] = time + terms.window
+            outcomes[i] = REPEATED if windows.active[entry] else NOTED
+            if not windows.active[entry]:
+                windows.active[entry] = True
+                windows.deadline[entry] = time + terms.window
             continue
-        if not windows.active[slot]:
+        if not windows.active[entry]:
             outcomes[i] = INACTIVE
             continue
-        windows.examined[slot] = True
+        windows.examined[entry] = True
         if kind == EXAMINED:
             outcomes[i] = NOTED
-        elif windows.settled[slot]:
+        elif windows.settled[entry]:
             outcomes[i] = REPEATED
         elif terms.aggregation == LISTED:
             outcomes[i] = OPEN
         else:
-            reward, before = feedback.rewards[i], windows.reward[slot]
+            reward, before = feedback.rewards[i], windows.reward[entry]
             if before == before:
                 if terms.aggregation == SUM:
                     reward = before + reward
                 elif terms.aggregation == MAX:
                     reward = max(before, reward)
-            windows.reward[slot] = reward
+            windows.reward[entry] = reward
             # A reward below 0 may still lower a sum.
             tops = terms.aggregation == MAX or (terms.aggregation == SUM and terms.lowest >= 0.0)
             if terms.aggregation == FIRST or (tops and reward >= 1.0):
-                windows.settled[slot] = True
+                windows.settled[entry] = True
                 outcomes[i], teaches[i] = LEARNED, True
                 feedback.rewards[i] = min(max(reward, terms.lowest), 1.0)
             else:
@@ -324,20 +325,20 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
 
 def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
     """Close windows; fill in what their decisions have earned."""
-    for i in range(len(closing.slots)):
-        slot = closing.slots[i]
-        reward = windows.reward[slot]
+    for i in range(len(closing.entries)):
+        entry = closing.entries[i]
+        reward = windows.reward[entry]
         came = reward == reward
-        windows.open[slot] = False
+        windows.open[entry] = False
         earned = np.nan
         if came:
             earned = min(max(reward, terms.lowest), 1.0)
-        elif windows.examined[slot] or not terms.only_examined:
+        elif windows.examined[entry] or not terms.only_examined:
             earned = terms.default
         closing.earned[i], closing.answered[i] = earned, came
-        closing.taught[i] = np.nan if windows.settled[slot] else earned
-        if earned == earned and not came and not windows.settled[slot]:
-            windows.defaulted[slot] = terms.corrects
+        closing.taught[i] = np.nan if windows.settled[entry] else earned
+        if earned == earned and not came and not windows.settled[entry]:
+            windows.defaulted[entry] = terms.corrects
 
 
 @cache

@@ -46,7 +46,7 @@ class ControlGroup(Aspect):
     def __init__(self, holdout: HoldoutConfig | None) -> None:
         self.holdout = holdout
         self.coin: Coin | None = None
-        # Slots of open decisions that a control's own policy made.
+        # Entries of open decisions that a control's own policy made.
         self.not_own: set[int] = set()
 
     def arms_named(self, placement: Placement) -> None:
@@ -141,19 +141,19 @@ class ControlGroup(Aspect):
 
     # Open decisions --------------------------------------------------------------------------
 
-    def keep(self, slots: Ints, rows: Block[DecisionRow]) -> None:
+    def keep(self, entries: Ints, rows: Block[DecisionRow]) -> None:
         """Keep which new open decisions are not the placement's own policy's to learn from."""
         if self.not_own:
-            self.not_own.difference_update(slots.tolist())
+            self.not_own.difference_update(entries.tolist())
         if some_by_two(rows):
-            made = zip(slots.tolist(), rows, strict=True)
-            self.not_own.update(slot for slot, row in made if row.control and by_two(row))
+            made = zip(entries.tolist(), rows, strict=True)
+            self.not_own.update(entry for entry, row in made if row.control and by_two(row))
 
-    def own(self, slots: Sequence[int]) -> Sequence[int]:
+    def own(self, entries: Sequence[int]) -> Sequence[int]:
         """Return the places of the open decisions that the placement's own policy learns from."""
         if not self.not_own:
-            return range(len(slots))
-        return [i for i, slot in enumerate(slots) if slot not in self.not_own]
+            return range(len(entries))
+        return [i for i, entry in enumerate(entries) if entry not in self.not_own]
 
 
 def _terms_with(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:

@@ -73,107 +73,108 @@ class Earnings(Aspect):
 
     def closed(self, placement: Placement, ended: Ended) -> None:
         """Add decisions whose windows have closed."""
-        if not len(ended.slots) or not (placement.kind.showing.single or placement.control.coin is not None):
+        single = placement.kind.showing.single
+        if not len(ended.entries) or not (single or placement.control.coin is not None):
             return
-        if self._no_chance(placement, ended.slots):
+        if self._no_chance(placement, ended.entries):
             return
         windows, sums = placement.windows, self.sums
-        seqs = np.array(windows.seqs(ended.slots))
+        seqs = np.array(windows.seqs(ended.entries))
         metrics = sums.amounts_of(seqs.tolist())
         counts = seqs >= sums.seq
         # Nobody decided to show what was pinned, or what the caller would have shown.
-        counts &= [mode not in FIXED for mode in windows.values(ended.slots, "mode")]
-        self._count_shown(placement, ended.slots[counts & (seqs >= sums.scored)])
+        counts &= [mode not in FIXED for mode in windows.values(ended.entries, "mode")]
+        self._count_shown(placement, ended.entries[counts & (seqs >= sums.scored)])
         counts &= ended.rewards == ended.rewards
-        slots = ended.slots[counts]
-        if not len(slots):
+        entries = ended.entries[counts]
+        if not len(entries):
             return
-        shown = placement.open.actions(slots)[:, 0] if placement.living.slots else np.zeros_like(slots)
-        control, bucket = (windows.values(slots, name) for name in ("control", "bucket"))
-        logged, policy = _chances(placement, slots, control)
+        shown = placement.open.actions(entries)[:, 0] if placement.living.slots else np.zeros_like(entries)
+        control, bucket = (windows.values(entries, name) for name in ("control", "bucket"))
+        logged, policy = _chances(placement, entries, control)
         closed = Closed(
             seqs[counts].tolist(),
-            windows.values(slots, "time"),
-            np.array(_rewards(placement, slots, ended.rewards[counts])),
+            windows.values(entries, "time"),
+            np.array(_rewards(placement, entries, ended.rewards[counts])),
             ended.answered[counts],
             control,
             bucket,
             shown,
-            np.array(placement.sizes(slots)),
+            np.array(placement.sizes(entries)),
             logged,
             policy,
             {name: amounts[counts] for name, amounts in metrics.items()},
         )
         sums.add(closed)
         if placement.guardrail is not None:
-            placement.guardrail.closed(placement, slots, closed)
+            placement.guardrail.closed(placement, entries, closed)
 
     @staticmethod
-    def _no_chance(placement: Placement, slots: Ints) -> bool:
+    def _no_chance(placement: Placement, entries: Ints) -> bool:
         """Whether decisions add to no sum: nothing about them was drawn."""
         if placement.control.coin is not None or placement.config.metrics:
             return False
-        if np.isfinite(placement.open.propensities(slots)).any():
+        if np.isfinite(placement.open.propensities(entries)).any():
             return False
-        return set(placement.windows.values(slots, "control")) == {None}
+        return set(placement.windows.values(entries, "control")) == {None}
 
-    def _count_shown(self, placement: Placement, slots: Ints) -> None:
-        if len(slots) and placement.living.slots and placement.kind.showing.single:
-            shown, offers = placement.open.actions(slots)[:, 0], placement.open.offers(slots)
-            control = placement.windows.values(slots, "control")
-            self.sums.shown(shown, _after_coin(placement, slots, control), offers)
+    def _count_shown(self, placement: Placement, entries: Ints) -> None:
+        if len(entries) and placement.living.slots and placement.kind.showing.single:
+            shown, offers = placement.open.actions(entries)[:, 0], placement.open.offers(entries)
+            control = placement.windows.values(entries, "control")
+            self.sums.shown(shown, _after_coin(placement, entries, control), offers)
 
 
-def _rewards(placement: Placement, slots: Ints, earned: Floats) -> list[float]:
+def _rewards(placement: Placement, entries: Ints, earned: Floats) -> list[float]:
     """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
     if placement.kind.showing.single:
         return placement.scaled(earned.tolist())
-    return list(map(float, placement.windows.clicked(slots)))
+    return list(map(float, placement.windows.clicked(entries)))
 
 
 # ---- With what probability decisions were shown: by policy and control together, and by each alone
 
 
-def _logged(placement: Placement, slots: Ints) -> Floats:
+def _logged(placement: Placement, entries: Ints) -> Floats:
     """Return the propensities of decisions as the log has them; NaN where not known."""
     if placement.two:
         # NumPy takes None for NaN.
-        logged = np.array(placement.windows.values(slots, "propensity"), np.float64)
+        logged = np.array(placement.windows.values(entries, "propensity"), np.float64)
     else:
-        logged = placement.open.propensities(slots)
+        logged = placement.open.propensities(entries)
     # What rounding leaves above 1 is no more than that, and earlier versions logged it.
     return np.minimum(logged, 1.0)
 
 
-def _chances(placement: Placement, slots: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
+def _chances(placement: Placement, entries: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
     """Return with what probability decisions were shown, and would be by the policy alone.
 
     Where units stay in their group, the first is that of their group: once a unit is known, its
     coin is no chance any more.
     """
-    logged, coin = _logged(placement, slots), placement.control.coin
+    logged, coin = _logged(placement, entries), placement.control.coin
     if coin is None:
         return logged, logged
     if not placement.kind.showing.single:
         # What another list would have earned, propensities of whole lists hardly tell.
         return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
     if placement.two:
-        own = placement.open.propensities(slots)
+        own = placement.open.propensities(entries)
         policy = np.where(_held(control), coin.unmixed(logged, own), own)
     else:
-        policy = coin.unmixed(logged, placement.control_chances(slots))
+        policy = coin.unmixed(logged, placement.control_chances(entries))
     sticky = placement.earnings.sums.clustered
-    return _after_coin(placement, slots, control) if sticky else logged, policy
+    return _after_coin(placement, entries, control) if sticky else logged, policy
 
 
-def _after_coin(placement: Placement, slots: Ints, control: list[int | None]) -> Floats:
+def _after_coin(placement: Placement, entries: Ints, control: list[int | None]) -> Floats:
     """Return with what probability decisions were shown by the one that the coin chose."""
-    logged, coin = _logged(placement, slots), placement.control.coin
+    logged, coin = _logged(placement, entries), placement.control.coin
     if coin is None:
         return logged
     if placement.two:
-        return placement.open.propensities(slots)
-    of_control = placement.control_chances(slots)
+        return placement.open.propensities(entries)
+    of_control = placement.control_chances(entries)
     return np.where(_held(control), of_control, coin.unmixed(logged, of_control))
 
 

@@ -138,14 +138,14 @@ class Guardrail(Aspect):
 
     # Watching --------------------------------------------------------------------------------
 
-    def closed(self, placement: Placement, slots: Ints, closed: Closed) -> None:
+    def closed(self, placement: Placement, entries: Ints, closed: Closed) -> None:
         """Take in decisions whose windows have closed."""
         if self.terms is None:
             return
         self._closed += len(closed.rewards)
         if placement.holdout is None:
-            keys = placement.windows.values(slots, "key")
-            self._waiting.append((closed, placement.open.offers(slots), buckets_of(keys)))
+            keys = placement.windows.values(entries, "key")
+            self._waiting.append((closed, placement.open.offers(entries), buckets_of(keys)))
             self._unsettled += len(closed.rewards)
             if self._unsettled >= AT_ONCE:
                 self.settle(placement)

@@ -46,7 +46,7 @@ class Modes(Aspect):
 
     def __init__(self) -> None:
         self.now = ONLINE
-        # Slots of open decisions that were made while nothing was learned.
+        # Entries of open decisions that were made while nothing was learned.
         self.unlearned: set[int] = set()
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
@@ -126,13 +126,13 @@ class Modes(Aspect):
         """The mode of decisions that were made elsewhere: the policy decided, whatever happens here."""
         return FROZEN if self.frozen else ONLINE
 
-    def keep(self, slots: Ints, modes: Sequence[str]) -> None:
+    def keep(self, entries: Ints, modes: Sequence[str]) -> None:
         """Keep which new open decisions shall teach nothing."""
         if self.unlearned:
-            self.unlearned.difference_update(slots.tolist())
+            self.unlearned.difference_update(entries.tolist())
         if not set(modes).isdisjoint(UNLEARNED):
-            pairs = zip(slots.tolist(), modes, strict=True)
-            self.unlearned.update(slot for slot, mode in pairs if mode in UNLEARNED)
+            pairs = zip(entries.tolist(), modes, strict=True)
+            self.unlearned.update(entry for entry, mode in pairs if mode in UNLEARNED)
 
     def learnable(self, rewards: Rewards) -> Rewards:
         """Return the rewards that are to be learned: nothing while frozen, or shown so."""
@@ -140,8 +140,8 @@ class Modes(Aspect):
             return rewards.take([])
         if not self.unlearned:
             return rewards
-        slots = rewards.slots.tolist()
-        return rewards.take([i for i, slot in enumerate(slots) if slot not in self.unlearned])
+        entries = rewards.entries.tolist()
+        return rewards.take([i for i, entry in enumerate(entries) if entry not in self.unlearned])
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Second(Aspect):
         """Go on with a learner, and none of the open decisions."""
         self.learner = learner
         self._open = OpenDecisions(learner, first)
-        # Slots of the open decisions that it learns from.
+        # Entries of the open decisions that it learns from.
         self._learns: set[int] = set()
 
     # Deciding --------------------------------------------------------------------------------
@@ -101,23 +101,23 @@ class Second(Aspect):
 
     # Open decisions --------------------------------------------------------------------------
 
-    def keep(self, slots: Ints, decision: Decision | None, *, plain: bool) -> None:
+    def keep(self, entries: Ints, decision: Decision | None, *, plain: bool) -> None:
         """Keep what it needs to learn from a new open decision; of None, nothing is its to learn."""
         if self._learns:
-            self._learns.difference_update(slots.tolist())
+            self._learns.difference_update(entries.tolist())
         if decision is not None:
-            self._open.keep(slots, [decision], plain=plain)
-            self._learns.update(slots.tolist())
+            self._open.keep(entries, [decision], plain=plain)
+            self._learns.update(entries.tolist())
 
-    def lessons(self, slots: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
+    def lessons(self, entries: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
         """Return what learns, what was kept, and which of these open decisions it learns from."""
         learns = self._learns
-        return self.learner, self._open, [i for i, slot in enumerate(slots) if slot in learns]
+        return self.learner, self._open, [i for i, entry in enumerate(entries) if entry in learns]
 
-    def epochs(self, slots: Ints) -> Iterator[int | None]:
+    def epochs(self, entries: Ints) -> Iterator[int | None]:
         """Yield the epochs of open decisions as it counts them; None of those that are not its own."""
-        for i, slot in enumerate(slots.tolist()):
-            yield int(self._open.epochs(slots[i : i + 1])[0]) if slot in self._learns else None
+        for i, entry in enumerate(entries.tolist()):
+            yield int(self._open.epochs(entries[i : i + 1])[0]) if entry in self._learns else None
 
     # The fold --------------------------------------------------------------------------------
 
