@@ -22,7 +22,7 @@ from tacit.client import Client, InvalidRequest, Local
 from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
-from tacit.service.engine.layout import partitions
+from tacit.service.engine.layout import stores_of
 from tacit.service.log.ids import shard_of, slot_in, slot_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
@@ -175,7 +175,7 @@ class Caller:
 def folded(config):
     """Return what each arm of each key of ``home`` earned and lost, by the logs of all shards."""
     found = collections.Counter()
-    for part in partitions(load_config(config).store):
+    for part in stores_of(load_config(config).store):
         with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
             number, made = store.placements()["home"].id, {}
             for event in store.events(0):

@@ -22,7 +22,7 @@ import stores
 from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
-from tacit.service.engine.layout import partitions
+from tacit.service.engine.layout import stores_of
 from tacit.service.log.ids import shard_of, slot_in, slot_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
@@ -417,7 +417,7 @@ def logged(config, placement=None):
     Of one placement, or of all.
     """
     decided, told = {}, {}
-    for part in partitions(load_config(config).store):
+    for part in stores_of(load_config(config).store):
         with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
             places = {}
             number = placement and store.placements()[placement].id

@@ -1,4 +1,4 @@
-"""Shards without a cluster: slots, what they share, who may write, and dealing a log out anew."""
+"""Shards without a cluster: partitions, what they share, who may write, and dealing a log out anew."""
 
 from __future__ import annotations
 
@@ -27,10 +27,18 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, partitions, schema_of
+from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, schema_of, stores_of
 from tacit.service.engine.opening import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
-from tacit.service.log.ids import SLOTS, Shard, shard_of, slot_id, slot_in, slot_of, slots_of
+from tacit.service.log.ids import (
+    PARTITIONS,
+    Shard,
+    id_within,
+    partition_in,
+    partition_of,
+    partitions_of,
+    shard_of,
+)
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
@@ -62,33 +70,33 @@ def one_key(engine, key, name="home"):
 # Slots ---------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, SLOTS - 1), st.integers(1, 1024))
-def test_every_slot_is_in_one_shard(slot, shards):
-    shard = shard_of(slot, shards)
-    assert slot in slots_of(shard, shards)
-    lengths = [len(slots_of(number, shards)) for number in range(shards)]
-    assert sum(lengths) == SLOTS
+@given(st.integers(0, PARTITIONS - 1), st.integers(1, 1024))
+def test_every_partition_is_in_one_shard(partition, shards):
+    shard = shard_of(partition, shards)
+    assert partition in partitions_of(shard, shards)
+    lengths = [len(partitions_of(number, shards)) for number in range(shards)]
+    assert sum(lengths) == PARTITIONS
     assert max(lengths) - min(lengths) <= 1
 
 
-@given(st.integers(0, SLOTS - 1), st.integers(0, 2**40), st.integers(0, 2**53))
-def test_an_id_tells_its_slot(slot, place, time):
-    assert slot_in(slot_id(time, slot, place)) == slot
+@given(st.integers(0, PARTITIONS - 1), st.integers(0, 2**40), st.integers(0, 2**53))
+def test_an_id_tells_its_partition(partition, place, time):
+    assert partition_in(id_within(time, partition, place)) == partition
 
 
 def test_ids_of_one_moment_and_slot_differ_and_sort_by_time():
-    ids = [slot_id(START, 7, place) for place in range(4096)]
+    ids = [id_within(START, 7, place) for place in range(4096)]
     assert len(set(ids)) == 4096
-    assert max(ids) < slot_id(START + 1, 0, 0)
+    assert max(ids) < id_within(START + 1, 0, 0)
 
 
 @pytest.mark.parametrize("id", ["", "mine", "018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", "z" * 36])
 def test_other_ids_tell_no_slot(id):
-    assert slot_in(id) is None
+    assert partition_in(id) is None
 
 
 def test_keys_are_dealt_out_evenly():
-    counts = np.bincount([shard_of(slot_of("home", f"key {i}"), 8) for i in range(8000)])
+    counts = np.bincount([shard_of(partition_of("home", f"key {i}"), 8) for i in range(8000)])
     # By a normal approximation, each of 8 counts is within 5 deviations but once in 200,000 times.
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(8000 / 8 * 7 / 8)
 
@@ -515,8 +523,8 @@ async def traffic(engines, clock, rng, rounds, told_later):
         for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None
-            slot = slot_of(name, own or f"{i}") if name == "hot" else slot_of(name, key)
-            engine = engines[shard_of(slot, len(engines))]
+            partition = partition_of(name, own or f"{i}") if name == "hot" else partition_of(name, key)
+            engine = engines[shard_of(partition, len(engines))]
             context = [0.5 + 0.02 * float(rng.random())] if name == "news" else None
             row = await engine.decide(name, key, context=context, id=own)
             if i % 7 == 3:
@@ -526,7 +534,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
 
 
 def shard_stores(config):
-    return [FencedStore(part.url, part.schema) for part in partitions(config.store)]
+    return [FencedStore(part.url, part.schema) for part in stores_of(config.store)]
 
 
 def by_key(engines, name):
@@ -589,8 +597,8 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
                 assert plays_of(engines).tolist() == plays.tolist()
             # What was decided before takes its feedback now, in the shard of its key.
             for name, key, id, _ in later if more else ():
-                slot = slot_of(name, id if name == "hot" else key)
-                engine = engines[shard_of(slot, number)]
+                partition = partition_of(name, id if name == "hot" else key)
+                engine = engines[shard_of(partition, number)]
                 (outcome,) = await engine.record_many(name, [FeedbackRequest(id, "reward", 1.0)])
                 assert outcome in ("learned", "late", "late-epoch")
             if more:
@@ -623,7 +631,7 @@ def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_n
     store.close()
     with pytest.raises(StoreError, match="is dealt out to 2 shards"):
         open_store(config.store)
-    assert [part.schema for part in partitions(config.store)] == [
+    assert [part.schema for part in stores_of(config.store)] == [
         schema_of(schema, Layout(1, 2), shard) for shard in range(2)
     ]
 
@@ -649,8 +657,8 @@ def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
 @examples(20)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_ids_lead_to_the_shard_of_their_key_whatever_the_number_of_shards(before, after):
-    slot = slot_of("home", "independence day")
-    shard = Shard(shard_of(slot, before), before)
-    id = slot_id(START, slot, 1)
-    assert slot_in(id) in shard.slots
-    assert shard_of(slot_in(id), after) == shard_of(slot_of("home", "independence day"), after)
+    partition = partition_of("home", "independence day")
+    shard = Shard(shard_of(partition, before), before)
+    id = id_within(START, partition, 1)
+    assert partition_in(id) in shard.partitions
+    assert shard_of(partition_in(id), after) == shard_of(partition_of("home", "independence day"), after)

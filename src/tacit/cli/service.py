@@ -69,9 +69,9 @@ class StoreOptions:
         from tacit.service.engine.opening import open_to_read
 
         if store.url is not None:
-            from tacit.service.engine.layout import partitions
+            from tacit.service.engine.layout import stores_of
 
-            if len(partitions(store, reading=True)) > 1:
+            if len(stores_of(store, reading=True)) > 1:
                 raise click.UsageError("--store: it is dealt out to shards; give the schema of one of them")
         with closing(open_to_read(store)) as opened:
             yield opened
@@ -89,9 +89,9 @@ class StoreOptions:
 
         parts = [configuration.store]
         if configuration.store.url is not None:
-            from tacit.service.engine.layout import partitions
+            from tacit.service.engine.layout import stores_of
 
-            parts = partitions(configuration.store, reading=reading)
+            parts = stores_of(configuration.store, reading=reading)
         for number, part in enumerate(parts):
             with closing(_as_it_is(part) if reading else open_store(part)) as opened:
                 yield "" if part == configuration.store else f"shard-{number}", configuration, opened

@@ -22,7 +22,7 @@ from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import TacitError
-from tacit.service.log.ids import SLOTS, shard_of, slot_id, slot_in, slot_of
+from tacit.service.log.ids import PARTITIONS, id_within, partition_by_id, partition_of, shard_of
 from tacit.service.log.ids import decision_ids as new_ids
 from tacit.service.log.requests import checked_id
 from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
@@ -39,7 +39,7 @@ MOST_REMEMBERED = 100_000
 """Decisions whose names were given."""
 LAYOUT = "shards.json"
 ODD = 40503
-"""Its multiples meet every slot, evenly."""
+"""Its multiples meet every partition, evenly."""
 
 Asked = tuple[str, list[Arm] | None, Context | None]
 """A key, the arms on offer, and a context."""
@@ -222,7 +222,7 @@ class Local:
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
-            shard, slot = self._shard_of(key)
+            shard, partition = self._shard_of(key)
             state = shard.state
             if state is None or time.monotonic() - state.asked > self._stale:
                 return None
@@ -232,7 +232,7 @@ class Local:
                     return _again(known, (key, offered, context))
                 checked_id("decision_id", decision_id)
             made = state.learner.choose(key, context, offered)
-            id = self._new_id(slot) if decision_id is None else decision_id
+            id = self._new_id(partition) if decision_id is None else decision_id
             kept = LocalDecision(id, key, made.arm, made.propensity, offered, context)
             self._taker_of(id).spool.append(encode((DECISION, kept)))
             decided = Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
@@ -310,16 +310,16 @@ class Local:
         self.close()
 
     def _shard_of(self, key: str) -> tuple[LentShard, int]:
-        """Return who decides for a key, and the slot of the decision."""
+        """Return who decides for a key, and the partition of the decision."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0], 0
         self._check_open()
         if self._layout.spread:
-            slot = next(self._turns) * ODD % SLOTS
+            partition = next(self._turns) * ODD % PARTITIONS
         else:
-            slot = slot_of(self._placement, checks.key(key))
-        return shards[shard_of(slot, len(shards))], slot
+            partition = partition_of(self._placement, checks.key(key))
+        return shards[shard_of(partition, len(shards))], partition
 
     def _check_open(self) -> None:
         if not self._shards:
@@ -331,17 +331,16 @@ class Local:
         if len(shards) == 1:
             return shards[0]
         self._check_open()
-        slot = slot_in(id)
-        return shards[shard_of(slot_of(self._placement, id) if slot is None else slot, len(shards))]
+        return shards[shard_of(partition_by_id(self._placement, id), len(shards))]
 
     def _remember(self, asked: Asked, decided: Decided) -> None:
         self._named[decided.decision_id] = asked, decided
         if len(self._named) > MOST_REMEMBERED:
             del self._named[next(iter(self._named))]
 
-    def _new_id(self, slot: int) -> str:
+    def _new_id(self, partition: int) -> str:
         if len(self._shards) > 1:
-            return slot_id(time.time_ns() // 1000, slot, next(self._places))
+            return id_within(time.time_ns() // 1000, partition, next(self._places))
         if not self._ids:
             self._ids = new_ids(time.time_ns() // 1000, IDS)
         return self._ids.pop()

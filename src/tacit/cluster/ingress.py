@@ -22,7 +22,7 @@ from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
-from tacit.service.log.ids import LogClock, shard_of, slot_asked, slot_in, slot_of
+from tacit.service.log.ids import LogClock, partition_asked, partition_in, partition_of, shard_of
 from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import FeedbackRequest, Impression, checked_feedback
 from tacit.service.log.rows import DecisionRow, RecordRow
@@ -77,14 +77,14 @@ class Ingress(Verbs):
 
     def _shard_asked(self, placement: str, impression: Impression) -> int:
         spread = self.config.placements[placement].spread
-        slot = slot_asked(placement, impression.key, impression.id, spread)
-        if slot is None:
+        partition = partition_asked(placement, impression.key, impression.id, spread)
+        if partition is None:
             return next(self._turns)
-        shard = shard_of(slot, len(self.links))
-        # A shard cannot know what another one has decided; an id that holds its slot leads nowhere else.
-        if impression.id is not None and slot_in(impression.id) != slot:
+        shard = shard_of(partition, len(self.links))
+        # A shard cannot know what another one has decided; an id that holds its partition leads nowhere else.
+        if impression.id is not None and partition_in(impression.id) != partition:
             home = self._homes.setdefault((placement, impression.id), shard)
-            if home != shard or slot_in(impression.id) not in (None, slot):
+            if home != shard or partition_in(impression.id) not in (None, partition):
                 raise InConflict(
                     f"decision_id: {impression.id!r} stands for a decision of another key; "
                     "send the same request, or another id"
@@ -98,12 +98,12 @@ class Ingress(Verbs):
         homes: dict[str, int | TacitError] = {}
         strange = []
         for id in ids:
-            slot = slot_in(id)
+            partition = partition_in(id)
             home = self._homes.get((placement, id))
             if home is not None:
                 homes[id] = home
-            elif slot is not None:
-                homes[id] = shard_of(slot, len(self.links))
+            elif partition is not None:
+                homes[id] = shard_of(partition, len(self.links))
             else:
                 strange.append(id)
         if strange:
@@ -180,7 +180,7 @@ class Ingress(Verbs):
     async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
         """Keep records, each in the shard of its id; otherwise as ``Engine.keep``."""
         self.placement(placement)
-        shards = [shard_of(slot_of(placement, row.id), len(self.links)) for row in records]
+        shards = [shard_of(partition_of(placement, row.id), len(self.links)) for row in records]
         before = await self._dealt(KEEP, placement, records, shards)
         new = (row.kind for row, content in zip(records, before, strict=True) if content is None)
         self.kept.update((placement, kind) for kind in new)
@@ -252,8 +252,8 @@ class Ingress(Verbs):
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return what was learned of a key in its shard; otherwise as ``Engine.key``."""
         spread = self.placement(placement).config.spread
-        slot = slot_asked(placement, key, None, spread)
-        shard = 0 if slot is None else shard_of(slot, len(self.links))
+        partition = partition_asked(placement, key, None, spread)
+        shard = 0 if partition is None else shard_of(partition, len(self.links))
         facts: KeyFacts = await self.links[shard].engine("key", placement, key)
         return facts
 

@@ -258,7 +258,7 @@ class ReadStore(LayoutStore):
             self._reader.rollback()
 
 
-def partitions(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
+def stores_of(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
     """Return where the log is: in one place, or in that of each shard.
 
     Where it is only to be read, it may be served meanwhile.

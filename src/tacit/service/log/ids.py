@@ -1,6 +1,6 @@
 """Ids, times and draws of decisions.
 
-An id holds the time and the shard's slot of its decision, and every draw comes from the id: so the order of
+An id holds the time and the partition of its decision, and every draw comes from the id: so the order of
 the log, the owner of a key and what was drawn are known from the id alone.
 """
 
@@ -247,13 +247,13 @@ class Draws:
         }
 
 
-# ---- Slots: which shard decides for a key, and how a decision's id tells it
+# ---- Partitions: which shard decides for a key, and how a decision's id tells it
 #
-# Every key of a placement has one of 65,536 slots, a hash of both. Shards hold stretches of slots of
-# the same length, so a slot leads to its shard whatever their number: an id that holds the slot of
-# its decision leads feedback to the shard that knows it, also after the log was dealt out anew.
+# Every key of a placement has one of 65,536 partitions, a hash of both. Shards hold stretches of partitions
+# of the same length, so a partition leads to its shard whatever their number: an id that holds the partition
+# of its decision leads feedback to the shard that knows it, also after the log was dealt out anew.
 
-SLOTS = 65_536
+PARTITIONS = 65_536
 PLACES = 4096
 
 MOST_SHARDS = 1024
@@ -261,8 +261,8 @@ MOST_SHARDS = 1024
 _VERSION, _VARIANT = 8, 0b10
 
 
-def slot_of(placement: str, key: str) -> int:
-    """Return the slot of a key.
+def partition_of(placement: str, key: str) -> int:
+    """Return the partition of a key.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def slot_of(placement: str, key: str) -> int:
 
     Examples
     --------
-    >>> slot_of("home", "independence day")
+    >>> partition_of("home", "independence day")
     16836
     """
     hashed = hashlib.blake2b(key.encode(), digest_size=2, person=_person(placement))
@@ -282,36 +282,36 @@ def _person(placement: str) -> bytes:
     return name if len(name) <= 16 else hashlib.blake2b(name, digest_size=16).digest()
 
 
-def shard_of(slot: int, shards: int) -> int:
-    """Return the shard that holds a slot.
+def shard_of(partition: int, shards: int) -> int:
+    """Return the shard that holds a partition.
 
     Examples
     --------
-    >>> [shard_of(slot, 3) for slot in (0, 21_845, 21_846, 65_535)]
+    >>> [shard_of(partition, 3) for partition in (0, 21_845, 21_846, 65_535)]
     [0, 0, 1, 2]
     """
-    return slot * shards // SLOTS
+    return partition * shards // PARTITIONS
 
 
-def slots_of(shard: int, shards: int) -> range:
-    """Return the slots that a shard holds.
+def partitions_of(shard: int, shards: int) -> range:
+    """Return the partitions that a shard holds.
 
     Examples
     --------
-    >>> slots_of(1, 3)
+    >>> partitions_of(1, 3)
     range(21846, 43691)
     """
-    return range(-(-shard * SLOTS // shards), -(-(shard + 1) * SLOTS // shards))
+    return range(-(-shard * PARTITIONS // shards), -(-(shard + 1) * PARTITIONS // shards))
 
 
-def slot_id(time: int, slot: int, place: int) -> str:
-    """Return a new id for a decision of a slot, made at ``time``.
+def id_within(time: int, partition: int, place: int) -> str:
+    """Return a new id for a decision of a partition, made at ``time``.
 
     Parameters
     ----------
     time : int
         Microseconds since 1970.
-    slot : int
+    partition : int
     place : int
         In the log; 4096 ids of one moment differ by it, and all others by 34 random bits.
 
@@ -322,25 +322,25 @@ def slot_id(time: int, slot: int, place: int) -> str:
 
     Examples
     --------
-    >>> id = slot_id(1_700_000_000_123_456, slot=12345, place=7)
-    >>> id[:18], slot_in(id)
+    >>> id = id_within(1_700_000_000_123_456, partition=12345, place=7)
+    >>> id[:18], partition_in(id)
     ('018bcfe5-687b-874b', 12345)
     """
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
     random = int.from_bytes(urandom(5)) >> 6
-    own = (slot << 12 | place % PLACES) << 34 | random
+    own = (partition << 12 | place % PLACES) << 34 | random
     value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | own
     digits = f"{value:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def slot_in(id: str) -> int | None:
-    """Return the slot that an id tells; None of an id of another form, as clients may give.
+def partition_in(id: str) -> int | None:
+    """Return the partition that an id tells; None of an id of another form, as clients may give.
 
     Examples
     --------
-    >>> slot_in("order 66") is None
+    >>> partition_in("order 66") is None
     True
     """
     if len(id) != 36 or id[14] != "8" or id[19] not in "89ab":
@@ -358,9 +358,9 @@ class Shard(NamedTuple):
     shards: int
 
     @property
-    def slots(self) -> range:
-        """The slots that it holds."""
-        return slots_of(self.number, self.shards)
+    def partitions(self) -> range:
+        """The partitions that it holds."""
+        return partitions_of(self.number, self.shards)
 
 
 class DecisionNames:
@@ -371,35 +371,38 @@ class DecisionNames:
     placement : str
     shard : Shard
     spread : bool
-        Whether the keys of the placement are in all shards: then a decision has a slot of its
+        Whether the keys of the placement are in all shards: then a decision has a partition of its
         own, any one of the shard's.
 
     Examples
     --------
     >>> names = DecisionNames("home", Shard(0, 1), spread=False)
-    >>> slot_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
+    >>> partition_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
     16836
     """
 
     def __init__(self, placement: str, shard: Shard, spread: bool) -> None:
         self._placement = placement
-        self._spread = shard.slots if spread else None
+        self._spread = shard.partitions if spread else None
 
     def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
         """Return new ids for decisions for these keys, from a place in the log on."""
-        return [slot_id(time, self._slot(key, at), at) for at, key in enumerate(keys, place)]
+        return [id_within(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
-    def _slot(self, key: str, place: int) -> int:
+    def _partition(self, key: str, place: int) -> int:
         if self._spread is None:
-            return slot_of(self._placement, key)
+            return partition_of(self._placement, key)
         return self._spread[place % len(self._spread)]
 
 
-def slot_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:
-    """Return the slot of a decision that is asked for; None where any will do."""
+def partition_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:
+    """Return the partition of a decision that is asked for; None where any will do."""
     if not spread:
-        return slot_of(placement, key)
-    if id is None:
-        return None
-    slot = slot_in(id)
-    return slot_of(placement, id) if slot is None else slot
+        return partition_of(placement, key)
+    return None if id is None else partition_by_id(placement, id)
+
+
+def partition_by_id(placement: str, id: str) -> int:
+    """Return the partition of a decision whose key says nothing: the id's own, or that of its text."""
+    partition = partition_in(id)
+    return partition_of(placement, id) if partition is None else partition

@@ -1,6 +1,6 @@
 """Dealing a log out anew: to more shards or to fewer, or from a single server's to shards.
 
-Every row goes to the shard of its slot, in the order of time, so each key's part of the log is what
+Every row goes to the shard of its partition, in the order of time, so each key's part of the log is what
 it was. What is learned for a key alone is then the same, bit for bit. Of what all keys share, safe
 classifiers are followed while the log is read, and each change of one becomes a mark for all; sums
 are computed anew by each shard from its own rows, and added up again once they serve.
@@ -21,7 +21,7 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.engine.layout import Layout, LayoutStore, check_kinds, schema_of
 from tacit.service.log import rows
-from tacit.service.log.ids import MOST_SHARDS, shard_of, slot_in, slot_of
+from tacit.service.log.ids import MOST_SHARDS, partition_by_id, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.store import Store, StoredPlacement
 from tacit.service.placements.aspects.living import decoded
@@ -261,24 +261,23 @@ def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool
 def _deal_records(source: Source, targets: list[NewShard]) -> None:
     for record in source.store.records():
         name = source.names[record.placement]
-        target = targets[shard_of(slot_of(name, record.id), len(targets))]
+        target = targets[shard_of(partition_of(name, record.id), len(targets))]
         target.store.keep([record._replace(placement=target.placements[name].id)])
 
 
 def _decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
     name = source.names[row.placement]
-    number = shard_of(_slot(name, config.placements[name], row), len(targets))
+    number = shard_of(_partition(name, config.placements[name], row), len(targets))
     target = targets[number]
     stored = target.placements[name]
     seq = target.add(row._replace(placement=stored.id, policy=stored.policy))
     source.places[row.seq] = number << 48 | seq
 
 
-def _slot(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
+def _partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
     if not config.spread:
-        return slot_of(name, row.key)
-    slot = slot_in(row.id)
-    return slot_of(name, row.id) if slot is None else slot
+        return partition_of(name, row.key)
+    return partition_by_id(name, row.id)
 
 
 def _merge(targets: list[NewShard], learned: Iterator[tuple[str, Learned]]) -> None:
