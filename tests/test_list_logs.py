@@ -497,7 +497,7 @@ def test_a_score_interval_by_hand():
     assert score(half.merge(rest)) == pytest.approx((low, high), abs=1e-12)
     # Each unit three slots, all of them alike: three times the interval.
     slots = summed(3 * weights, 3 * weights * rewards, rewards=3 * rewards)
-    assert score(slots, slots=3.0) == pytest.approx((3 * low, 3 * high), abs=1e-12)
+    assert score(slots, length=3.0) == pytest.approx((3 * low, 3 * high), abs=1e-12)
     assert score(sums, 0.8) is None
     few = summed(weights[:10], (weights * rewards)[:10], rewards=rewards[:10])
     assert score(few) is None

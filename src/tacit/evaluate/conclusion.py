@@ -91,7 +91,7 @@ class Summing:
         self._estimators = [_begun(given) for given in estimators]
         self._cluster = cluster
         self._given_above = any(getattr(given, "given_above", False) for given in estimators)
-        self._slots = [given.slots for given in estimators if isinstance(given, SlateEstimator)]
+        self._lengths = [given.slots for given in estimators if isinstance(given, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [nothing(GROUPS) for _ in estimators]
         self._by_segment = by_segment
@@ -111,11 +111,11 @@ class Summing:
         weights = shown / rows.propensity, given_above / rows.given_above
         terms = WeightedRows(rows, *weights, self._target)
         lists = None
-        if self._slots:
+        if self._lengths:
             self._note_slates(rows)
-            lists = lists_of(rows, min(self._slots))
+            lists = lists_of(rows, min(self._lengths))
         group = None
-        if self._cluster is not None and len(self._slots) < len(self._estimators):
+        if self._cluster is not None and len(self._lengths) < len(self._estimators):
             group = clusters(rows.chunk.batch[self._cluster], GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
@@ -256,15 +256,15 @@ def conclude(
         Of how many segments this is one, whose intervals are to hold together (Bonferroni).
     """
     share = 1 - (1 - confidence) / segments
-    slots = _slots(estimator)
+    length = _length(estimator)
     found = Estimate(
         estimator=estimator.label,
         value=math.nan,
         standard_error=math.nan,
         intervals={},
         effective_sample_size=sums.effective_sample_size,
-        mean_weight=sums.mean_weight / slots,
-        largest_weights=tuple((sums.largest[sums.largest > 0] / slots).tolist()),
+        mean_weight=sums.mean_weight / length,
+        largest_weights=tuple((sums.largest[sums.largest > 0] / length).tolist()),
         sums=sums,
     )
     if not _overlaps(estimator, sums):
@@ -275,7 +275,7 @@ def conclude(
     if _left_to_the_model(estimator, sums):
         return replace(found, warnings=(f"{estimator.label}: {LEFT.format(sums.largest[0])}",))
     bounds: dict[str, intervals.Bounds | None] = {
-        kind: intervals.widened(limits, sums, share, slots=slots, clustered=clustered)
+        kind: intervals.widened(limits, sums, share, length=length, clustered=clustered)
         for kind, limits in (
             ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
             ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
@@ -296,7 +296,7 @@ def conclude(
     return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
 
 
-def _slots(estimator: Estimator) -> float:
+def _length(estimator: Estimator) -> float:
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
 
@@ -320,7 +320,7 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
     low, high = found.get("normal", (0.0, 0.0))
-    most = _slots(estimator)
+    most = _length(estimator)
     if low < 0.0 or high > most:
         doubts.append(
             f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, 0 "
@@ -343,7 +343,7 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
     # A clipped estimate is biased, and this interval knows nothing of it.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    return intervals.score(sums, confidence, slots=_slots(estimator), segments=segments)
+    return intervals.score(sums, confidence, length=_length(estimator), segments=segments)
 
 
 def _anytime(
@@ -358,7 +358,7 @@ def _anytime(
     if isinstance(estimator, SlateEstimator):
         if not estimator.weighted:
             return None
-        return intervals.anytime(sums, confidence, slots=float(estimator.slots))
+        return intervals.anytime(sums, confidence, length=float(estimator.slots))
     if estimator.weighted:
         return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
     threshold = float(getattr(estimator, "threshold", math.inf))

@@ -285,9 +285,9 @@ class SlateEstimator(Estimator):
     Parameters
     ----------
     slots : int
-        The most places that a slate has.
+        The most positions that a slate has.
     clip : float, default infinity
-        The largest weight of a slot; larger ones are cut to it.
+        The largest weight of a position; larger ones are cut to it.
 
     Raises
     ------
@@ -313,10 +313,10 @@ class SlateEstimator(Estimator):
         """Return the units of the lists of some rows."""
         weights = lists.table(self.row_weights(terms), self.slots, 1.0)
         rewards = lists.table(terms.rows.reward, self.slots, 0.0)
-        used = clipped(self._slot_weights(weights), self.clip)
+        used = clipped(self._position_weights(weights), self.clip)
         return Units(used.sum(axis=1), (used * rewards).sum(axis=1), rewards.sum(axis=1))
 
-    def _slot_weights(self, weights: Floats) -> Floats:
+    def _position_weights(self, weights: Floats) -> Floats:
         raise NotImplementedError
 
 
@@ -333,13 +333,13 @@ class SlateIPS(SlateEstimator):
     reward interactions", equation 1.
     """
 
-    def _slot_weights(self, weights: Floats) -> Floats:
+    def _position_weights(self, weights: Floats) -> Floats:
         return np.asarray(np.broadcast_to(weights.prod(axis=1, keepdims=True), weights.shape))
 
 
 @dataclass(frozen=True)
 class IndependentIPS(SlateEstimator):
-    """Weights each slot alone: a click depends on its own arm and position only.
+    """Weights each position alone: a click depends on its own arm and position only.
 
     The propensity of each row is its ``position_propensity``, that of its arm at its position
     whatever stands elsewhere; where the log has none, its ``propensity`` is taken for that.
@@ -352,13 +352,13 @@ class IndependentIPS(SlateEstimator):
 
     given_above: ClassVar[bool] = False
 
-    def _slot_weights(self, weights: Floats) -> Floats:
+    def _position_weights(self, weights: Floats) -> Floats:
         return weights
 
 
 @dataclass(frozen=True)
 class CascadeIPS(SlateEstimator):
-    """Weights each slot by itself and those above: a click depends on no arm below it.
+    """Weights each position by itself and those above: a click depends on no arm below it.
 
     Known as reward-interaction IPS. The propensity of each row is that of its arm at its
     position given the arms above it, so that they multiply to the probability of the list down
@@ -369,7 +369,7 @@ class CascadeIPS(SlateEstimator):
     McInerney et al. (2020), equations 3 and 4.
     """
 
-    def _slot_weights(self, weights: Floats) -> Floats:
+    def _position_weights(self, weights: Floats) -> Floats:
         return np.asarray(np.cumprod(weights, axis=1))
 
 
@@ -439,7 +439,7 @@ class PositionBasedIPS(SlateEstimator):
                 found += effect * target.shown(_moved(rows, position))
         return found
 
-    def _slot_weights(self, weights: Floats) -> Floats:
+    def _position_weights(self, weights: Floats) -> Floats:
         return weights
 
 

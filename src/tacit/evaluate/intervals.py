@@ -157,7 +157,7 @@ def normal(
 
 
 def widened(
-    bounds: Bounds, sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, clustered: bool = False
+    found: Bounds, sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, clustered: bool = False
 ) -> Bounds:
     """Return an interval that also holds what is left possible where all rewards are alike.
 
@@ -169,12 +169,12 @@ def widened(
 
     Parameters
     ----------
-    bounds : (float, float)
+    found : (float, float)
         NaN where they are not known.
     sums : Sums
         With the units' rewards.
     confidence : float, default 0.95
-    slots : float, default 1
+    length : float, default 1
         As for :func:`anytime`.
     clustered : bool, default False
         Whether clusters, rather than units, are independent; groups then stand for them.
@@ -195,15 +195,15 @@ def widened(
     (0.0, 0.0159)
     """
     if not 0 <= sums.least == sums.most:
-        return bounds
+        return found
     weights = sums.groups[1, sums.groups[0] > 0]
     units = len(weights) if clustered else sums.n
     heaviest = weights.max() * units / sums.n if clustered else sums.largest[0]
     tail = (1 - confident("confidence", confidence)) / 2
-    chance = min(1.0, float(heaviest) / slots * (1 - tail ** (1 / units)))
-    low, high = sums.most * (1 - chance), sums.most + (slots - sums.most) * chance
+    chance = min(1.0, float(heaviest) / length * (1 - tail ** (1 / units)))
+    low, high = sums.most * (1 - chance), sums.most + (length - sums.most) * chance
     # Comparisons with NaN are false.
-    return min(low, bounds[0]), max(high, bounds[1])
+    return min(low, found[0]), max(high, found[1])
 
 
 def bootstrap(
@@ -250,7 +250,7 @@ def _times(size: int, replicates: int, seed: int) -> Floats:
 
 
 def score(
-    sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, segments: int = 1
+    sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, segments: int = 1
 ) -> Bounds | None:
     """Return an interval for looks at any time that is right in the limit of many units.
 
@@ -263,10 +263,10 @@ def score(
     Parameters
     ----------
     sums : Sums
-        Of weights w, values w·r and rewards r, r in [0, 1]; for slates, sums over their slots.
+        Of weights w, values w·r and rewards r, r in [0, 1]; for slates, sums over their positions.
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
-    slots : float, default 1
+    length : float, default 1
         As for :func:`anytime`.
     segments : int, default 1
         Of how many such intervals all are to hold.
@@ -292,9 +292,9 @@ def score(
     """
     if confidence not in ANY_TIME or sums.rr <= 0 or sums.least >= sums.most:
         return None
-    mean, squares = sums.r / sums.n, sums.ww / slots**2
-    d = sums.y - mean * sums.w / slots
-    dd = sums.yy - 2 * mean * sums.wy / slots + mean**2 * squares
+    mean, squares = sums.r / sums.n, sums.ww / length**2
+    d = sums.y - mean * sums.w / length
+    dd = sums.yy - 2 * mean * sums.wy / length + mean**2 * squares
     scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
     if not scores.enough:
         return None
@@ -303,7 +303,7 @@ def score(
 
 
 def anytime(
-    sums: Sums, confidence: float = CONFIDENCE, *, slots: float = 1.0, weight_bound: float | None = None
+    sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
     """Return an interval that covers the value at all times at once, from importance weights.
 
@@ -320,10 +320,10 @@ def anytime(
     Parameters
     ----------
     sums : Sums
-        Of weights w and values w·r with r in [0, 1]; for slates, sums over their slots.
+        Of weights w and values w·r with r in [0, 1]; for slates, sums over their positions.
     confidence : float, default 0.95
-    slots : float, default 1
-        The slots of a unit; w and y of a unit are sums over so many, and θ is within [0, slots].
+    length : float, default 1
+        The positions of a unit; w and y of a unit are sums over so many, and θ is within [0, length].
     weight_bound : float, optional
         What no weight can exceed, known beforehand. Where clicks are rare it gives a tighter
         upper bound, from the range [0, weight_bound] of w·r; weights must then not be clipped.
@@ -346,13 +346,13 @@ def anytime(
     (0.436, 0.564)
     """
     threshold = math.log(2 / (1 - confident("confidence", confidence)))
-    y, yy = sums.y / slots, sums.yy / slots**2
+    y, yy = sums.y / length, sums.yy / length**2
     low = _lower(sums.n, y, yy, threshold)
     if weight_bound is not None:
-        return slots * low, bounded(sums, 0.0, slots * weight_bound, confidence)[1]
-    missed = sums.w / slots - y
-    missed2 = (sums.ww - 2 * sums.wy + sums.yy) / slots**2
-    return slots * low, slots * (1.0 - _lower(sums.n, missed, missed2, threshold))
+        return length * low, bounded(sums, 0.0, length * weight_bound, confidence)[1]
+    missed = sums.w / length - y
+    missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
+    return length * low, length * (1.0 - _lower(sums.n, missed, missed2, threshold))
 
 
 def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:

@@ -43,7 +43,7 @@ class Estimate:
     effective_sample_size : float
         (Σw)²/Σw²: how many equally weighted units would tell as much.
     mean_weight : float
-        Of a list, over its slots; 1 in expectation; far from it (in its own standard errors) the
+        Of a list, over its positions; 1 in expectation; far from it (in its own standard errors) the
         log's propensities are wrong, or the log could not have shown what the target policy shows.
     largest_weights : tuple of float
     sums : Sums

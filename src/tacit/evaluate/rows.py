@@ -355,30 +355,30 @@ class Lists(NamedTuple):
         return found
 
 
-def lists_of(rows: LoggedRows, slots: int | None = None) -> Lists:
+def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
     """Return the lists of some rows, in the order of the log.
 
     Parameters
     ----------
     rows : LoggedRows
         Whole lists.
-    slots : int, optional
-        The most places that a list has.
+    length : int, optional
+        The most positions that a list has.
 
     Raises
     ------
     UnfitLog
         If a row has no position, or the same one as another row of its list; or if it is none of
-        so many places.
+        so many positions.
     """
     place = positions(rows)
     starts = beginnings(rows.chunk.batch["decision_id"])
     lists = Lists(np.flatnonzero(starts), np.cumsum(starts) - 1, place)
-    if slots is not None and len(place) and int(place.max()) >= slots:
-        row = int(np.argmax(place >= slots))
+    if length is not None and len(place) and int(place.max()) >= length:
+        row = int(np.argmax(place >= length))
         raise UnfitLog(
-            f"{rows.where(row)}: position: {place[row]} is none of a list of slots={slots}; give "
-            "as many slots as a page has, positions from 0"
+            f"{rows.where(row)}: position: {place[row]} is none of a list of slots={length}; give "
+            "as many slots as a page has positions, which count from 0"
         )
     down = lists.down
     twice = (lists.of[down][1:] == lists.of[down][:-1]) & (place[down][1:] == place[down][:-1])

@@ -325,10 +325,10 @@ def _known(propensities: Any) -> Any:
 def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
     if not isinstance(target, Ranking):
         return IPS(), SNIPS()
-    slots = target.policy.action_width
+    positions = target.policy.action_width
     if not logged:
-        return (IndependentIPS(slots),)
-    return IndependentIPS(slots), CascadeIPS(slots), SlateIPS(slots)
+        return (IndependentIPS(positions),)
+    return IndependentIPS(positions), CascadeIPS(positions), SlateIPS(positions)
 
 
 def _with_models(given: Sequence[Estimator]) -> tuple[Estimator, ...]:

@@ -324,8 +324,8 @@ class TeamDraftMultileave(InterleavingMethod):
     def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
         items: list[Item] = []
         teams: Teams = []
-        while slots := self._slots(rankings, items):
-            order = rng.permutation(len(rankings))[:slots].tolist()
+        while picks := self._picks(rankings, items):
+            order = rng.permutation(len(rankings))[:picks].tolist()
             pick(rankings, order, items)
             teams += order
         return self._finished(rankings, items, teams)
@@ -337,17 +337,17 @@ class TeamDraftMultileave(InterleavingMethod):
         self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
         """Return all ways in which a draft that has come so far can go on."""
-        slots = self._slots(rankings, items)
-        if not slots:
+        picks = self._picks(rankings, items)
+        if not picks:
             yield chance, self._finished(rankings, items, teams)
             return
-        each = chance / math.perm(len(rankings), slots)
-        for order in permutations(range(len(rankings)), slots):
+        each = chance / math.perm(len(rankings), picks)
+        for order in permutations(range(len(rankings)), picks):
             picked = list(items)
             pick(rankings, order, picked)
             yield from self._drafts(rankings, picked, [*teams, *order], each)
 
-    def _slots(self, rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]) -> int:
+    def _picks(self, rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]) -> int:
         """Return how many items the next round gives."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 

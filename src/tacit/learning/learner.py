@@ -147,7 +147,7 @@ class Learner(ColumnLearner[ArmT_co]):
         Parameters
         ----------
         key : str or int, optional
-            What the decision is for: a query, a slot; at most 512 bytes. A number stands for its
+            What the decision is for: a query, a place on a page; at most 512 bytes. A number stands for its
             digits. Where there is one problem only, leave it out: it is ``"default"``.
         context : array of float, shape (context_dim,), or dict, optional
             Who is asking, or signals about the key, for policies that read them; a dict, or a row of

@@ -11,7 +11,7 @@ column              type             null     meaning
 timestamp           timestamp, µs    never    when the decision was made, in UTC
 decision_id         string           never    names the decision
 placement           string           never    where it was shown; a placement's keys are its own
-key                 string           never    what it was for: a query, a slot; at most 512
+key                 string           never    what it was for: a query, a place; at most 512
                                               bytes
 arms                list of string   never    the arms on offer, each once, at least one
 arm                 string           never    the arm that was shown, one of ``arms``

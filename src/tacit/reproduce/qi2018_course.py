@@ -93,9 +93,9 @@ def course_log(rng: Generator, sessions: int = SESSIONS) -> CourseLog:
     relevance_row = np.repeat(first[video], counts) + arms // POSITIONS
     examination_row = np.repeat(place, counts) + arms % POSITIONS
     shown = (rng.random(sessions) * counts).astype(np.int64)
-    row, slot = relevance_row[starts[:-1] + shown], examination_row[starts[:-1] + shown]
+    row, seen_row = relevance_row[starts[:-1] + shown], examination_row[starts[:-1] + shown]
     wanted = -1.0 + np.einsum("nd,nd->n", relevance[row], taste[video])
-    chance = 1.0 / ((1.0 + np.exp(-wanted)) * (1.0 + np.exp(-seen[slot])))
+    chance = 1.0 / ((1.0 + np.exp(-wanted)) * (1.0 + np.exp(-seen[seen_row])))
     reward = (rng.random(sessions) < chance).astype(np.float64)
     return CourseLog(
         video, shown, reward, starts, arms, relevance_row, examination_row, relevance, examination

@@ -57,10 +57,10 @@ class Round(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """Feedback that is under way: a slot per round and, per due round, a linked list of slots.
+    """Feedback that is under way: a row per round and, per due round, a linked list of rows.
 
     Feedback never takes ``len(lanes)`` rounds or more, so a round modulo that length names both
-    a slot and a due round without collision.
+    a row and a due round without collision.
 
     Attributes
     ----------
@@ -163,48 +163,48 @@ def play(
 @kernel
 def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
     """Learn from the feedback that is due, in the order of its rounds."""
-    slot = flight.first[due]
-    while slot >= 0:
-        lane = flight.lanes[slot]
-        if flight.epochs[slot] == epoch(params, state, lane):
+    row = flight.first[due]
+    while row >= 0:
+        lane = flight.lanes[row]
+        if flight.epochs[row] == epoch(params, state, lane):
             impression = Impression(
-                flight.offered[slot, : flight.counts[slot]],
-                flight.contexts[slot],
-                flight.relevance[slot, : flight.counts[slot]],
-                flight.examination[slot, : flight.counts[slot]],
+                flight.offered[row, : flight.counts[row]],
+                flight.contexts[row],
+                flight.relevance[row, : flight.counts[row]],
+                flight.examination[row, : flight.counts[row]],
             )
-            action, feedback = flight.actions[slot], flight.feedback[slot]
-            propensity = flight.propensities[slot]
+            action, feedback = flight.actions[row], flight.feedback[row]
+            propensity = flight.propensities[row]
             outcome = outcome_of(params, impression, action, feedback, propensity)
             learn(params, state, lane, outcome)
-        slot = flight.next[slot]
+        row = flight.next[row]
     flight.first[due] = -1
 
 
 @kernel
-def keep(flight: InFlight, slot: int, impression: Impression) -> None:
-    """Copy an impression to a slot; by loops, as assigning to slices takes seconds to compile."""
+def keep(flight: InFlight, row: int, impression: Impression) -> None:
+    """Copy an impression to a row; by loops, as assigning to slices takes seconds to compile."""
     for a in range(len(impression.arms)):
-        flight.offered[slot, a] = impression.arms[a]
+        flight.offered[row, a] = impression.arms[a]
     for d in range(len(impression.context)):
-        flight.contexts[slot, d] = impression.context[d]
+        flight.contexts[row, d] = impression.context[d]
     for a in range(len(impression.relevance)):
         for d in range(impression.relevance.shape[1]):
-            flight.relevance[slot, a, d] = impression.relevance[a, d]
+            flight.relevance[row, a, d] = impression.relevance[a, d]
     for a in range(len(impression.examination)):
         for d in range(impression.examination.shape[1]):
-            flight.examination[slot, a, d] = impression.examination[a, d]
+            flight.examination[row, a, d] = impression.examination[a, d]
 
 
 @kernel
-def depart(flight: InFlight, slot: int, due: int) -> None:
-    """Put a slot at the end of the list of its due round."""
-    flight.next[slot] = -1
+def depart(flight: InFlight, row: int, due: int) -> None:
+    """Put a row at the end of the list of its due round."""
+    flight.next[row] = -1
     if flight.first[due] < 0:
-        flight.first[due] = slot
+        flight.first[due] = row
     else:
-        flight.next[flight.last[due]] = slot
-    flight.last[due] = slot
+        flight.next[flight.last[due]] = row
+    flight.last[due] = row
 
 
 def play_delayed(
@@ -231,20 +231,20 @@ def play_delayed(
         deliver(params, state, flight, round % span)
         lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
-        slot = round % span
-        action, feedback = flight.actions[slot], flight.feedback[slot]
+        row = round % span
+        action, feedback = flight.actions[row], flight.feedback[row]
         decide(params, state, lane, impression, own, action)
         shown = shown_in(params, action)
-        flight.lanes[slot] = lane
-        flight.propensities[slot] = learned_propensity(params, state, lane, impression, shown)
+        flight.lanes[row] = lane
+        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown)
         react(env, world, lane, shown, feedback)
-        flight.epochs[slot] = epoch(params, state, lane)
-        flight.counts[slot] = len(impression.arms)
-        keep(flight, slot, impression)
+        flight.epochs[row] = epoch(params, state, lane)
+        flight.counts[row] = len(impression.arms)
+        keep(flight, row, impression)
         record(curve, round, regret(env, world, lane, shown), feedback)
         delay = least + int(delays.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
-        depart(flight, slot, due % span)
+        depart(flight, row, due % span)
     handed_back(own, rng)
     handed_back(users, env_rng)
     handed_back(delays, delay_rng)

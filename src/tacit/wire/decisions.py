@@ -111,7 +111,7 @@ SHORT = {"maxLength": 512, "pattern": r"^[^\u0000]*$"}
 Key = Annotated[
     str,
     Meta(
-        description="What the decision is for: a query, a slot. At most 512 bytes in UTF-8.",
+        description="What the decision is for: a query, a place on a page. At most 512 bytes in UTF-8.",
         examples=["independence day"],
         extra_json_schema=SHORT,
     ),

@@ -72,8 +72,8 @@ def identifiability(
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> items, slots = rng.standard_normal((50, 3)), np.eye(4)[rng.integers(4, size=50)]
-    >>> identifiability(items, slots)
+    >>> items, positions = rng.standard_normal((50, 3)), np.eye(4)[rng.integers(4, size=50)]
+    >>> identifiability(items, positions)
     []
     >>> for finding in identifiability(items, items):
     ...     print(finding.partition(":")[0])

@@ -248,10 +248,10 @@ class PolyaGammaTS(LinearModel):
     @staticmethod
     def learn(params: PolyaGammaTS, state: State, lane: int, outcome: Outcome) -> None:
         mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
-        slot = state.seen[lane] % state.rows.shape[1]
-        row = state.rows[lane, slot]
+        at = state.seen[lane] % state.rows.shape[1]
+        row = state.rows[lane, at]
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), row)
-        state.rewards[lane, slot] = outcome.reward
+        state.rewards[lane, at] = outcome.reward
         state.seen[lane] += 1
         s = project(root, row, room[1])
         c, gain = logistic_step(dot(mean, row), s, outcome.reward)

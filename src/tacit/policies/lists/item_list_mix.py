@@ -16,7 +16,7 @@ from tacit.policies.features.context_weights import WIDTH
 from tacit.policies.features.embedding_items import beliefs_by, candidate_moments, list_layout
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.features.gaussian import logistic
-from tacit.policies.lists.item_readers import ItemListState, own_slot, own_weights, rate_of, take_list
+from tacit.policies.lists.item_readers import ItemListState, own_place, own_weights, rate_of, take_list
 from tacit.policies.lists.one_draw import LinePolicy, Lines
 
 
@@ -31,7 +31,7 @@ def lines_of(state: ItemListState, model: int, impression: Impression, layout: D
     mean, spread, rank = np.zeros(slots), np.zeros(slots), np.full(slots, -1)
     weights = own_weights(impression.relevance.shape[1])
     for i in range(len(arms)):
-        own = own_slot(impression.relevance[i], weights)
+        own = own_place(impression.relevance[i], weights)
         mean[arms[i]] = moments[i, 0] + np.float64(state.own[model, 0, own])
         spread[arms[i]] = width * np.sqrt(moments[i, 1] + np.float64(state.own[model, 1, own]))
         rank[arms[i]] = i
@@ -154,8 +154,8 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         """Return draws of the candidates' chances of a click, if they are seen."""
         model, count, found = lane if self.per_key else 0, len(impression.arms), []
         base, weights = rate_of(state, model), own_weights(impression.relevance.shape[1])
-        slots = [own_slot(item, weights) for item in impression.relevance]
-        offset, variance = state.own[model][:, slots].astype(float)
+        kept = [own_place(item, weights) for item in impression.relevance]
+        offset, variance = state.own[model][:, kept].astype(float)
         for h, share in enumerate(rng.multinomial(draws, state.relevance.tally.weights[model])):
             logits, variances = beliefs_by(state.relevance, model, impression, self.layout, h, base).T
             noise = rng.standard_normal((int(share), count))

@@ -117,7 +117,7 @@ def own_weights(dim: int) -> Floats:
 
 
 @kernel
-def own_slot(item: Floats, weights: Floats) -> int:
+def own_place(item: Floats, weights: Floats) -> int:
     """Return where the own effect of an item is kept, by all of its numbers in single precision."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
@@ -188,11 +188,11 @@ def look_on(k: int, attraction: float, reward: float, seen: Floats) -> None:
 
 @kernel
 def learn_item(
-    state: ItemListState, learning: ContextState, model: int, layout: Design, slot: int, given: Sighting
+    state: ItemListState, learning: ContextState, model: int, layout: Design, own_at: int, given: Sighting
 ) -> float:
     """Learn what came of an item whose features are in the room; return the chance that it had, if seen."""
     weights, own, base = learning.tally.weights[model], state.own[model], rate_of(state, model)
-    offset, variance = np.float64(own[0, slot]), np.float64(own[1, slot])
+    offset, variance = np.float64(own[0, own_at]), np.float64(own[1, own_at])
     mean, gain, precision = 0.0, 0.0, 0.0
     for h in range(HYPOTHESES):
         if not learning.models.met[model, 0, h]:
@@ -207,8 +207,8 @@ def learn_item(
         weights[h] *= given_to(given.seen * chance, given.reward)
     share_weights(weights, 0.0)
     part = variance / (1.0 + variance * precision)
-    own[0, slot] += np.float32(part * gain)
-    own[1, slot] -= np.float32(part * variance * precision)
+    own[0, own_at] += np.float32(part * gain)
+    own[1, own_at] -= np.float32(part * variance * precision)
     return min(mean, 1.0 - LEAST)
 
 
@@ -218,7 +218,7 @@ def read_item(
     learning: ContextState,
     model: int,
     layout: Design,
-    slot: int,
+    own_at: int,
     reward: float,
     last: int,
     k: int,
@@ -227,7 +227,7 @@ def read_item(
 ) -> None:
     """Learn what came of an item at a position, of readers too; ``first``: it was not learned before."""
     expected, looked = look_at(state, model, last, k, seen)
-    chance = learn_item(state, learning, model, layout, slot, Sighting(reward, 1.0, looked, 0.0))
+    chance = learn_item(state, learning, model, layout, own_at, Sighting(reward, 1.0, looked, 0.0))
     weights, cells = state.readers[model], state.cells[model]
     for r in range(READERS):
         weights[r] *= given_to(seen[r] * chance, reward)
@@ -255,9 +255,9 @@ def forget_lists(state: ItemListState, learning: ContextState, model: int, layou
 @kernel
 def forget_own(state: ItemListState, model: int) -> None:
     """Know nothing again of what items are beyond their numbers."""
-    for slot in range(ITEMS):
-        state.own[model, 0, slot] = np.float32(0.0)
-        state.own[model, 1, slot] = np.float32(OWN_VARIANCE)
+    for own_at in range(ITEMS):
+        state.own[model, 0, own_at] = np.float32(0.0)
+        state.own[model, 1, own_at] = np.float32(OWN_VARIANCE)
 
 
 @kernel
@@ -288,8 +288,8 @@ def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, u
         # At an empty position the first of the list stands, that is not learned from.
         event, place = number * len(shown) + k, place_of(impression.arms, shown[k if shown[k] >= 0 else 0])
         item = impression.relevance[place]
-        slot = own_slot(item, weights) if shown[k] >= 0 else -1
-        keep(relevance.kept, model, event, item, slot, outcome.reward[k])
+        own_at = own_place(item, weights) if shown[k] >= 0 else -1
+        keep(relevance.kept, model, event, item, own_at, outcome.reward[k])
         state.order[model, event] = np.float32(order_score(place, len(impression.arms)))
 
 
@@ -311,18 +311,18 @@ def learn_list(
     if kept >= 0:
         recall(relevance.kept_users, model, kept, user)
     for k in range(len(shown)):
-        event, slot, reward, order = kept * len(shown) + k, -1, outcome.reward[k], 0.0
+        event, own_at, reward, order = kept * len(shown) + k, -1, outcome.reward[k], 0.0
         if kept >= 0:
-            slot, reward = relevance.kept.arms[model, event], relevance.kept.rewards[model, event]
+            own_at, reward = relevance.kept.arms[model, event], relevance.kept.rewards[model, event]
             order = np.float64(state.order[model, event])
             recall(relevance.kept, model, event, item)
         elif shown[k] >= 0:
             place = place_of(impression.arms, shown[k])
             copy_row(impression.relevance[place], item)
-            slot, order = own_slot(item, weights), order_score(place, len(impression.arms))
-        if slot >= 0:
+            own_at, order = own_place(item, weights), order_score(place, len(impression.arms))
+        if own_at >= 0:
             read_event(relevance, model, item, user, order, layout, room)
-            read_item(state, learning, model, layout, slot, reward, last, k, seen, first)
+            read_item(state, learning, model, layout, own_at, reward, last, k, seen, first)
             last = k + 1 if reward > 0.0 else last
     end_list(state, learning, model, layout)
 

@@ -269,11 +269,11 @@ def slide(state: HalvesState, lane: int, arm: int, reward: float) -> None:
     """Move an arm's window on by the reward of its latest play, which is already counted."""
     window = state.recent.shape[2]
     played = int(state.counts.plays[lane, arm])
-    slot = (played - 1) % window
+    at = (played - 1) % window
     if played > window:
-        state.older[lane, arm] -= state.recent[lane, arm, slot]
-    state.recent[lane, arm, slot] = reward
-    state.newer[lane, arm] += state.recent[lane, arm, slot]
+        state.older[lane, arm] -= state.recent[lane, arm, at]
+    state.recent[lane, arm, at] = reward
+    state.newer[lane, arm] += state.recent[lane, arm, at]
     if played > window // 2:
         middle = state.recent[lane, arm, (played - 1 - window // 2) % window]
         state.newer[lane, arm] -= middle

@@ -251,15 +251,15 @@ class SlidingWindowUCB(ForgettingUCB):
     @staticmethod
     def learn(params: SlidingWindowUCB, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
-        slot = state.rounds[lane] % params.window
+        at = state.rounds[lane] % params.window
         if state.rounds[lane] >= params.window:
-            oldest = state.recent_arms[lane, slot]
+            oldest = state.recent_arms[lane, at]
             state.plays[lane, oldest] -= 1.0
-            state.rewards[lane, oldest] -= state.recent_rewards[lane, slot]
-        state.recent_arms[lane, slot] = arm
-        state.recent_rewards[lane, slot] = outcome.reward
+            state.rewards[lane, oldest] -= state.recent_rewards[lane, at]
+        state.recent_arms[lane, at] = arm
+        state.recent_rewards[lane, at] = outcome.reward
         state.plays[lane, arm] += 1.0
-        state.rewards[lane, arm] += state.recent_rewards[lane, slot]
+        state.rewards[lane, arm] += state.recent_rewards[lane, at]
         state.rounds[lane] += 1
 
 

@@ -25,7 +25,7 @@ FOREVER = 2**62
 
 # Columns: sums of the reward r, the importance weight w and their products, and of decisions; then
 # for each arm its impressions and its rewards.
-R, W, WW, WR, WWR, WWRR, DECISIONS, SLOTS = range(8)
+R, W, WW, WR, WWR, WWRR, DECISIONS, FIRST_ARM = range(8)
 REWARDED = R, WR, WWR, WWRR
 
 
@@ -68,7 +68,7 @@ class Results:
     >>> results = Results(arms=2)
     >>> for minute in range(3000):
     ...     row = results.at(minute * MINUTE)
-    ...     row[[DECISIONS, SLOTS + 2 * (minute % 2)]] += 1.0
+    ...     row[[DECISIONS, FIRST_ARM + 2 * (minute % 2)]] += 1.0
     >>> hour = results.between(2940 * MINUTE, 3000 * MINUTE, 60)
     >>> len(hour.begins), impressions(hour.sums).sum(axis=0)
     (60, array([30., 30.]))
@@ -77,7 +77,7 @@ class Results:
     """
 
     def __init__(self, arms: int) -> None:
-        self._columns = SLOTS + 2 * arms
+        self._columns = FIRST_ARM + 2 * arms
         self._rows: list[dict[int, Floats]] = [{} for _ in (*WIDTHS, DAY)]
         self._widths = [*WIDTHS, DAY]
         # Before these times, stretches are those of the next width.
@@ -87,7 +87,7 @@ class Results:
 
     def reach(self, arms: int) -> None:
         """Make room for more arms."""
-        more = SLOTS + 2 * arms - self._columns
+        more = FIRST_ARM + 2 * arms - self._columns
         if more > 0:
             self._columns += more
             for rows in self._rows:
@@ -160,7 +160,7 @@ class Results:
         for column, amount in zip(REWARDED, amounts, strict=False):
             row[column] += amount
         if slot is not None:
-            row[SLOTS + 2 * slot + 1] += amounts[0]
+            row[FIRST_ARM + 2 * slot + 1] += amounts[0]
 
     def over(self, begin: int, end: int = FOREVER) -> Floats:
         """Return the sums over all stretches that begin within [begin, end)."""
@@ -244,9 +244,9 @@ def _wider(width: int) -> Iterator[int]:
 
 def impressions(sums: Floats) -> Floats:
     """Return the impressions of each arm."""
-    return sums[..., SLOTS::2]
+    return sums[..., FIRST_ARM::2]
 
 
 def rewards(sums: Floats) -> Floats:
     """Return the rewards of each arm."""
-    return sums[..., SLOTS + 1 :: 2]
+    return sums[..., FIRST_ARM + 1 :: 2]

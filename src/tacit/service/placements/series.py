@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.service.placements.results import REWARDED, SLOTS, WR, WW, WWR, WWRR, R, Results, W
+from tacit.service.placements.results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, R, Results, W
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000
@@ -234,7 +234,7 @@ def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered:
     """
     for slot in slots:
         row[ARMS + slot] += 1.0
-        fine[SLOTS + 2 * slot] += 1.0
+        fine[FIRST_ARM + 2 * slot] += 1.0
     for i in range(len(chances)):
         if chances[i] == chances[i]:
             weight = 1.0 / (offered[i] * max(chances[i], LEAST_CHANCE))
