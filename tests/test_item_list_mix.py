@@ -12,7 +12,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import NOTHING
-from tacit.policies.lists.item_readers import own_slot, own_weights
+from tacit.policies.lists.item_readers import own_place, own_weights
 
 OFFERED = 7
 
@@ -201,7 +201,7 @@ def test_it_is_what_plain_float64_makes_of_the_same_lists():
     learner, plain = tacit.Learner(policy, seed=1), PlainLists(2, 3)
     catalogue = rng.standard_normal((60, 2)) * [1, 100] + 7
     weights = own_weights(2)
-    assert len({own_slot(item, weights) for item in catalogue}) == 60
+    assert len({own_place(item, weights) for item in catalogue}) == 60
     for t in range(500):
         offer = rng.choice(60, OFFERED, replace=False)
         items = catalogue[offer]
