@@ -93,6 +93,8 @@ def opened(
         base = store.base(stored.id)
     except Damaged as error:
         raise damaged_base(name, error) from error
+    # A log that is shorter than what was learned from it would be continued with numbers that were used
+    # before.
     if base is not None and base.seq > end:
         raise StoreError(
             f"store: placement {name}: its log begins with what was learned up to row {base.seq}, "
@@ -208,6 +210,7 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
     behind = min(placement.covered for placement in placements.values())
     take_in(placements, store.events(behind))
     for placement in placements.values():
+        # Windows close by the time of the log's end, which rows of other placements may have set.
         placement.advance(end.time)
 
 
@@ -216,6 +219,7 @@ def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> Non
     for rows in stretches(events):
         id = rows.column("placement")[0]
         concerned = placements.values() if id is None else filter(None, [placements.get(id)])
+        # Rows without a placement are ticks: time goes by for all of them.
         for placement in concerned:
             _take_in(placement, rows)
 

@@ -89,6 +89,8 @@ class _Recorder:
             seqs = placement.windows.seqs(entries)
             rows = self._logged(feedback, seqs, [None] * len(feedback))
             return list(placement.take_in(rows, entries))
+        # Judged before any is taken in: what is refused must leave no row, and rows have their numbers in
+        # order.
         judged = [self._judged(piece) for piece in feedback]
         places = [i for i, one in enumerate(judged) if isinstance(one, tuple)]
         accepted = [row for row in judged if isinstance(row, tuple)]
@@ -96,6 +98,8 @@ class _Recorder:
             feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
         )
         for i, row in zip(places, rows, strict=True) if self._found or self._pending.ahead else ():
+            # The decision is closed: what came for it now must be known to whatever the same group brings
+            # next.
             before = self._closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
@@ -173,6 +177,7 @@ def _refusal(
     """Return why feedback is not recorded after what came before; None where it is."""
     id = feedback.id
     if id is not None and id in known:
+        # An id with the same content is a repetition, as after a lost answer, and is no error.
         said = feedback.kind, feedback.reward, clicks
         if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
             return DUPLICATE
@@ -273,6 +278,7 @@ class _Batch:
                     named[impression.id] = answer, impression
             answers.append(answer)
         checked = self._checked(new, places)
+        # Only now: an error before must leave nothing of this request behind.
         self._named |= named
         self._parts.append(checked)
         self._size += len(checked)
@@ -281,6 +287,7 @@ class _Batch:
     def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         """Return impressions as they are decided: what may have changed since the request came is checked."""
         placement = self._placement
+        # The request was checked when it came; arms may have gone since, in this group or before.
         if placement.living.wholes:
             placement.check_offered(impressions)
         pending = self._pending
@@ -304,6 +311,7 @@ class _Batch:
         answer: DecisionRow | int
         if row is not None:
             same, answer = self._placement.asked_before(impression, row), row
+        # Two requests with one id in one group: the second gets the answer of the first.
         elif id in named or id in self._named:
             answer, earlier = named.get(id) or self._named[id]
             same = earlier == impression

@@ -1,5 +1,12 @@
 """The pending log: placements, and the rows that they are ahead of the log by."""
 
+# Rows take three steps to the log, and placements are ahead of it meanwhile:
+# 1. ``log_decisions``, ``log_feedback``, ``log_mark``: they get the next numbers, and wait in ``tail``.
+# 2. ``begin_commit``: what waits is ``in_flight``, as one piece; what comes now waits behind it.
+# 3. ``end_commit``: all is in the log; or it failed, and ``broken`` names the placements that learned from
+#    what is lost.
+# Besides it knows when windows close next, and which decisions were answered and are not committed yet.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,6 +109,8 @@ class PendingLog:
     @property
     def due(self) -> int | None:
         """When the next window of any placement closes."""
+        # The heap has a due time for each change of one: what is at its top may have moved since, and is
+        # looked at again. So a change costs O(log placements), and nothing is searched for.
         while self._dues:
             time, name = self._dues[0]
             placement = self.placements.get(name)
@@ -236,6 +245,8 @@ class PendingLog:
         written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:
             return
+        # Answers of a buffered placement are out already: its rows must reach the log, whatever it takes.
+        # Others were not answered, so their rows are dropped and the placements made anew.
         behind = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
             self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}

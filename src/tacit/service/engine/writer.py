@@ -218,6 +218,8 @@ class Writer:
         """
         if self.stopping:
             raise NotDurable(STOPPING)
+        # Nearly always it waits for the next group. Only what is buffered is applied here, and answered at
+        # once.
         if self.pending.frozen or not (self.pending.buffering and self.pending.runs_ahead(request)):
             self._waiting.append((request, reply))
             self._arrived.set()
@@ -271,6 +273,7 @@ class Writer:
             # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
+            # A bound, because a group is applied without giving others the loop.
             size = min(len(self._waiting), LARGEST_GROUP)
             group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
             try:
@@ -360,6 +363,7 @@ class Writer:
                 lost = NotDurable("store: what it has of the decision is damaged")
                 give(group[0][1], error if isinstance(error, Refused) else lost)
                 return
+            # One refused row fails the whole commit; halves find it in log₂ steps, and all others are served.
             half = (len(left) + 1) // 2
             for part in filter(None, (left[:half], left[half:])):
                 await self._serve(part)
@@ -372,9 +376,11 @@ class Writer:
         try:
             results = apply(pending, requests, found)
         except BaseException:
+            # How far the group came is not known, so no placement is trusted: all are made anew from the log.
             pending.forget()
             raise
         answers = list(zip(group, results, strict=True))
+        # Before the commit, on purpose: that is what ``buffered`` means.
         for (request, reply), result in answers if pending.buffering else ():
             if request.placement in pending.buffering:
                 give(reply, result)
@@ -450,6 +456,7 @@ class Writer:
         pending = self.pending
         pending.begin_commit()
         try:
+            # The log is the truth: what a failed group taught is undone by folding the log again.
             anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
         except BaseException:
             pending.end_commit(failed=True)

@@ -1,5 +1,12 @@
 """Which reward a decision earned: a pure function of the log; last, which clicks a list earned."""
 
+# What stands here, in the order of a decision's life:
+# 1. ``decided``: its window opens, or, if it is deferred, waits for an activation.
+# 2. ``take_in``: feedback is located, handed to the compiled loops, and what is final is given back.
+# 3. ``advance``: windows close by the log's time; defaults may be corrected for a while; entries are freed.
+# 4. ``saved``, ``restore``: the open windows in a snapshot, and from one.
+# 5. ``ClickAttribution``: the same for lists, whose clicks are sets of positions.
+
 from __future__ import annotations
 
 import json
@@ -190,8 +197,11 @@ class Attribution(OpenEntries):
 
     def advance(self, time: int) -> Rewards:
         """Close the windows that end at or before ``time``; return what they teach."""
+        # Time never goes back, whatever a clock says: the order in which windows close is that of the log.
         self.time = time = max(self.time, time)
         self.ended = NONE_ENDED
+        # Three queues, in this order: a default that can be corrected no longer must be gone before its entry
+        # is given to a decision that is made at this moment.
         if self._defaulted.first is not None:
             self._end_defaults(self._defaulted.take(time - self.rule.correction).entries)
         if self._deferred.first is not None and self._deferred.first <= time:
@@ -205,6 +215,7 @@ class Attribution(OpenEntries):
         self._loops.close(self._windows, self._terms, closing)
         self.ended = Ended(closing.entries, closing.earned, closing.answered)
         self._forget(closed)
+        # NaN says that there is nothing to learn: already settled, or not examined where that is asked for.
         (places,) = (closing.taught == closing.taught).nonzero()
         taught = closing.entries[places]
         return Rewards(taught, self._earned(taught, closing.taught[places].tolist()))
@@ -230,6 +241,7 @@ class Attribution(OpenEntries):
     def _abandon(self, given_up: Ending) -> None:
         """Give up deferred decisions that nobody has activated."""
         windows = self._windows
+        # The queue still has those that were activated since; and their entries may have gone to others.
         found = given_up.where(self._waits(given_up))
         windows.open[found.entries] = False
         if len(found.entries):
@@ -316,6 +328,8 @@ class Attribution(OpenEntries):
             return
         corrects = (came.outcomes[taught] == codes.CORRECTED).tolist()
         start = 0
+        # Corrections and first rewards are taught by different kernels, and their order is the log's: a run
+        # each.
         for corrected, run in groupby(corrects):
             stop = start + len(list(run))
             before = self.rule.default if corrected else None

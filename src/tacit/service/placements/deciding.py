@@ -1,5 +1,13 @@
 """How a placement decides: impressions are checked, one or many at once, and made rows of the log."""
 
+# From a request to rows of the log, in this order:
+# 1. ``checked``: what a request says, and whether it fits the placement, before anything is changed.
+# 2. ``choose``: signals are read, then stretches that are made alike are decided at once.
+# 3. ``_chosen_many``: the fast way; ``_chosen``: one by one, where a pin, a mode or a second policy may
+#    differ.
+# 4. ``rows_of``: the decisions as columns of the log.
+# Draws come from decisions' ids alone, so a replay of the log and a lent learner draw the same.
+
 from __future__ import annotations
 
 import math
@@ -89,6 +97,7 @@ class Deciding(State):
         limit = self.key_limit
         if limit is None:
             return set()
+        # Keys cost memory for good, so their number is refused here and not noticed later.
         new = {key for key in keys if key not in self.learner} - set(before)
         if new and len(self.learner) + len(before) + len(new) > limit:
             each = sum(learner.policy.key_bytes for learner in self.learners)
@@ -168,6 +177,7 @@ class Deciding(State):
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
         ids, pinned = asked.column("id"), self.pins.last is not None and self.pins.at(time) is not None
+        # Whatever may differ from one decision to the next within a group is decided one by one.
         at_once = (
             not pinned and self.modes.now in (ONLINE, CONTROL) and not (self.second is not None and self.two)
         )
@@ -214,6 +224,8 @@ class Deciding(State):
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         keys = asked.column("key")
         ids = decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
+        # All draws of the stretch follow from its first id; the fold needs none, and a lent learner has the
+        # id.
         self.draws.begin(self.learner.rng, ids[0])
         decisions: Sequence[Decision]
         if self.control.coin is None:
@@ -249,6 +261,8 @@ class Deciding(State):
                 (decision,), tossed = self._held_out(asked, [id])
         else:
             decision = self.drawn(self.learner, self.draws, impression, id)
+        # The second policy decides after the first, with draws of its own, so that it changes nothing of what
+        # is shown.
         would = learned = None
         if self.second is not None and self.modes.compares:
             would = self.second.drawn(self.here, impression, id)
@@ -263,6 +277,7 @@ class Deciding(State):
     ) -> Block[DecisionRow]:
         """Show what is pinned, or what the caller would have shown, with propensity 1."""
         would = self.drawn(self.learner, self.draws, impression, id)
+        # The policy decides all the same: what it would have shown is logged, and its propensity with it.
         fixed = pinned or self._baseline(impression, would)
         sure = np.ones(len(would.prefix_propensities))
         shown = would._replace(
@@ -307,6 +322,7 @@ class Deciding(State):
             [self.policy_id] * count,
             [time] * count,
             keys,
+            # None stands for all arms only as long as these never changed; then the log says which they were.
             arms if plain and not self.living.wholes else self.living.as_offered(arms),
             shown,
             propensities,

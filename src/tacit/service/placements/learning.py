@@ -1,5 +1,14 @@
 """How a placement learns: from feedback, from windows that close without any, and from its log again."""
 
+# How a reward becomes knowledge, in the order of its walk:
+# 1. ``advance``: time goes by; windows that close teach the default, or what came meanwhile.
+# 2. ``take_in``: feedback of one moment; the rule says which of it is final, and what became of the rest.
+# 3. ``_teach``: what is final goes to the learner, and to a second policy, each for the decisions that are
+#    its own.
+# 4. ``_note``: the same is counted for those who look.
+# 5. ``recall``: the fold. A decision of the log is taken in as if it were made now; its feedback then walks
+#    1. to 4.
+
 from __future__ import annotations
 
 import json
@@ -42,9 +51,13 @@ class Learning(State):
         rewards = self.windows.advance(time)
         if self.windows.ended is NONE_ENDED:
             return
+        # What was earned is summed for every window that closed, also where nothing is to be learned of it:
+        # the lift must not depend on the mode.
         self.earnings.closed(self.here, self.windows.ended)
         if not rewards.values:
             return
+        # The signals of a key see its answers at the moment at which its window closed, not at the time of
+        # the next request: a replay has other requests, and must compute the same numbers.
         if self.signals is not None:
             keys = self.windows.values(rewards.entries, "key")
             ends = list(map(self.windows.deadline, rewards.entries.tolist()))
@@ -52,6 +65,7 @@ class Learning(State):
         self.outcomes[CLOSED] += len(rewards.values)
         learned = self._learnable(rewards)
         if len(learned.values) < len(rewards.values):
+            # A default that was never learned must not be put right by a reward that comes late.
             left = np.setdiff1d(rewards.entries, learned.entries)
             self.windows.not_learned(left)
             self._note_unlearned(rewards, left.tolist())
@@ -72,6 +86,8 @@ class Learning(State):
         if entries is not None:
             outcomes += self._take_in(feedback, entries)
         else:
+            # The loop over columns sees a decision once: a second piece for it depends on what became of the
+            # first.
             for part in distinct(feedback, "decision"):
                 outcomes += self._take_in(part)
         self.outcomes.update(outcomes)
@@ -111,6 +127,8 @@ class Learning(State):
             self._note_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
         fresh = self._teach(learned)
         self._name(learned, outcomes)
+        # A policy that restarted the key meanwhile does not learn from before; a correction says nothing of
+        # that.
         if self.restarts and rewards.before is None:
             for place, taught in zip(learned.places, fresh.tolist(), strict=True):
                 if not taught:
@@ -126,6 +144,7 @@ class Learning(State):
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)
         rewarded = [i for i, value in enumerate(values) if value is not None]
+        # Not every reward is one for the policy: a duel without a winner counts, and teaches nothing.
         fresh = np.ones(len(values), np.bool_)
         entries, those = rewards.entries, np.arange(len(values))
         if len(rewarded) < len(values):
@@ -135,6 +154,7 @@ class Learning(State):
         of = entries.tolist()
         lessons = [(self.learner, self.open, self.control.own(of))]
         if self.second is not None:
+            # The second policy first: the learner that decides has the last word on what was fresh.
             lessons.insert(0, self.second.lessons(of))
         for learner, kept, some in lessons:
             if not some:
@@ -194,6 +214,8 @@ class Learning(State):
             offers = [self.offered_slots(parsed(offered)) for offered in rows.column("offered")]
             self.signals.recall(self.learner, rows, offers)
         mode = rows.column("mode")[0]
+        # At once is many times as fast, and the same where no decision can change what the next one means:
+        # without restarts, without a second policy and without modes in which nothing is learned.
         one_by_one = self.restarts or self.sets_aside or mode in (*UNLEARNED, SHADOW)
         if one_by_one or some_by_two(rows):
             for i in range(len(rows)):
@@ -252,6 +274,7 @@ class Learning(State):
         decision = read_by(learner, self.decision_of(row, row.epoch))
         with self.standing(learner, row.key):
             learner.recall([decision])
+        # The epoch is this fold's, not the log's: another policy may fold a log, and restart at other times.
         return decision._replace(epoch=learner.epoch(row.key))
 
 

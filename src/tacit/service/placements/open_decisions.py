@@ -3,6 +3,13 @@
 The rows in the blocks in which they came, columns by entries, and what a learner must know of them again.
 """
 
+# Three stores of the same decisions, each for another question:
+# 1. ``OpenRows``: a decision by its number in the log; blocks stay as they came, so that nothing is copied.
+# 2. ``OpenEntries``: its window, by its entry, in columns that compiled loops read.
+# 3. ``OpenDecisions``: what the learner must know again of it when its reward comes.
+# An entry is free again when its decision is closed and no default of it can be corrected; a block is let go
+# with the last of its decisions. So memory follows what is open, not what was ever decided.
+
 from __future__ import annotations
 
 from array import array
@@ -88,6 +95,7 @@ class OpenRows:
     def join(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
         """Hold a small block, that comes after all others, as the end of a larger one; as :meth:`put`."""
         number, count = self._growing, len(block)
+        # One decision a request would be one block each, of a dozen lists; joined they are columns that grow.
         if not number or len(self._blocks[number]) + count > JOINED:
             columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
             number = self._growing = self._begun(Block(DecisionRow, columns), array("q"))
@@ -144,6 +152,8 @@ class OpenRows:
         stray = self._strays.get(seq)
         if stray is not None:
             return stray
+        # Blocks come in the order of the log, so two searches by halves find a decision without an index of
+        # all.
         place = bisect_right(self._firsts, seq) - 1
         if place < 0:
             return None
@@ -279,6 +289,7 @@ class OpenEntries:
         if self._free_count < count:
             self._grow(count)
         self._free_count -= count
+        # Freed last, used first: the same few entries stay in the processor's cache.
         entries = self._free[self._free_count : self._free_count + count].copy()
         if in_order and count < SMALL:
             number, place = self._rows.join(block, entries)
@@ -410,6 +421,7 @@ class OpenDecisions:
         wanted = max(entries.tolist(), default=-1) + 1
         if wanted > len(self._lanes):
             self._reach(wanted)
+        # The entry may have been another decision's, with an offer of its own.
         for entry in entries.tolist() if self._offers else ():
             self._offers.pop(entry, None)
         if isinstance(decisions, Decisions):
@@ -492,6 +504,7 @@ class OpenDecisions:
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
         """Return impressions, and what was shown for each."""
         plain = self._learner.loops.plain_batch(self._lanes[entries], self._contexts[entries])
+        # Arms that came or went since must not change what an older decision offered.
         same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
         if not self._offers and same:
             return plain, self._actions[entries]

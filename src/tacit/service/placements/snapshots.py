@@ -1,5 +1,13 @@
 """Snapshots: what a placement has learned, written bit by bit, and taken over again."""
 
+# What is written, and how a placement begins again, in this order:
+# 1. ``fold_spec``: what the fold depends on besides the log; a snapshot of another one is not used.
+# 2. ``draft``: a copy of all that was learned, encoded piece by piece while more is learned.
+# 3. ``_rest_on``: where the log begins: what retention folded away, a start from a file, a state gone back
+#    to.
+# 4. ``_restored``, ``_take``: the latest snapshot in their place; what is broken in it leads to the whole
+#    fold.
+
 from __future__ import annotations
 
 import json
@@ -108,6 +116,7 @@ class Saving(Learning):
         It is a copy, so that it can be encoded while more is learned.
         """
         rooms = rooms or {}
+        # What the next snapshot waits for is counted from here.
         self._held = self._size
         fields: dict[str, Any] = {}
         for aspect in self.aspects:
@@ -121,6 +130,7 @@ class Saving(Learning):
             results=self.series.results.saved(),
             **fields,
         )
+        # Columns are copied here, now; the rows of them are made later, when nobody waits.
         known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
         learners = {name: self._frozen(each, rooms.get(name)) for name, each in self._by_field.items()}
         series = self.series.to_bytes()
@@ -252,6 +262,7 @@ class Saving(Learning):
         """Take over what a snapshot has; but for what was learned, if another learner is given."""
         saved = msgspec.json.decode(snapshot.windows, type=Saved)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore)
+        # Arms first: all that follows is by their slots.
         self.living.restore(self.here, saved, snapshot)
         if learner is not None:
             fit(learner, self.living.now)
@@ -266,6 +277,7 @@ class Saving(Learning):
         self.series = Series.from_bytes(snapshot.series)
         self.decisions, self.feedback = saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
+        # Nothing is open yet, so this sets the time and teaches nothing.
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
         if saved.results is None:
@@ -277,6 +289,7 @@ class Saving(Learning):
         if learner is not None:
             self.series.epochs = {}
         anew = learner is not None
+        # Last, because windows are kept with what the learner and the aspects know by now.
         self._reopen(saved.open, defaulted=False, anew=anew)
         self._reopen(saved.defaults, defaulted=True, anew=anew)
         # A start has no time of its own.
@@ -292,6 +305,8 @@ class Saving(Learning):
         *_, epochs, second_epochs = zip(*saved, strict=True)
         if anew:
             known, epoch = self.learner.__contains__, self.learner.epoch
+            # Another learner restarted at other times: a decision that is open counts as one of its present
+            # epoch.
             epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
         self._keep(entries, rows, self._recalled_many(rows, epochs), None)
         for i, epoch in enumerate(second_epochs):

@@ -1,5 +1,12 @@
 """What a placement is made of, what its kind says of it, and how decisions open their windows."""
 
+# A placement is this class, with what its kind says otherwise, and aspects for what its configuration needs:
+# 1. ``__init__`` and ``_begin``: what it is made of; ``_begin`` again where a snapshot could not be used.
+# 2. Its aspects, and what those who look ask of it.
+# 3. What a kind says of itself: what is shown, pinned, taken back, counted.
+# 4. ``decided``: decisions, made just now or read from the log, open their windows and are counted.
+# ``Deciding``, ``Learning`` and ``Saving`` add how it decides, learns and is saved, a file each.
+
 from __future__ import annotations
 
 import json
@@ -116,12 +123,14 @@ class State:
         self.earnings = Earnings(len(self.living.slots), config.metrics)
         self.control = ControlGroup(config.holdout)
         self.guardrail = None if config.guardrail is None else Guardrail(config)
+        # Before the arms are named: what is shared has sums of each.
         part = shared_of(config.policy, config.spread)
         self.shared = None if part is None else Sharing(part)
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
         self.items = items_for(config.policy)
+        # The control's coin knows its arm by its slot, which is there from here on.
         self.control.arms_named(self.here)
         self.series = Series(self.layers)
         self.windows = self.attribution(config.rule)
@@ -394,6 +403,7 @@ class State:
 
         Where the second policy is to learn from it too, there is one decision.
         """
+        # First the windows, which give entries; all else that is kept of decisions is by these.
         entries = self.windows.decided(rows)
         self._keep(entries, rows, decisions, second)
         count, deferred = len(rows), rows.column("deferred")
@@ -414,6 +424,8 @@ class State:
         self.open.keep(entries, decisions, plain=plain)
         self.modes.keep(entries, rows.column("mode"))
         if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
+            # Entries are used again, so what was kept of the decision before must go, also if nothing is kept
+            # now.
             self.control.keep(entries, rows)
         if self.second is not None:
             self.second.keep(entries, second, plain=plain)

@@ -74,6 +74,9 @@ class Deadlines:
         rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, entries, seqs
         if not count:
             return
+        # Deadlines ascend as long as the rule stays, so that a sorted queue costs nothing; only a shorter
+        # window, from a changed configuration, makes sorting necessary, which must be stable: ties are in the
+        # log's order.
         if self.last is not None and rows[0, begin] < self.last:
             # Windows got shorter.
             known = rows[:, self._begin : end]
@@ -281,13 +284,17 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
         entry, kind = feedback.entries[i], feedback.kinds[i]
         outcomes, teaches = feedback.outcomes, feedback.teaches
         outcomes[i], teaches[i] = LATE, False
+        # The decision is long forgotten.
         if entry < 0:
             continue
+        # Closed, but its entry is kept: it earned the default, which the first reward may still replace,
+        # once.
         if not windows.open[entry]:
             if kind == REWARD and terms.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
                 outcomes[i], teaches[i] = CORRECTED, True
             continue
+        # Whatever comes for an open decision is counted, so that nobody can grow the log without an end.
         windows.answers[entry] += 1
         if kind == ACTIVATE:
             outcomes[i] = REPEATED if windows.active[entry] else NOTED
@@ -298,6 +305,7 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
         if not windows.active[entry]:
             outcomes[i] = INACTIVE
             continue
+        # A reward is a look, too: an answer comes from somebody who has seen it.
         windows.examined[entry] = True
         if kind == EXAMINED:
             outcomes[i] = NOTED
@@ -307,6 +315,7 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
             outcomes[i] = OPEN
         else:
             reward, before = feedback.rewards[i], windows.reward[entry]
+            # Not NaN: something came before.
             if before == before:
                 if terms.aggregation == SUM:
                     reward = before + reward
@@ -336,6 +345,7 @@ def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
         elif windows.examined[entry] or not terms.only_examined:
             earned = terms.default
         closing.earned[i], closing.answered[i] = earned, came
+        # What was settled was taught when it came; it is earned all the same, and counts for the lift.
         closing.taught[i] = np.nan if windows.settled[entry] else earned
         if earned == earned and not came and not windows.settled[entry]:
             windows.defaulted[entry] = terms.corrects
