@@ -23,7 +23,7 @@ from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
 from tacit.service.engine.layout import stores_of
-from tacit.service.log.ids import shard_of, slot_in, slot_of
+from tacit.service.log.ids import partition_in, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 
@@ -88,7 +88,7 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(config,
             shown = [(key, here.decide(key)) for key in keys * 30]
             assert {one.durability for _, one in shown} == {"spooled"}
             for key, one in shown:
-                assert slot_in(one.decision_id) == slot_of("home", key)
+                assert partition_in(one.decision_id) == partition_of("home", key)
                 here.feedback(one.decision_id, float(one.arm == "b"))
             assert all(known.waiting for known in here.known())
             here.flush()
@@ -107,7 +107,7 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(config,
             assert client.feedback("home", one.decision_id, 1).outcome == "repeated"
         # A key that is in all shards is decided for with what any of them has learned.
         with local(service, tmp_path / "all", "all") as here:
-            places = [shard_of(slot_in(here.decide("k").decision_id), SHARDS) for _ in range(10)]
+            places = [shard_of(partition_in(here.decide("k").decision_id), SHARDS) for _ in range(10)]
             assert sorted(places) == [0] * 5 + [1] * 5
         assert service.stop() == 0
     assert "agree" in run("log", "verify", "--config", config)

@@ -18,9 +18,9 @@ from tacit.service.log.rows import CLICKS, REWARD
 from tacit.service.placements.results import (
     DAY,
     DECISIONS,
+    FIRST_ARM,
     HOUR,
     MINUTE,
-    SLOTS,
     WW,
     R,
     Results,
@@ -40,7 +40,7 @@ def counted(events, results=None):
     results, time = results or Results(ARMS), START
     for seconds, arm, reward in events:
         time += seconds * 1_000_000
-        results.decided(time, 1)[SLOTS + 2 * arm] += 1.0
+        results.decided(time, 1)[FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
             results.rewarded(time, arm, [reward])
     return results, time
@@ -112,7 +112,7 @@ def test_results_go_on_from_where_they_were_saved(told, cut):
     again.restore(json.loads(json.dumps(before.saved())))
     for seconds, arm, reward in told[max(cut, 1) :]:
         time += seconds * 1_000_000
-        again.decided(time, 1)[SLOTS + 2 * arm] += 1.0
+        again.decided(time, 1)[FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
             again.rewarded(time, arm, [reward])
     assert again.saved() == whole.saved()
@@ -131,7 +131,7 @@ def test_results_of_shards_add_up(told, others):
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
     results.reach(4)
-    results.decided(time, 1)[SLOTS + 6] += 1.0
+    results.decided(time, 1)[FIRST_ARM + 6] += 1.0
     assert impressions(results.over(0)).tolist() == [1, 1, 0, 1]
     assert rewards(results.over(0)).tolist() == [1, 0, 0, 0]
 
@@ -171,6 +171,6 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
 def test_years_take_no_more_room_than_a_month():
     results = Results(1)
     for day in range(3000):
-        results.decided(START + day * DAY, 1)[SLOTS] += 1.0
+        results.decided(START + day * DAY, 1)[FIRST_ARM] += 1.0
     assert results.over(0)[DECISIONS] == 3000
     assert sum(map(len, results.saved()["rows"])) < 400
