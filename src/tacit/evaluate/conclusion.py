@@ -109,7 +109,7 @@ class Summing:
         counts[: len(self._counts)] += self._counts
         self._counts = counts
         weights = shown / rows.propensity, given_above / rows.given_above
-        terms = WeightedRows(rows, *weights, self._target)
+        weighted = WeightedRows(rows, *weights, self._target)
         lists = None
         if self._lengths:
             self._note_slates(rows)
@@ -121,10 +121,10 @@ class Summing:
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
-                units, cluster = estimator.list_units(terms, lists), None
+                units, cluster = estimator.list_units(weighted, lists), None
                 of = None if segments is None else segments[lists.first]
             else:
-                units, cluster, of = estimator.units(terms), group, segments
+                units, cluster, of = estimator.units(weighted), group, segments
             self.sums[place] = _added(self.sums[place], units, cluster)
             if of is not None:
                 self._add_segments(place, units, cluster, of)

@@ -96,7 +96,7 @@ class Estimator(Checked):
         ]
         return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
-    def units(self, terms: WeightedRows) -> Units:
+    def units(self, weighted: WeightedRows) -> Units:
         """Return the units of some rows."""
         raise NotImplementedError
 
@@ -129,9 +129,9 @@ class IPS(Estimator):
 
     clip: Largest = math.inf
 
-    def units(self, terms: WeightedRows) -> Units:
-        weights = clipped(terms.weights, self.clip)
-        return Units(weights, weights * terms.rows.reward, terms.rows.reward)
+    def units(self, weighted: WeightedRows) -> Units:
+        weights = clipped(weighted.weights, self.clip)
+        return Units(weights, weights * weighted.rows.reward, weighted.rows.reward)
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,13 @@ class DirectMethod(Estimator):
     def columns(self) -> frozenset[str]:
         return self.model.columns if self.model else frozenset()
 
-    def units(self, terms: WeightedRows) -> Units:
-        return Units(terms.weights, self._expected(terms))
+    def units(self, weighted: WeightedRows) -> Units:
+        return Units(weighted.weights, self._expected(weighted))
 
-    def _expected(self, terms: WeightedRows) -> Floats:
+    def _expected(self, weighted: WeightedRows) -> Floats:
         """Return Σ π(a)·q(a) over the arms, per row."""
-        probabilities = terms.target.every(terms.rows)
-        rewards = self._model.every(terms.rows)
+        probabilities = weighted.target.every(weighted.rows)
+        rewards = self._model.every(weighted.rows)
         return np.asarray(np.einsum("ra,ra->r", probabilities, rewards))
 
     @property
@@ -227,10 +227,10 @@ class DoublyRobust(DirectMethod):
 
     clip: Largest = math.inf
 
-    def units(self, terms: WeightedRows) -> Units:
-        weights = self._used(terms.weights)
-        errors = terms.rows.reward - self._model.shown(terms.rows)
-        return Units(weights, self._expected(terms) + weights * errors, terms.rows.reward)
+    def units(self, weighted: WeightedRows) -> Units:
+        weights = self._used(weighted.weights)
+        errors = weighted.rows.reward - self._model.shown(weighted.rows)
+        return Units(weights, self._expected(weighted) + weights * errors, weighted.rows.reward)
 
     def _used(self, weights: Floats) -> Floats:
         return clipped(weights, self.clip)
@@ -258,9 +258,9 @@ class SwitchDR(DoublyRobust):
 
     threshold: Largest = 10.0
 
-    def units(self, terms: WeightedRows) -> Units:
+    def units(self, weighted: WeightedRows) -> Units:
         # Of all weights, so that it shows in them what was left to the model.
-        return super().units(terms)._replace(weights=clipped(terms.weights, self.clip))
+        return super().units(weighted)._replace(weights=clipped(weighted.weights, self.clip))
 
     def _used(self, weights: Floats) -> Floats:
         used = super()._used(weights)
@@ -305,14 +305,14 @@ class SlateEstimator(Estimator):
     def columns(self) -> frozenset[str]:
         return frozenset({"decision_id", "position"})
 
-    def row_weights(self, terms: WeightedRows) -> Floats:
+    def row_weights(self, weighted: WeightedRows) -> Floats:
         """Return the weight of each row, each on its own."""
-        return terms.given_above if self.given_above else terms.weights
+        return weighted.given_above if self.given_above else weighted.weights
 
-    def list_units(self, terms: WeightedRows, lists: Lists) -> Units:
+    def list_units(self, weighted: WeightedRows, lists: Lists) -> Units:
         """Return the units of the lists of some rows."""
-        weights = lists.table(self.row_weights(terms), self.slots, 1.0)
-        rewards = lists.table(terms.rows.reward, self.slots, 0.0)
+        weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
+        rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
         used = clipped(self._position_weights(weights), self.clip)
         return Units(used.sum(axis=1), (used * rewards).sum(axis=1), rewards.sum(axis=1))
 
@@ -418,15 +418,15 @@ class PositionBasedIPS(SlateEstimator):
         assert self.logging is not None
         return super().columns | self.logging.columns
 
-    def row_weights(self, terms: WeightedRows) -> Floats:
+    def row_weights(self, weighted: WeightedRows) -> Floats:
         assert self.logging is not None
-        wanted = self._exposure(terms.target, terms.rows)
-        given = self._exposure(self.logging, terms.rows)
+        wanted = self._exposure(weighted.target, weighted.rows)
+        given = self._exposure(self.logging, weighted.rows)
         if (given <= 0).any():
             row = int(np.argmax(given <= 0))
-            arm = terms.rows.arm.names[terms.rows.arm.codes[row]]
+            arm = weighted.rows.arm.names[weighted.rows.arm.codes[row]]
             raise UnfitLog(
-                f"{terms.rows.where(row)}: arm: {arm!r} was shown, but the logging policy gives it "
+                f"{weighted.rows.where(row)}: arm: {arm!r} was shown, but the logging policy gives it "
                 "probability 0 wherever it would be examined; give the policy that wrote the log"
             )
         return wanted / given

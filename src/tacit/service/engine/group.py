@@ -319,7 +319,7 @@ class _Batch:
             return None
         if not same:
             raise InConflict(
-                f"decision_id: {id!r} stands for a decision on other terms; "
+                f"decision_id: {id!r} stands for a decision that was asked for otherwise; "
                 "send the same request, or another id"
             )
         return answer

@@ -24,7 +24,7 @@ from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements import windows as codes
 from tacit.service.placements.open_decisions import Beside, OpenEntries
-from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns, Terms
+from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns
 
 # ---- Which reward a decision earned: a pure function of the log
 #
@@ -148,7 +148,7 @@ class Attribution(OpenEntries):
     @rule.setter
     def rule(self, rule: Rule) -> None:
         self._rule = rule
-        self._terms = Terms(
+        self._params = codes.RuleParams(
             int(rule.window),
             float(rule.default),
             float(rule.lowest),
@@ -177,7 +177,7 @@ class Attribution(OpenEntries):
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
         """Open the windows of decisions made at the same time; return their entries."""
-        deadline = self.time + self._terms.window
+        deadline = self.time + self._params.window
         entries = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
         if not any(deferred):
@@ -212,7 +212,7 @@ class Attribution(OpenEntries):
 
     def _closed(self, closed: Ending) -> Rewards:
         closing = Closing.of(closed.entries)
-        self._loops.close(self._windows, self._terms, closing)
+        self._loops.close(self._windows, self._params, closing)
         self.ended = Ended(closing.entries, closing.earned, closing.answered)
         self._forget(closed)
         # NaN says that there is nothing to learn: already settled, or not examined where that is asked for.
@@ -233,7 +233,7 @@ class Attribution(OpenEntries):
         for entry in entries.tolist() if self._ids else ():
             self._ids.pop(entry, None)
         kept = self._windows.defaulted[entries]
-        if self._terms.corrects and kept.any():
+        if self._params.corrects and kept.any():
             self._keep_defaults(closed.where(kept))
             entries = entries[~kept]
         self._spent.append(entries)
@@ -289,7 +289,7 @@ class Attribution(OpenEntries):
         if entries is None:
             entries = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
         came = self._came(feedback, entries)
-        self._loops.tell(self._windows, self._terms, self.time, came)
+        self._loops.tell(self._windows, self._params, self.time, came)
         self._note_ids(feedback, came)
         self._aggregate(feedback, came)
         if ACTIVATE in feedback.column("kind"):
@@ -322,7 +322,7 @@ class Attribution(OpenEntries):
 
     def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
         (taught,) = came.teaches.nonzero()
-        if not self._terms.corrects:
+        if not self._params.corrects:
             if len(taught):
                 yield self._taught(came, taught)
             return

@@ -133,7 +133,7 @@ LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
 # ---- What open decisions are kept as: columns
 
 
-class Terms(NamedTuple):
+class RuleParams(NamedTuple):
     """What windows mean; times in microseconds.
 
     Attributes
@@ -278,7 +278,7 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
         windows.block[entry], windows.place[entry] = block, place + i
 
 
-def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColumns) -> None:
+def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
     """Take feedback in, row by row."""
     for i in range(len(feedback.entries)):
         entry, kind = feedback.entries[i], feedback.kinds[i]
@@ -290,7 +290,7 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
         # Closed, but its entry is kept: it earned the default, which the first reward may still replace,
         # once.
         if not windows.open[entry]:
-            if kind == REWARD and terms.corrects and windows.defaulted[entry]:
+            if kind == REWARD and rule.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
                 outcomes[i], teaches[i] = CORRECTED, True
             continue
@@ -300,7 +300,7 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
             outcomes[i] = REPEATED if windows.active[entry] else NOTED
             if not windows.active[entry]:
                 windows.active[entry] = True
-                windows.deadline[entry] = time + terms.window
+                windows.deadline[entry] = time + rule.window
             continue
         if not windows.active[entry]:
             outcomes[i] = INACTIVE
@@ -311,28 +311,28 @@ def tell_rows(windows: Windows, terms: Terms, time: int, feedback: FeedbackColum
             outcomes[i] = NOTED
         elif windows.settled[entry]:
             outcomes[i] = REPEATED
-        elif terms.aggregation == LISTED:
+        elif rule.aggregation == LISTED:
             outcomes[i] = OPEN
         else:
             reward, before = feedback.rewards[i], windows.reward[entry]
             # Not NaN: something came before.
             if before == before:
-                if terms.aggregation == SUM:
+                if rule.aggregation == SUM:
                     reward = before + reward
-                elif terms.aggregation == MAX:
+                elif rule.aggregation == MAX:
                     reward = max(before, reward)
             windows.reward[entry] = reward
             # A reward below 0 may still lower a sum.
-            tops = terms.aggregation == MAX or (terms.aggregation == SUM and terms.lowest >= 0.0)
-            if terms.aggregation == FIRST or (tops and reward >= 1.0):
+            tops = rule.aggregation == MAX or (rule.aggregation == SUM and rule.lowest >= 0.0)
+            if rule.aggregation == FIRST or (tops and reward >= 1.0):
                 windows.settled[entry] = True
                 outcomes[i], teaches[i] = LEARNED, True
-                feedback.rewards[i] = min(max(reward, terms.lowest), 1.0)
+                feedback.rewards[i] = min(max(reward, rule.lowest), 1.0)
             else:
                 outcomes[i] = PENDING
 
 
-def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
+def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
     """Close windows; fill in what their decisions have earned."""
     for i in range(len(closing.entries)):
         entry = closing.entries[i]
@@ -341,14 +341,14 @@ def close_rows(windows: Windows, terms: Terms, closing: Closing) -> None:
         windows.open[entry] = False
         earned = np.nan
         if came:
-            earned = min(max(reward, terms.lowest), 1.0)
-        elif windows.examined[entry] or not terms.only_examined:
-            earned = terms.default
+            earned = min(max(reward, rule.lowest), 1.0)
+        elif windows.examined[entry] or not rule.only_examined:
+            earned = rule.default
         closing.earned[i], closing.answered[i] = earned, came
         # What was settled was taught when it came; it is earned all the same, and counts for the lift.
         closing.taught[i] = np.nan if windows.settled[entry] else earned
         if earned == earned and not came and not windows.settled[entry]:
-            windows.defaulted[entry] = terms.corrects
+            windows.defaulted[entry] = rule.corrects
 
 
 @cache
@@ -356,11 +356,11 @@ def loops() -> WindowLoops:
     """Return the loops :func:`open_rows`, :func:`tell_rows` and :func:`close_rows`, compiled."""
     from tacit.core.compiled import compiled
 
-    windows, terms = Windows.zeros(0), Terms(1, 0.0, 0.0, 0, False, False)
+    windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))
     return WindowLoops(
         compiled(open_rows).entry((windows, none, none, 0, 0, 0)),
-        compiled(tell_rows).entry((windows, terms, 0, feedback)),
-        compiled(close_rows).entry((windows, terms, Closing.of(none))),
+        compiled(tell_rows).entry((windows, rule, 0, feedback)),
+        compiled(close_rows).entry((windows, rule, Closing.of(none))),
     )
