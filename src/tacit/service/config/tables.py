@@ -171,18 +171,18 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             None if spec is None else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
             for spec in (self.policy, control or self.shadow)
         ]
-        policy, shadow = policies
+        policy, second = policies
         assert policy is not None
-        return policy, shadow, self.options
+        return policy, second, self.options
 
     def configuration(
-        self, policy: Policy, shadow: Policy | None, options: Any, retention: float | None
+        self, policy: Policy, second: Policy | None, options: Any, retention: float | None
     ) -> PlacementConfig:
         """Return what the table says, complete.
 
         Parameters
         ----------
-        policy, shadow, options
+        policy, second, options
             As :meth:`parts` gives them.
         retention : float or None
             Days after which rows are dropped, where the table does not say it.
@@ -198,7 +198,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.snapshot_every,
             self._rule,
             self.mode,
-            shadow,
+            second,
             self.durability,
             self.propensities,
             self.kind,
@@ -249,11 +249,11 @@ class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        policy, shadow, options = super().parts()
-        learns = [policy] if shadow is None else [policy, shadow]
+        policy, second, options = super().parts()
+        learns = [policy] if second is None else [policy, second]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
         if self.context and not any(each.schema == declared("context", self.context) for each in learns):
             raise InvalidValue("context", self.context, remedy)
         if self.context_dim and not any(each.context_dim == self.context_dim for each in learns):
             raise InvalidValue("context_dim", self.context_dim, remedy)
-        return policy, shadow, options
+        return policy, second, options

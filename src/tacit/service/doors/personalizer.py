@@ -392,11 +392,11 @@ class PersonalizerPlacement(FeaturePlacement):
         return msgspec.json.encode(ShownRanking(ranking)).decode()
 
     def decided(
-        self, rows: Block[DecisionRow], decisions: Sequence[Decision], shadow: Decision | None = None
+        self, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None = None
     ) -> None:
         self.made = self.made or rows[0].time
         shown = list(map(self._shown_only, rows, decisions))
-        super().decided(rows, shown, shadow and self._shown_only(rows[0], shadow))
+        super().decided(rows, shown, second and self._shown_only(rows[0], second))
 
     def _shown_only(self, row: DecisionRow, decision: Decision) -> Decision:
         """Return a decision without what was not shown."""

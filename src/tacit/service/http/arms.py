@@ -116,10 +116,10 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        policy, shadow, options = super().parts()
+        policy, second, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
-        return policy, shadow, options
+        return policy, second, options
 
     @property
     def attribution(self) -> dict[str, Any]:

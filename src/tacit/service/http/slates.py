@@ -67,13 +67,13 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         return {"aggregation": self.aggregation}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        policy, shadow, options = super().parts()
+        policy, second, options = super().parts()
         if self.at_least:
             if not isinstance(policy, ListMix | SafeListMix):
                 remedy = f"leave it out: lists of {policy.label} promise nothing; those of list-mix can"
                 raise InvalidValue("at_least", self.at_least, remedy)
             policy = replace(policy, at_least=self.at_least)
-        return policy, shadow, options
+        return policy, second, options
 
     def fitted(self, policy: Policy) -> Policy:
         super().fitted(policy)
