@@ -1,4 +1,4 @@
-"""Work of many units on a Ray cluster, and offline evaluation in parts, which are summed there and merged.
+"""Work of many tasks on a Ray cluster, and offline evaluation in parts, which are summed there and merged.
 
 Both functions spread their parts over threads, or within :func:`tacit.cluster.on_ray` over a
 cluster. How a log is cut depends on the log alone, so results do not depend on the workers.
@@ -38,7 +38,7 @@ from tacit.policies.base import Policy
 
 LOCAL = "local"
 RETRIES = 5
-"""How often a unit is tried again whose worker has died."""
+"""How often a task is tried again whose worker has died."""
 
 
 class NoCluster(TacitError, ConnectionError):
@@ -64,8 +64,8 @@ def imported() -> Any:
 def on_ray(address: str = LOCAL) -> Iterator[None]:
     """Run everything that is spread, within the ``with`` block, on Ray.
 
-    Results are those of the local run, bit for bit, whatever the number of workers: every unit
-    of work has random streams of its own. A unit whose worker dies is run again, up to five
+    Results are those of the local run, bit for bit, whatever the number of workers: every task
+    has random streams of its own. A task whose worker dies is run again, up to five
     times. An error or an interrupt cancels what is left.
 
     Parameters
@@ -102,7 +102,7 @@ def connected(address: str) -> Iterator[None]:
     """Be connected to a cluster, as :func:`on_ray` is."""
     ray = imported()
     ours = not ray.is_initialized()
-    # The first error of a unit is raised; those of others would be printed on top of it.
+    # The first error of a task is raised; those of others would be printed on top of it.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if ours:
         _check_answering(address)
@@ -128,31 +128,31 @@ def _check_answering(address: str) -> None:
         raise NoCluster(f"ray: no cluster answers at {address!r}: {error.strerror}") from error
 
 
-def _unit(function: Callable[..., Any], *unit: Any) -> Any:
-    return function(*unit, lambda amount: None)
+def _task(function: Callable[..., Any], *task: Any) -> Any:
+    return function(*task, lambda amount: None)
 
 
 def _run(
     function: Callable[..., Any],
-    units: Sequence[tuple[Any, ...]],
+    tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
     workers: int,
     advance: Report,
 ) -> list[Any]:
     ray = imported()
-    remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_unit)
-    # Sent once, however many units there are: it may hold a model.
+    remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_task)
+    # Sent once, however many tasks there are: it may hold a model.
     sent = ray.put(function)
-    tasks = [remote.remote(sent, *unit) for unit in units]
-    amount = dict(zip(tasks, amounts, strict=True))
-    waiting = tasks
+    futures = [remote.remote(sent, *task) for task in tasks]
+    amount = dict(zip(futures, amounts, strict=True))
+    waiting = futures
     try:
         while waiting:
             finished, waiting = ray.wait(waiting, timeout=0.5)
-            # Fetched at once: an error must not wait for the other units.
+            # Fetched at once: an error must not wait for the other tasks.
             ray.get(finished)
             advance(sum(amount[task] for task in finished))
-        return list(ray.get(tasks))
+        return list(ray.get(futures))
     except BaseException as error:
         for task in waiting:
             ray.cancel(task, force=True)
@@ -269,14 +269,14 @@ def replay(
     replaying = Replaying(policy=policy, **options)
     reader = replaying.opened(_reader(log))
     parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
-    units = [(part, number) for number in range(replaying.passes) for part in parts]
+    tasks = [(part, number) for number in range(replaying.passes) for part in parts]
     found = _read(
         "replaying",
         partial(played, replaying),
-        [part for part, _ in units],
+        [part for part, _ in tasks],
         workers,
         reader,
-        [([number],) for _, number in units],
+        [([number],) for _, number in tasks],
     )
     whole = [
         reduce(ReplayCounts.merge, found[start : start + len(parts)])
@@ -328,9 +328,9 @@ def _read(
     more: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[Any]:
     """Return what ``reading`` gives for each part, and keep in the reader what became of rows."""
-    units = [(part, *rest) for part, rest in zip(parts, more or [()] * len(parts), strict=True)]
+    tasks = [(part, *rest) for part, rest in zip(parts, more or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]
-    found = spread(partial(_reported, reading), units, amounts, label=label, workers=workers)
+    found = spread(partial(_reported, reading), tasks, amounts, label=label, workers=workers)
     reports = [report for _, report in found]
     # Shards and passes have all read the same rows.
     cut = isinstance(parts[0], LogPart) if parts else False

@@ -97,52 +97,52 @@ def counted(label: str, given: Callable[[int], None] | None = None) -> Iterator[
         yield report
 
 
-# ---- Independent units of work, spread over the threads of this process or over a cluster
+# ---- Independent tasks, spread over the threads of this process or over a cluster
 #
 # Compiled loops release the interpreter's lock, so threads are enough on one machine. What comes
-# back does not depend on where or in which order the units ran.
+# back does not depend on where or in which order the tasks ran.
 
 Report = Callable[[float], None]
 
 
 class Stopped(Exception):
-    """Raised inside a unit when the others have failed or were interrupted."""
+    """Raised inside a task when the others have failed or were interrupted."""
 
 
 class Runner(Protocol):
-    """What runs units: :func:`in_threads`, or a cluster."""
+    """What runs tasks: :func:`in_threads`, or a cluster."""
 
     def __call__(
         self,
         function: Callable[..., Any],
-        units: Sequence[tuple[Any, ...]],
+        tasks: Sequence[tuple[Any, ...]],
         amounts: Sequence[float],
         workers: int,
         advance: Report,
     ) -> list[Any]:
-        """Return ``function(*unit, report)`` of each unit, in their order."""
+        """Return ``function(*task, report)`` of each task, in their order."""
 
 
 def spread(
     function: Callable[..., Any],
-    units: Sequence[tuple[Any, ...]],
+    tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
     *,
     label: str,
     workers: int | None = None,
 ) -> list[Any]:
-    """Return what a function gives for each unit of work, in the order of the units.
+    """Return what a function gives for each task, in the order of the tasks.
 
     Parameters
     ----------
     function : function
         Of a module, or a :func:`functools.partial` of one; called as
-        ``function(*unit, report)``. It should call ``report(amount)`` with the work just done
+        ``function(*task, report)``. It should call ``report(amount)`` with the work just done
         often enough to be interrupted.
-    units : sequence of tuple
+    tasks : sequence of tuple
         Arguments of each call; such that they can be sent to another machine.
     amounts : sequence of float
-        How much work each unit is, for the progress bar.
+        How much work each task is, for the progress bar.
     label : str
         What is being done.
     workers : int, optional
@@ -163,19 +163,19 @@ def spread(
     """
     threads = checks.integer("workers", os.cpu_count() if workers is None else workers, 1)
     with progress(sum(amounts), label) as advance:
-        return runner.get()(function, units, amounts, threads, advance)
+        return runner.get()(function, tasks, amounts, threads, advance)
 
 
 def in_threads(
     function: Callable[..., Any],
-    units: Sequence[tuple[Any, ...]],
+    tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    """Run units in threads; an error or an interrupt stops the others before it goes on its way."""
+    """Run tasks in threads; an error or an interrupt stops the others before it goes on its way."""
     stopped = threading.Event()
-    done = [0.0] * len(units)
+    done = [0.0] * len(tasks)
     reported = 0.0
 
     def run(i: int) -> Any:
@@ -184,11 +184,11 @@ def in_threads(
             if stopped.is_set():
                 raise Stopped
 
-        return function(*units[i], report)
+        return function(*tasks[i], report)
 
-    with ThreadPoolExecutor(max(1, min(workers, len(units)))) as pool:
+    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
         try:
-            futures = [pool.submit(run, i) for i in range(len(units))]
+            futures = [pool.submit(run, i) for i in range(len(tasks))]
             waiting = set(futures)
             while waiting:
                 finished, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
@@ -205,4 +205,4 @@ def in_threads(
 
 
 runner: ContextVar[Runner] = ContextVar("runner", default=in_threads)
-"""What runs the units of :func:`spread` at present."""
+"""What runs the tasks of :func:`spread` at present."""

@@ -254,7 +254,7 @@ def play_number(name: str, shards: int, interval: int | None, seed: int, number:
 def reproduce(setup: study.Setup) -> study.Reproduction:
     """Regret of shards by their number and by how often they merge, against one shard."""
     settings = [(1, None), *((n, interval) for n in SHARDS for interval in INTERVALS)]
-    units = [
+    tasks = [
         (name, shards, interval, setup.seed, number)
         for name in BENCHMARKS
         for shards, interval in settings
@@ -263,7 +263,7 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
     for name in BENCHMARKS:
         # Compiled here, once, before workers would ask for it side by side.
         sharded_regret(BENCHMARKS[name]._replace(horizon=1), 1, None, 0, 0)
-    found = spread(play_number, units, [1.0] * len(units), label="shards", workers=setup.workers)
+    found = spread(play_number, tasks, [1.0] * len(tasks), label="shards", workers=setup.workers)
     regrets = np.array(found).reshape(len(BENCHMARKS), len(settings), setup.runs)
     cells = [
         _cell(name, setting, values, of_one)

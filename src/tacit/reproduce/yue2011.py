@@ -173,9 +173,9 @@ def regrets(cells: list[study.Cell], axis: str) -> str:
 
 def short(value: float) -> str:
     """Return a number with three significant digits, in thousands or millions where large."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{name}"
+    for scale, name in ((1e6, "M"), (1e3, "k")):
+        if value >= scale:
+            return f"{value / scale:.3g}{name}"
     return f"{value:.3g}"
 
 

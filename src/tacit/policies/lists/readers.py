@@ -136,12 +136,12 @@ def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
         total += math.exp(weights[h])
         if weights[h] > weights[best]:
             best = h
-    unit = base_rate(readers, lane, best, arms)
+    best_base = base_rate(readers, lane, best, arms)
     for h in range(HYPOTHESES):
         if weights[h] == -np.inf:
             continue
         base = base_rate(readers, lane, h, arms)
-        scale, weight = unit / base, math.exp(weights[h]) / total
+        scale, weight = best_base / base, math.exp(weights[h]) / total
         for i in range(len(arms)):
             arm = arms[i]
             seen = readers.seen[lane, h, arm]

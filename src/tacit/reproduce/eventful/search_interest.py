@@ -269,8 +269,8 @@ def played(environment: WatchedInterest, horizon: int, setup: study.Setup) -> li
         # Compiled here, once, before threads would ask for it side by side.
         Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
 
-    def one(unit: int) -> Season:
-        place, number = divmod(unit, setup.runs)
+    def one(task: int) -> Season:
+        place, number = divmod(task, setup.runs)
         return season(chosen[place], environment, horizon, setup.seed, number)
 
     found = study.each_run(one, len(chosen) * setup.runs, setup, f"{horizon:,} rounds")

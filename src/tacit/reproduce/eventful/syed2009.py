@@ -110,8 +110,8 @@ def dissect_all(policy: BWC, environment: ShiftingArms, horizon: int, setup: Set
     """Play every run of a setup; the result does not depend on the workers."""
     # Compiled here, once, before threads would ask for it side by side.
     Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
-    units = [(policy, environment, horizon, setup.seed, number) for number in range(setup.runs)]
-    return spread(dissect, units, [horizon] * len(units), label="dissecting", workers=setup.workers)
+    tasks = [(policy, environment, horizon, setup.seed, number) for number in range(setup.runs)]
+    return spread(dissect, tasks, [horizon] * len(tasks), label="dissecting", workers=setup.workers)
 
 
 def event_rounds(first: Ints, starts: Ints) -> list[list[int]]:
