@@ -36,7 +36,7 @@ BETWEEN = "\N{EN DASH}"
 
 Seen = Mapping[tuple[int, float], Sequence[str]]
 """Values of open categories, by the column and the sign to which they are hashed."""
-Group = tuple[str, Booleans]
+Segment = tuple[str, Booleans]
 """What users have in common, and which of all are meant."""
 
 
@@ -60,32 +60,32 @@ def fields_of(schema: Declared, dim: int) -> list[ContextField]:
     return found
 
 
-def groups_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Group]:
+def segments_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Segment]:
     """Return the users who are alike in a field, those whose value is missing last."""
     own, first = contexts[:, field.columns], field.columns.start
     missing = own[:, -1] != 0.0 if own.shape[1] > 1 else np.zeros(len(own), np.bool_)
     if field.holds == NUMBER:
-        groups = list(_bands(own[:, 0], ~missing))
+        segments = list(_bands(own[:, 0], ~missing))
     elif field.holds == BOOLEAN:
-        groups = [("yes", ~missing & (own[:, 0] != 0.0)), ("no", ~missing & (own[:, 0] == 0.0))]
+        segments = [("yes", ~missing & (own[:, 0] != 0.0)), ("no", ~missing & (own[:, 0] == 0.0))]
     elif isinstance(field.holds, tuple):
-        groups = [(value, own[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
+        segments = [(value, own[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
     else:
-        groups = [
+        segments = [
             (" or ".join(seen.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])), which)
             for j in range(own.shape[1] - 1)
             for sign in (1.0, -1.0)
             if (which := own[:, j] == sign).any()
         ]
     if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
-        groups.sort(key=lambda group: -int(group[1].sum()))
-    if len(groups) > MOST_VALUES:
-        rest = np.any([which for _, which in groups[MOST_VALUES:]], axis=0)
-        groups = [*groups[:MOST_VALUES], (f"{len(groups) - MOST_VALUES} others", rest)]
-    return [(value, which) for value, which in (*groups, ("missing", missing)) if which.any()]
+        segments.sort(key=lambda segment: -int(segment[1].sum()))
+    if len(segments) > MOST_VALUES:
+        rest = np.any([which for _, which in segments[MOST_VALUES:]], axis=0)
+        segments = [*segments[:MOST_VALUES], (f"{len(segments) - MOST_VALUES} others", rest)]
+    return [(value, which) for value, which in (*segments, ("missing", missing)) if which.any()]
 
 
-def _bands(numbers: Floats, known: Booleans) -> Iterator[Group]:
+def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
     """Yield bands of numbers with about as many users each; of few numbers each one."""
     distinct = np.unique(numbers[known])
     if len(distinct) <= BANDS:
@@ -211,9 +211,12 @@ class _Picture:
         """Return it as it is given to whoever asks."""
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
-        groups = {place: groups_of(self._fields[place], self._contexts, self._sample.seen) for place in most}
-        everybody = np.ones(len(self._rows), np.bool_)
-        asked = [everybody, *(which for place in most for _, which in groups[place])]
+        known = self._contexts, self._sample.seen
+        segments = {place: segments_of(self._fields[place], *known) for place in most}
+        asked = [
+            np.ones(len(self._rows), np.bool_),
+            *(which for place in most for _, which in segments[place]),
+        ]
         bands: Iterator[Any] = iter([None] * len(asked))
         if self._believes:
             averages = np.array([self._contexts[which].mean(axis=0) for which in asked])
@@ -223,7 +226,7 @@ class _Picture:
             FieldForWhom(
                 self._fields[place].name,
                 self._matter[place],
-                [self._segment(value, which, place, next(bands)) for value, which in groups.get(place, ())],
+                [self._segment(value, which, place, next(bands)) for value, which in segments.get(place, ())],
             )
             for place in order
         ]
