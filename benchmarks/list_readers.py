@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tacit
-from tacit.reproduce.cells import KINDS, SHAPES, STARTS, ReadersOfLists
+from tacit.reproduce.cells import KINDS, SHAPES, STARTS, UsersOfLists
 
 SEED = 20_261
 
@@ -62,7 +62,7 @@ def main(streams=100, horizon=5_000):
         for start, (noise, scale) in STARTS.items():
             compared = policies(arms, positions)
             for number, kind in enumerate(KINDS):
-                environment = ReadersOfLists(kind, arms, positions, noise, scale)
+                environment = UsersOfLists(kind, arms, positions, noise, scale)
                 seed = SEED + number
                 result = tacit.simulate(
                     list(compared.values()), environment, horizon, runs=streams, seed=seed

@@ -30,7 +30,7 @@ AT_RANDOM = 0.1
 
 
 @dataclass(frozen=True)
-class DrawnReaders:
+class DrawnUsers:
     """Readers drawn ahead, so that every way to rank meets the same ones.
 
     Attributes
@@ -45,8 +45,8 @@ class DrawnReaders:
     draws: Floats
 
     @classmethod
-    def drawn(cls, lists: int, seed: int) -> DrawnReaders:
-        """Draw readers from a seed."""
+    def drawn(cls, lists: int, seed: int) -> DrawnUsers:
+        """Draw users from a seed."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
         # The order offered is a search engine's: better than none.
@@ -113,11 +113,11 @@ def play_lists(
         made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
     title = f"{len(ARTICLES)} articles, lists of {POSITIONS}, readers who do not see everything"
     scene = Scenario(title, None, ("home",), ARTICLES, made, lists, seed, holdout, POSITIONS)
-    readers = DrawnReaders.drawn(lists, seed)
+    users = DrawnUsers.drawn(lists, seed)
     with running_service(scene, folder, port) as address:
         begin(scene, address, as_json)
-        shown, seconds = send_lists(readers, lists, address)
-        outcomes = compared_lists(scene, readers, shown)
+        shown, seconds = send_lists(users, lists, address)
+        outcomes = compared_lists(scene, users, shown)
         figure = draw_lists(scene.title, outcomes, folder / "demo.png")
         rows: list[Row] = [
             {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "positions": each.by_position()}
@@ -134,26 +134,26 @@ def play_lists(
         end(address, keep=keep, as_json=as_json)
 
 
-def compared_lists(scene: Scenario, readers: DrawnReaders, shown: Ints) -> dict[str, ListTotals]:
+def compared_lists(scene: Scenario, users: DrawnUsers, shown: Ints) -> dict[str, ListTotals]:
     """Return what the lists got that were shown, beside what other ways to rank get."""
-    best, size = np.argsort(-readers.relevance)[:POSITIONS], (len(shown), 1)
+    best, size = np.argsort(-users.relevance)[:POSITIONS], (len(shown), 1)
     return {
-        f"tacit: {scene.policy.label}": readers.outcome(shown),
-        "the order offered": readers.outcome(np.tile(np.arange(POSITIONS), size)),
-        "clicks for each time shown": readers.outcome(readers.by_rate(scene.seed)),
-        "best order": readers.outcome(np.tile(best, size)),
+        f"tacit: {scene.policy.label}": users.outcome(shown),
+        "the order offered": users.outcome(np.tile(np.arange(POSITIONS), size)),
+        "clicks for each time shown": users.outcome(users.by_rate(scene.seed)),
+        "best order": users.outcome(np.tile(best, size)),
     }
 
 
-def send_lists(readers: DrawnReaders, lists: int, address: str) -> tuple[Ints, float]:
-    """Let the readers read; return the articles they were shown and the seconds it took."""
+def send_lists(users: DrawnUsers, lists: int, address: str) -> tuple[Ints, float]:
+    """Let the users read; return the articles they were shown and the seconds it took."""
     slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
     shown = np.empty((lists, POSITIONS), np.int64)
 
     def read(connection: HTTPConnection, i: int) -> None:
         answer = post(connection, "slate", {"key": "home"})
         shown[i] = [slots[arm] for arm in answer["slate"]]
-        clicked = np.flatnonzero(readers.read(i, shown[i])[1]).tolist()
+        clicked = np.flatnonzero(users.read(i, shown[i])[1]).tolist()
         post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
 
     return shown, each_sent(address, lists, "readers", read)

@@ -143,7 +143,7 @@ STARTS = {"good": (0.5, 1.0), "random": (50.0, 1.0), "sparse, good": (0.5, 0.1)}
 KINDS = ("position-based", "cascade", "dependent click", "dynamic Bayesian", "mixture")
 
 
-class ReaderGroup(NamedTuple):
+class UserSegments(NamedTuple):
     """Readers of one kind, as columns: their share; whether they read from the top (1), look at
     positions (0) or click at random (2); which taste they have; how they go on.
 
@@ -160,7 +160,7 @@ class ReaderGroup(NamedTuple):
 
 
 @kernel
-def clicks_of(group: ReaderGroup, g: int, action: Ints) -> float:
+def clicks_of(group: UserSegments, g: int, action: Ints) -> float:
     """Return the expected clicks of one group on a list."""
     total, examined = 0.0, 1.0
     for k in range(len(action)):
@@ -179,7 +179,7 @@ def clicks_of(group: ReaderGroup, g: int, action: Ints) -> float:
 
 
 @kernel
-def clicks(group: ReaderGroup, action: Ints) -> float:
+def clicks(group: UserSegments, action: Ints) -> float:
     """Return the expected clicks on a list."""
     total = 0.0
     for g in range(len(group.share)):
@@ -187,7 +187,7 @@ def clicks(group: ReaderGroup, action: Ints) -> float:
     return total
 
 
-def climb(group: ReaderGroup, order: Ints, action: Ints) -> float:
+def climb(group: UserSegments, order: Ints, action: Ints) -> float:
     """Exchange arms of an order while that adds to the clicks on its beginning."""
     best, better = clicks(group, order[: len(action)]), True
     while better:
@@ -204,7 +204,7 @@ def climb(group: ReaderGroup, order: Ints, action: Ints) -> float:
 
 
 @dataclass(frozen=True)
-class ReadersOfLists(Environment):
+class UsersOfLists(Environment):
     """One key and its readers, drawn anew in each run; arms are offered in the start's order.
 
     ``noise`` is the deviation of the logits by which the start list is sorted.
@@ -217,7 +217,7 @@ class ReadersOfLists(Environment):
 
     class World(NamedTuple):
         impression: Impression
-        group: ReaderGroup
+        group: UserSegments
         drawn: Floats  # (1 + 2 · positions,)
         best: Floats  # (1,)
 
@@ -255,7 +255,7 @@ class ReadersOfLists(Environment):
             ],
         }[self.readers]
         share, kind, tastes, leaves, skip, onward = zip(*rows, strict=True)
-        group = ReaderGroup(
+        group = UserSegments(
             np.array(share), np.array(kind), taste[list(tastes)], np.array(leaves),
             np.array(skip), np.array(onward),
         )  # fmt: skip

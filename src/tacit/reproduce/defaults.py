@@ -57,7 +57,7 @@ from tacit.policies import (
     policy_from_spec,
 )
 from tacit.reproduce import study
-from tacit.reproduce.cells import KINDS, SHAPES, STARTS, ReadersOfLists, duel_settings
+from tacit.reproduce.cells import KINDS, SHAPES, STARTS, UsersOfLists, duel_settings
 from tacit.reproduce.streams_of_series import series_names, stream_of
 
 TITLE = "One default, untuned, beside everything else, tuned"
@@ -216,7 +216,7 @@ def _of_lists() -> dict[str, RegretSetting]:
     arms, positions = SHAPES[LIST]
     return {
         f"lists, {start} start: {kind}": RegretSetting(
-            ReadersOfLists(kind, arms, positions, noise, scale), 20_000, _lists, looks=[3_000]
+            UsersOfLists(kind, arms, positions, noise, scale), 20_000, _lists, looks=[3_000]
         )
         for start, (noise, scale) in STARTS.items()
         for kind in KINDS

@@ -88,10 +88,10 @@ class LayoutStore(PostgresStore):
 
     def layout(self) -> Layout | None:
         """Return the latest layout; None if the log is in one place."""
-        with self._reading() as reader:
-            if reader.execute("SELECT to_regclass('shards')").fetchone() == (None,):
+        with self._reading() as connection:
+            if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
                 return None
-            row = reader.execute(
+            row = connection.execute(
                 "SELECT generation, shards FROM shards ORDER BY generation DESC LIMIT 1"
             ).fetchone()
         return None if row is None else Layout(*row)
@@ -249,8 +249,8 @@ class ReadStore(LayoutStore):
 
     def end(self) -> End:
         """Return where the log ends."""
-        with self._reading() as reader:
-            return self._last(reader)
+        with self._reading() as connection:
+            return self._last(connection)
 
     def renew(self) -> None:
         """Let it be as it is at the next look."""

@@ -411,19 +411,19 @@ class PostgresStore(SqlStore):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._named_errors(), self._pool.connection() as reader:
-            yield reader
+        with self._named_errors(), self._pool.connection() as connection:
+            yield connection
 
     @contextlib.contextmanager
     def _streaming(self) -> Iterator[Read]:
-        with self._reading() as reader, reader.transaction(), contextlib.ExitStack() as stack:
+        with self._reading() as connection, connection.transaction(), contextlib.ExitStack() as stack:
             numbers = count()
 
             def read(
                 statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
             ) -> Iterable[Any]:
                 name = f"stream_{next(numbers)}"
-                cursor = stack.enter_context(reader.cursor(name=name, binary=True))
+                cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once
                 return cursor.execute(_with_marks(statement), values)
 
@@ -438,11 +438,11 @@ class PostgresStore(SqlStore):
         with connection.cursor() as cursor:
             cursor.executemany(_with_marks(statement), rows)
 
-    def _named(self, reader: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
-        return reader.execute(NAMED, ([p for p, _ in wanted], [id for _, id in wanted]))
+    def _named(self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+        return connection.execute(NAMED, ([p for p, _ in wanted], [id for _, id in wanted]))
 
-    def _feedback(self, reader: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
-        return reader.execute(FEEDBACK, (list(decisions),))
+    def _feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
+        return connection.execute(FEEDBACK, (list(decisions),))
 
     def decision_of(self, row: Any) -> DecisionRow:
         made = DecisionRow._make(row)
@@ -495,13 +495,13 @@ class PostgresStore(SqlStore):
     def unsound(self) -> list[str]:
         """Return which indexes do not find all rows of their tables."""
         wrong = []
-        with self._reading() as reader, reader.transaction():
+        with self._reading() as connection, connection.transaction():
             for setting in BY_INDEX:
-                reader.execute(setting)
+                connection.execute(setting)
             for table, fields in UNIQUE:
                 named = ", ".join(f"t.{field}" for field in fields)
                 same = " AND ".join(f"i.{field} = t.{field}" for field in (*fields, "ctid"))
-                missing = self._one(reader, UNFOUND.format(table, named, table, same))
+                missing = self._one(connection, UNFOUND.format(table, named, table, same))
                 if missing:
                     wrong.append(
                         f"{missing} rows of {table} are not found by {', '.join(fields)}: an index "

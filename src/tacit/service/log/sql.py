@@ -227,11 +227,11 @@ class SqlStore(ABC):
         """Insert rows, of which no two of all tables may have one number."""
 
     @abstractmethod
-    def _named(self, reader: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+    def _named(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
         """Yield the rows of those decisions that exist, from their placements and ids."""
 
     @abstractmethod
-    def _feedback(self, reader: Any, decisions: Sequence[int]) -> Iterable[Any]:
+    def _feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
         """Yield the rows of the feedback for decisions, for each in order."""
 
     def decision_of(self, row: Any) -> DecisionRow:
@@ -294,7 +294,7 @@ class SqlStore(ABC):
 
     def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
         """Write a snapshot, or a base, step by step; then it is in place of the one before."""
-        # A reader never sees half of it: pieces have a number of their own, and the head that names the
+        # Nobody who reads sees half of it: pieces have a number of their own, and the head that names the
         # number is written last, in one statement.
         with self._transaction() as writer:
             number = self._one(writer, NEXT_PIECES)
@@ -372,28 +372,28 @@ class SqlStore(ABC):
 
     def configuration(self, placement: int) -> str | None:
         """Return how a placement was configured when this was kept last."""
-        with self._reading() as reader:
-            found: str | None = self._one(reader, CONFIGURED, placement)
+        with self._reading() as connection:
+            found: str | None = self._one(connection, CONFIGURED, placement)
             return found
 
     def changes(self, placement: int) -> list[MarkRow]:
         """Return the marks that say who changed what of a placement, in order."""
-        with self._reading() as reader:
-            return list(self._sound("marks", self._run(reader, CHANGES, (placement,))))
+        with self._reading() as connection:
+            return list(self._sound("marks", self._run(connection, CHANGES, (placement,))))
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
-        with self._reading() as reader:
-            rows = self._run(reader, PLACEMENT)
+        with self._reading() as connection:
+            rows = self._run(connection, PLACEMENT)
             return {name: StoredPlacement._make([*row, self.salt]) for name, *row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
         """Return those decisions that exist, from their placements and ids."""
-        with self._reading() as reader:
-            decisions = self._sound("decisions", self._named(reader, wanted))
+        with self._reading() as connection:
+            decisions = self._sound("decisions", self._named(connection, wanted))
             found = {row.seq: FoundDecision(row, []) for row in decisions}
             if found:
-                for each in self._sound("feedback", self._feedback(reader, [*found])):
+                for each in self._sound("feedback", self._feedback(connection, [*found])):
                     found[each.decision].feedback.append(each)
         return {(f.decision.placement, f.decision.id): f for f in found.values()}
 
@@ -507,8 +507,8 @@ class SqlStore(ABC):
             except Damaged:
                 # What cannot even be read is found one by one.
                 if at_once == 1:
-                    with self._reading() as reader:
-                        after = self._one(reader, FOLLOWING[table], after)
+                    with self._reading() as connection:
+                        after = self._one(connection, FOLLOWING[table], after)
                     yield after
                 at_once = MANY if at_once == 1 else 1
 
@@ -544,8 +544,8 @@ class SqlStore(ABC):
 
     def end(self) -> End:
         """Return where the log ends."""
-        with self._reading() as reader:
-            return self._last(reader)
+        with self._reading() as connection:
+            return self._last(connection)
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
@@ -564,8 +564,8 @@ class SqlStore(ABC):
 
     def states(self, placement: int) -> list[End]:
         """Return the rows and the times of the states of a placement that are kept, in order."""
-        with self._reading() as reader:
-            return [End(*row) for row in self._run(reader, STATES_OF, (placement,))]
+        with self._reading() as connection:
+            return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
         """Return a state that is kept."""
@@ -573,21 +573,21 @@ class SqlStore(ABC):
 
     def begins(self, placement: int) -> End | None:
         """Return the row and the time of a placement's base."""
-        with self._reading() as reader:
+        with self._reading() as connection:
             query = "SELECT seq, time FROM bases WHERE placement = ?"
-            row = self._run(reader, query, (placement,)).fetchone()
+            row = self._run(connection, query, (placement,)).fetchone()
         return None if row is None else End(*row)
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
         """Return the first rows of a placement, or of none, that are older than ``time``."""
-        with self._reading() as reader:
-            found = self._run(reader, OLD_DECISIONS, (placement, before, time, before, limit))
+        with self._reading() as connection:
+            found = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
             decisions = list(self._sound("decisions", found))
-            came = self._feedback(reader, [row.seq for row in decisions])
+            came = self._feedback(connection, [row.seq for row in decisions])
             feedback = list(self._sound("feedback", came))
-            found = self._run(reader, OLD_MARKS, (placement, before, time, limit))
+            found = self._run(connection, OLD_MARKS, (placement, before, time, limit))
             marks = list(self._sound("marks", found))
-            found = self._run(reader, OLD_RECORDS, (placement, time, limit))
+            found = self._run(connection, OLD_RECORDS, (placement, time, limit))
             return Old(Rows(decisions, feedback, marks), list(self._sound("records", found)))
 
     def close(self) -> None:

@@ -255,7 +255,7 @@ UNFIT = (
 CHECK_SECONDS = 5.0
 """How long a start looks at indexes after an end that was not clean."""
 BUSY_MILLISECONDS = 10_000
-"""How long a reader waits for who cleans up after a crash."""
+"""How long a connection waits for who cleans up after a crash."""
 STEPS = 10_000
 """Of SQLite's machine, between two looks at the clock."""
 REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
@@ -403,8 +403,8 @@ class SqliteStore(SqlStore):
 
     @contextlib.contextmanager
     def _streaming(self) -> Iterator[Read]:
-        with self._reading() as reader:
-            yield lambda statement, values=(), at_once=1: reader.execute(statement, values)
+        with self._reading() as connection:
+            yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
     def _run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
         return connection.execute(statement, values)
@@ -412,13 +412,13 @@ class SqliteStore(SqlStore):
     def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
         connection.executemany(statement, rows)
 
-    def _named(self, reader: apsw.Connection, wanted: Sequence[tuple[int, str]]) -> Iterator[Any]:
+    def _named(self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]) -> Iterator[Any]:
         for placement, id in wanted:
-            yield from reader.execute(NAMED, (id, placement))
+            yield from connection.execute(NAMED, (id, placement))
 
-    def _feedback(self, reader: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
+    def _feedback(self, connection: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
         for seq in decisions:
-            yield from reader.execute(FEEDBACK, (seq,))
+            yield from connection.execute(FEEDBACK, (seq,))
 
     def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
         """Write rows, if this is the owner still and no two rows of all tables would have one number."""
@@ -448,8 +448,8 @@ class SqliteStore(SqlStore):
 
     def unsound(self) -> list[str]:
         """Return where the file is damaged, its indexes against its tables too."""
-        with self._reading() as reader:
-            return self._wrong(reader, "")
+        with self._reading() as connection:
+            return self._wrong(connection, "")
 
     def check_end(self) -> None:
         """Raise Damaged if the owner before came to no clean end and left a damaged index.
@@ -459,10 +459,10 @@ class SqliteStore(SqlStore):
         if self._clean:
             return
         until = time.monotonic() + CHECK_SECONDS
-        with self._reading() as reader:
-            reader.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+        with self._reading() as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
-                wrong = [text for table in NUMBERS for text in self._wrong(reader, f"({table})")]
+                wrong = [text for table in NUMBERS for text in self._wrong(connection, f"({table})")]
             except apsw.InterruptError:
                 logger.warning(
                     "%s: its last end was not a clean one, and its indexes were looked at for "
@@ -470,13 +470,13 @@ class SqliteStore(SqlStore):
                 )  # fmt: skip
                 wrong = []
             finally:
-                reader.set_progress_handler(None)
+                connection.set_progress_handler(None)
         if wrong:
             raise Damaged(f"{self._where}: {wrong[0]}; {REBUILD.format(self.path)}")
         self._clean = True
 
-    def _wrong(self, reader: apsw.Connection, table: str) -> list[str]:
-        found = reader.execute(f"PRAGMA integrity_check{table}")
+    def _wrong(self, connection: apsw.Connection, table: str) -> list[str]:
+        found = connection.execute(f"PRAGMA integrity_check{table}")
         return [text for (text,) in found if text != "ok"]
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from tacit.wire.site import FeedNow
 # ---- What the page may ask: of a service, and of one placement. It changes nothing
 
 
-class Reader(Protocol):
+class PageSource(Protocol):
     """What may be read of a service.
 
     Attributes
@@ -140,7 +140,7 @@ class Pages:
 
     Parameters
     ----------
-    engine : Reader
+    engine : PageSource
     answers : Answers, optional
         How requests were answered, where that is counted.
     feeds : function, optional
@@ -149,7 +149,7 @@ class Pages:
 
     def __init__(
         self,
-        engine: Reader,
+        engine: PageSource,
         answers: Answers | None = None,
         feeds: Callable[[], Sequence[FeedNow]] = lambda: (),
     ) -> None:
