@@ -170,10 +170,10 @@ def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
     blocks, ends = usual.seen[0] // BLOCK, usual.seen[0] % BLOCK == 0
     unusual = False
     for i in range(usual.present.shape[1]):
-        room = margin * (usual.sides[0, i, 0] + usual.sides[0, i, 1])
+        slack = margin * (usual.sides[0, i, 0] + usual.sides[0, i, 1])
         for side in range(2):
             value = context[i] if side == 0 else -context[i]
-            unusual = unusual or value > usual.sides[0, i, side] + room
+            unusual = unusual or value > usual.sides[0, i, side] + slack
             if first or value > usual.present[0, i, side]:
                 usual.present[0, i, side] = value
             if ends:

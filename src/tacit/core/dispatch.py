@@ -98,9 +98,9 @@ def enlist(part: Any, registry: dict[str, Any]) -> None:
         registry[canonical(part.__name__)] = part
 
 
-def shipped(registry: dict[str, Part], room: str) -> list[Part]:
-    """Return the parts of a registry that were defined in a room of the package, by name."""
-    found = (part for part in registry.values() if part.__module__.startswith(f"tacit.{room}."))
+def shipped(registry: dict[str, Part], package: str) -> list[Part]:
+    """Return the parts of a registry that were defined in a package of ours, by name."""
+    found = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
     return sorted(found, key=lambda part: part.__name__)
 
 

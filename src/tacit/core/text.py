@@ -132,9 +132,9 @@ class Tabulated:
     def to_markdown(self) -> str:
         """Return the rows as a table in Markdown, as GitHub has it."""
         head, body, numeric = _cells(self.records())
-        rule = ["---:" if number else "---" for number in numeric]
+        dashes = ["---:" if number else "---" for number in numeric]
         escaped = [[cell.replace("|", r"\|") for cell in row] for row in (head, *body)]
-        return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], rule, *escaped[1:]))
+        return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], dashes, *escaped[1:]))
 
     def to_latex(self) -> str:
         """Return the rows as a LaTeX ``tabular``, with the rules of the package booktabs."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
     from tacit.evaluate.weighing import off_policy
 
-# The service reads parts of this room, and no log: pyarrow is brought along by who does.
+# The service reads parts of this package, and no log: pyarrow is brought along by who does.
 _HOMES = {
     "conclusion": ("conclude",),
     "estimators": (

@@ -96,12 +96,12 @@ class Proposal(Tabulated):
         width = max(map(len, self.derived))
         values = {name: getattr(self, name) for name in self.derived}
         shown = {name: "–" if value is None else f"{value:g}" for name, value in values.items()}
-        room = max(map(len, shown.values()))
+        longest = max(map(len, shown.values()))
         lines = [
             f"{self.rows:,} rows, {self.keys:,} keys; {len(self.shifts)} shifts found in "
             f"{self.searched:,} keys",
             *(
-                f"  {name.ljust(width)}  {shown[name].rjust(room)}  {source}"
+                f"  {name.ljust(width)}  {shown[name].rjust(longest)}  {source}"
                 for name, source in self.derived.items()
             ),
             f"  policy: {self.policy}",
@@ -324,10 +324,10 @@ def _test_rounds(arms: float, histories: list[KeyHistory], shifts: list[Shift], 
         for earlier, later in pairwise(shifts)
         if (earlier.placement, earlier.key) == (later.placement, later.key)
     ]
-    room = int(np.median(distances)) // 2 if distances else wanted
-    if room < wanted:
+    between = int(np.median(distances)) // 2 if distances else wanted
+    if between < wanted:
         source = f"half of the median distance between two shifts of a key; by their size {wanted:,}"
-        wanted = max(2, room)
+        wanted = max(2, between)
     close = sum(distance < 2 * wanted for distance in distances)
     warning = (
         f"{close} of {len(distances)} pairs of shifts of a key are closer than 2·L = "

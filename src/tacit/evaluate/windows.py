@@ -149,19 +149,19 @@ class WindowReader:
 
     def _windows(self, log: Any) -> Iterator[Window]:
         size = self._replaying.window
-        parts, offers, room = [], _Offers(), size
+        parts, offers, left = [], _Offers(), size
         chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
         for chunk in chunks:
             rest, unanswered = answered(chunk, self._replaying.missing_reward)
             self.unanswered += unanswered
             self._check_uniform(rest)
             while len(rest.rows):
-                part, rest = _split(rest, room)
+                part, rest = _split(rest, left)
                 parts.append(self._columns(part, offers))
-                room -= len(part.rows)
-                if room == 0:
+                left -= len(part.rows)
+                if left == 0:
                     yield _joined(parts, offers)
-                    parts, offers, room = [], _Offers(), size
+                    parts, offers, left = [], _Offers(), size
         if parts:
             yield _joined(parts, offers)
 

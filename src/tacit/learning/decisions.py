@@ -265,9 +265,9 @@ def in_pieces(sizes: Sequence[int], width: int) -> Iterator[slice]:
     >>> list(in_pieces([9, 1, 2**21, 2**21], 2))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    start, taken, room = 0, 0, LAID_OUT // max(width, 1)
+    start, taken, most = 0, 0, LAID_OUT // max(width, 1)
     for i, size in enumerate(sizes):
-        if i > start and taken + size > room:
+        if i > start and taken + size > most:
             yield slice(start, i)
             start, taken = i, 0
         taken += size

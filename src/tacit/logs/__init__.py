@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tacit.logs.sources import read_log
     from tacit.logs.ubi import read_ubi
 
-# The service reads parts of this room, and no log: pyarrow is brought along by who does.
+# The service reads parts of this package, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(
     __name__,
     {

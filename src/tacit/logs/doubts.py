@@ -124,9 +124,9 @@ class SeenDecisions:
         """Take the decisions of some rows, given as Arrow arrays by name."""
         if self.full or not len(rows):
             return
-        room = LOOKED_AT - self._rows
-        columns = {name: values.slice(0, room) for name, values in columns.items()}
-        rows = rows[:room]
+        left = LOOKED_AT - self._rows
+        columns = {name: values.slice(0, left) for name, values in columns.items()}
+        rows = rows[:left]
         ids = columns["decision_id"].cast(pa.string()).fill_null("")
         if "position" in columns:
             places = columns["position"].cast(pa.string()).fill_null("")

@@ -65,15 +65,15 @@ def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) ->
     pieces = [piece for file in log.files for piece in _pieces(file)]
     size = max(rows, -(-sum(piece.rows for piece in pieces) // PARTS))
     parts: list[list[_Piece]] = []
-    room = 0
+    left = 0
     for before, piece in zip([None, *pieces], pieces, strict=False):
         within = whole and before is not None and before.file is piece.file
         alone = piece.group is None or (before is not None and before.group is None)
-        if alone or (room <= 0 and not within):
+        if alone or (left <= 0 and not within):
             parts.append([])
-            room = size
+            left = size
         parts[-1].append(piece)
-        room -= size if piece.group is None else piece.rows
+        left -= size if piece.group is None else piece.rows
     return [_joined(log, part) for part in parts]
 
 

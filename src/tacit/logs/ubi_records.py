@@ -216,8 +216,8 @@ def time_text(microseconds: int) -> str:
 def _text(record: Mapping[str, Any], field: str, longest: int | None = None) -> str:
     value = record.get(field)
     if not isinstance(value, str) or (longest is not None and len(value) > longest):
-        room = "" if longest is None else f" of at most {longest} characters"
-        raise InvalidValue(field, value, f"give text{room}")
+        limit = "" if longest is None else f" of at most {longest} characters"
+        raise InvalidValue(field, value, f"give text{limit}")
     return value
 
 

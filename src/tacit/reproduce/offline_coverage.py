@@ -128,12 +128,12 @@ def bounds_of(name: str, sums: Sums, ratio: bool, world: World, seed: int) -> It
 
 def reproduce(setup: study.Setup) -> study.Reproduction:
     """Draw the logs of every setting and size, and count the intervals that hold the truth."""
-    plan = [(name, world, rows) for name, world in worlds().items() for rows in ROWS]
-    seeds = np.random.SeedSequence(setup.seed).spawn(len(plan))
+    runs = [(name, world, rows) for name, world in worlds().items() for rows in ROWS]
+    seeds = np.random.SeedSequence(setup.seed).spawn(len(runs))
     with ThreadPoolExecutor(setup.workers) as pool:
         jobs = [
             pool.submit(_cells, name, world, rows, seed, setup.runs)
-            for (name, world, rows), seed in zip(plan, seeds, strict=True)
+            for (name, world, rows), seed in zip(runs, seeds, strict=True)
         ]
         parts = [job.result() for job in jobs]
     cells = [cell for part in parts for cell in part]

@@ -168,17 +168,17 @@ def challenger(book: FilterRun, size: int, level: int, kappa: float) -> int:
 
 @kernel
 def break_off(
-    book: FilterRun, size: int, level: int, room: int, chances: Floats, gap: float, gaps: Floats,
+    book: FilterRun, size: int, level: int, left: int, chances: Floats, gap: float, gaps: Floats,
     rng: Generator, totals: Floats,
 ) -> None:  # fmt: skip
-    """Play ``room`` comparisons of a sweep that stays unfinished; it decides nothing."""
+    """Play ``left`` comparisons of a sweep that stays unfinished; it decides nothing."""
     for i in range(size):
-        if i < room:
+        if i < left:
             pick = i + int(rng.random() * (size - i))
             arm = book.members[pick]
             book.members[pick], book.members[i] = book.members[i], arm
         arm = book.members[i]
-        times = level + 1 if i < room else level
+        times = level + 1 if i < left else level
         meet(book, arm, times, chances[arm], rng)
         charge(totals, gap, gaps[arm], times, book.wins[arm])
 
@@ -216,11 +216,11 @@ def explore(
     size -= 1
     while size > 0:
         chances = preferences[candidate]
-        room = budget - spent - level * size
-        if room < size:
-            break_off(book, size, level, room, chances, gaps[candidate], gaps, rng, totals)
+        left = budget - spent - level * size
+        if left < size:
+            break_off(book, size, level, left, chances, gaps[candidate], gaps, rng, totals)
             return candidate, budget
-        level = leap(book, size, level, level + room // size, kappa, chances, rng)
+        level = leap(book, size, level, level + left // size, kappa, chances, rng)
         moment = spent + level * size
         place = size - 1
         while place >= 0:

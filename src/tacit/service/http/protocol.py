@@ -161,9 +161,9 @@ class Connections:
         """Take over limits, for connections that are open too."""
         self.limits = server
         self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
-        room = _descriptors() - RESERVED_DESCRIPTORS
+        spare = _descriptors() - RESERVED_DESCRIPTORS
         # With very few descriptors, half of them.
-        self.most = int(min(server.connections, max(room, _descriptors() / 2)))
+        self.most = int(min(server.connections, max(spare, _descriptors() / 2)))
         if self.most < server.connections:
             logger.warning(
                 "server.connections: %d of %d, since the process may have no more than %d "
