@@ -211,12 +211,9 @@ class _Picture:
         """Return it as it is given to whoever asks."""
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
-        known = self._contexts, self._sample.seen
-        segments = {place: segments_of(self._fields[place], *known) for place in most}
-        asked = [
-            np.ones(len(self._rows), np.bool_),
-            *(which for place in most for _, which in segments[place]),
-        ]
+        segments = {i: segments_of(self._fields[i], self._contexts, self._sample.seen) for i in most}
+        every = np.ones(len(self._rows), np.bool_)
+        asked = [every, *(which for found in segments.values() for _, which in found)]
         bands: Iterator[Any] = iter([None] * len(asked))
         if self._believes:
             averages = np.array([self._contexts[which].mean(axis=0) for which in asked])
