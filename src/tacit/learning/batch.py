@@ -4,6 +4,16 @@ Crossing from Python into compiled code costs microseconds however small the wor
 is the native form and a single call is a batch of one.
 """
 
+# The loops, in the order in which a batch meets them:
+# 1. ``choose_rows``: each row observes its impression and decides; ``impose_rows``: the same, but shows what
+#    is given.
+# 2. ``weigh_rows``, ``weigh_cells``, ``place_rows``: with what probability something else would have been
+#    shown.
+# 3. ``observe_rows``: what remains of decisions that the log has; nothing is drawn.
+# 4. ``learn_rows``: outcomes teach, unless the lane has restarted since; ``correct_rows``: other rewards in
+#    their place.
+# 5. ``relive_rows``: 3. and 4. row by row, as offline evaluation replays a log.
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

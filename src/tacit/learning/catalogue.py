@@ -1,5 +1,10 @@
 """A catalogue: items kept with their vectors, so that a decision names its candidates and no more."""
 
+# 1. ``LookedUp`` and ``Located``: the candidates of decisions, which stay as they were when they were looked
+#    up.
+# 2. ``Catalogue``: items are put and removed; one that changes gets another row, so that what was located
+#    stays right; vectors lie in one array of half precision, which grows by a quarter.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

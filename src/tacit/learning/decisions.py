@@ -1,5 +1,11 @@
 """Decisions: what was shown, and all that learning from it needs."""
 
+# 1. ``Decision``: one decision, with its form as JSON, in which it may wait elsewhere for its feedback.
+# 2. ``described``: of what was on offer, that of which learning needs the features.
+# 3. ``in_pieces``, ``laid_out``: how many decisions are laid out as arrays at once.
+# 4. ``Decisions``: many, as columns; a ``Decision`` is made of a row only when somebody asks for it.
+# 5. ``Repeats``: who teaches the same decision twice is warned once.
+
 from __future__ import annotations
 
 import json

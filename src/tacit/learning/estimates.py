@@ -116,6 +116,7 @@ def _reach(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
     return mode - spread - tail / s, mode + spread + tail / f
 
 
+# The integral is taken over log-odds, where all densities are smooth, by Gauss and Legendre in panels.
 def _chances(s: Floats, f: Floats, counts: Floats) -> Floats:
     """Return the probability of one arm of each kind, where there are so many of each."""
     low, high = _reach(s, f, LONG_TAIL)

@@ -1,5 +1,9 @@
 """What a click log teaches: its rows are learned as if they had been decided here."""
 
+# 1. Features of arms: from a table of arms, from the log's columns, or from vectors beside the log.
+# 2. ``learn_log``: stretch by stretch, impressions and outcomes as if they had been decided here.
+# 3. ``_LogLessons``: how a stretch becomes columns: single arms, lists, arms that come with their features.
+
 from __future__ import annotations
 
 import itertools

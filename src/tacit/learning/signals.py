@@ -26,6 +26,14 @@ Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search querie
 names such signals; how they are computed is ours.
 """
 
+# 1. ``Scales``, ``Streams``, ``SessionTable``, ``Arrivals``: what is kept of keys, of sessions, of one
+#    batch.
+# 2. ``fade`` and ``add``: sums that fade, brought to a time before anything is read or counted.
+# 3. A function for each signal, as the table above has them.
+# 4. ``arrive_rows``, ``answer_rows``, ``shift_rows``: the loops; a row is read before it is counted, so that
+#    no decision announces itself.
+# 5. ``Signals``: the loops over a placement's keys, and its part of a snapshot.
+
 from __future__ import annotations
 
 import io

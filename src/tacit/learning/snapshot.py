@@ -5,6 +5,11 @@ per array of the state. zip keeps a checksum per member, so damage is noticed. N
 code, and the policy is looked up by name among those that the program has already imported.
 """
 
+# 1. ``LearnerSnapshot``: what a learner is, as arrays and a header; ``CopyRoom``: memory for a copy.
+# 2. Writing: ``write`` to a path, ``pieces`` and ``views`` for those who send it; blocks, so that nothing
+#    waits long.
+# 3. Reading: ``read``, ``from_bytes``; each array must have the form that the policy's own state has.
+
 from __future__ import annotations
 
 import io

@@ -1,5 +1,12 @@
 """What every policy is: frozen hyperparameters, a state of arrays, and kernels."""
 
+# 1. ``Impression`` and ``Outcome``: what a kernel is given to decide and to learn.
+# 2. ``Counts`` and ``ArmBeliefs``: the state that many policies have, and what one believes for those who
+#    look.
+# 3. ``About``: source, bound, assumptions, what to use instead; each policy fills it in.
+# 4. ``Policy``: hyperparameters, what a policy reads and shows, then its kernels, each with what it is by
+#    default.
+
 from __future__ import annotations
 
 import math

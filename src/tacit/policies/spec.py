@@ -1,5 +1,10 @@
 """Policies as text and as plain tables, for the command line, configuration and snapshots."""
 
+# 1. From a name or a table to a policy: ``policy_class``, ``policy_from_spec``; ``auto`` is what is
+#    recommended.
+# 2. ``policy_from_stored``: the same of what an earlier version wrote, with that version's defaults.
+# 3. ``policy_to_spec``: the way back; ``goes_on``: whether what one policy learned is for another.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,5 +1,11 @@
 """Beat-the-Mean: eliminate the arm that is surely worse than the best against the mean arm."""
 
+# 1. ``State``; ``note`` and ``carry`` count a comparison.
+# 2. ``bounds``, ``apart``, ``widen``: the confidence interval of each arm's share of wins, by the fewest
+#    comparisons.
+# 3. ``eliminate``: an arm leaves, and its comparisons with it: the mean arm is one of those that are left.
+# 4. ``Elimination``: the policy; ``BeatTheMean`` and ``BeatTheMeanPAC`` set its radius.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,10 @@
 """Duels against a drawn horizon: a rival is met while what may be gained until then is worth its duels."""
 
+# A leader that beats all others meets a rival as long as the gain until a drawn horizon is worth the duels;
+# where no arm beats all others, those that may lead meet those that contest it. ``meeting_of`` tells the two
+# apart, ``drawn_duel`` draws, ``chance_of_duel`` is the probability of the same draw, and the policy comes
+# last.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,9 @@
 """Interleaved Filter: a candidate meets all others until one of them surely beats it."""
 
+# 1. ``State``; ``verdict``: whether the candidate and an arm are apart by now.
+# 2. ``judge``: after a sweep, arms that lost leave; ``dethrone``: who beat the candidate takes its place.
+# 3. ``Filter``: the policy; the two versions differ in which arms leave with a candidate.
+
 from __future__ import annotations
 
 import math

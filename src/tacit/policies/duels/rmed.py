@@ -1,5 +1,10 @@
 """RMED1: relative minimum empirical divergence (Komiyama, Honda, Kashima, Nakagawa 2015)."""
 
+# 1. ``RMED1``: the policy, its state and its kernels.
+# 2. ``unmet_pair`` …: at first every pair meets.
+# 3. ``least_evidence``, ``denier``: who duels whom (algorithm 2), and the probability of it.
+# 4. ``weigh``, ``take_turn``, ``foresee``: the pass over the arms that may be best, kept up in O(K) a duel.
+
 from __future__ import annotations
 
 import math

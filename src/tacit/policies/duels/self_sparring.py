@@ -1,5 +1,9 @@
 """Self-sparring: two draws of one Thompson sampler duel each other (Sui et al. 2017)."""
 
+# 1. ``SelfSparring``: two draws of one sampler.
+# 2. ``mean``, ``measure``, ``set_level``: what is kept so that a draw needs to look at few arms.
+# 3. ``thompson_draw``: the largest draw; arms below the level are drawn only if they may exceed it.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -185,6 +185,7 @@ def project(root: Floats, x: Floats, v: Floats) -> float:
 
 
 @kernel
+# Potter's rank-one update: the root stays a root, so a covariance never gets a negative variance.
 def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
     """Take in an observation along x, given v = Sᵀx and s = v·v.
 

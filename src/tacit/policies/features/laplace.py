@@ -34,6 +34,7 @@ from tacit.policies.features.gaussian import (
 # ---- LaplaceEC: one joint Gaussian, by a Laplace step for each click
 
 
+# A click needs both, examination and relevance, so a skip moves either logit.
 class Click(NamedTuple):
     """The logit of a click probability, and how it moves with either logit of its factors."""
 

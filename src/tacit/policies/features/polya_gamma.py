@@ -1,5 +1,10 @@
 """Thompson sampling on the exact posterior of a logistic regression, by Gibbs sampling."""
 
+# 1. A Pólya–Gamma draw: its two proposals, the series that bounds the density, the rejection (Polson et al.
+#    2013).
+# 2. A Gaussian draw from its precision, by Cholesky.
+# 3. ``PolyaGammaTS``: a Gibbs sweep alternates the two over the latest events; the last draw decides.
+
 from __future__ import annotations
 
 import math

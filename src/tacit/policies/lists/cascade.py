@@ -1,5 +1,10 @@
 """Lists by optimism under the cascade model (Kveton, Szepesvári, Wen, Ashkan 2015)."""
 
+# 1. ``State``: plays and clicks of arms that were seen, down to the first click.
+# 2. ``CascadePolicy``: the list of the highest indices; what stands below a click was not seen, and teaches
+#    nothing.
+# 3. ``CascadeUCB1`` and ``CascadeKLUCB``: the two indices.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,11 @@
 """Lists of arms known by features, read from the top by readers who may leave at any position."""
 
+# 1. The best list: a column for each arm holds what a list is worth with and without it; arms are inserted
+#    by rank, the least is left out, then neighbours and those outside are exchanged while the list gains.
+# 2. What a list teaches: a click, or a skip, is a Laplace step along the gradient of its logit, from the top
+#    down.
+# 3. ``CascadeEC``: a draw of all parameters, and the list that is best under it.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,11 @@
 """Lists that one draw puts in order: what is shown, and with what probability, exactly."""
 
+# 1. ``MixPolicy``: one draw z puts the arms in order, so a list has the probability of intervals of z.
+# 2. ``draw_list``, ``promised_in``, ``keeper``: a list, in which arms with a promise get their share.
+# 3. ``beginning``, ``at_positions``, ``at_position``: the exact probabilities of a list's beginning and of
+#    positions.
+# 4. ``LinePolicy``: the policies whose lines are mean and deviation.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

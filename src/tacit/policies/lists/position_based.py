@@ -1,5 +1,9 @@
 """The position-based model: a click needs a position that is seen and an arm that is liked."""
 
+# 1. Counts by arm and position; ``estimate_effects``: the positions' effects by alternating maximisation.
+# 2. ``PlacedPBMUCB``: one arm is an item at a position.
+# 3. ``PBMUCB``: a slate by upper bounds; ``PBMThompson``: by draws from a posterior on a grid.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,10 @@
 """Ranked bandits: one bandit per position (Radlinski, Kleinberg, Joachims 2008)."""
 
+# 1. ``RankedBandit``: a bandit for each position; one that chooses what stands above is given a random
+#    replacement.
+# 2. ``above``, ``another``: what a position may show.
+# 3. ``remembered``, ``forget_list``: whom a click belongs to: a replacement earns its bandit nothing.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,12 @@
 """What readers of a list may be like: twelve hypotheses, and what a key believes of its arms."""
 
+# 1. ``Readers``: weights of twelve hypotheses, and what each has counted of arms.
+# 2. ``position_effect``, ``looks_on``: what a hypothesis says of whether a position is seen.
+# 3. ``base_rate``, ``attraction``, ``pull_of``: what an arm earns where it is seen; the order on offer may
+#    say something.
+# 4. ``believe``: mean and spread over all hypotheses; ``read_list``: what a list's clicks teach each of
+#    them.
+
 from __future__ import annotations
 
 import math

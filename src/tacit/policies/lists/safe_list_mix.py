@@ -1,5 +1,10 @@
 """Lists that leave a good order only by steps that the clicks have earned."""
 
+# 1. ``stand``: the standing order, with what is new on offer behind it.
+# 2. ``pairs``: which neighbours are compared in this list; one draw exchanges those whose scores it turns.
+# 3. ``learn``: what clicks teach; neighbours change places for good where means differ by more than
+#    deviations.
+
 from __future__ import annotations
 
 import math

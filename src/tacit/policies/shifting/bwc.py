@@ -1,5 +1,12 @@
 """BWC, "bandit with classifier": restart when a context announces an event, and learn which do."""
 
+# 1. ``Phases`` and ``Diary``: where each lane stands, and the latest restarts of all, with their contexts.
+# 2. ``begin_phase``: adapting, then testing; a phase may take over what the last one learned.
+# 3. ``note_trigger``, ``note_witness``, ``shows_change``: was there an event? The best arms before and after
+#    say it.
+# 4. ``give_label``: then the context was an event, or not, and the classifier learns which.
+# 5. ``BWC``: the policy around an inner one (Syed et al. 2009, algorithm 1).
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace

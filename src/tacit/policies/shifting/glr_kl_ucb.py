@@ -8,6 +8,11 @@ ln n vertices on each side. So the exact maximum over all splits takes the memor
 that a coarse grid would (Romano, Eckley, Fearnhead, Rigaill 2023).
 """
 
+# 1. ``Hull``: only splits on the convex hull of (rewards, sum) can have the largest ratio; it grows by a
+#    point a play.
+# 2. ``likelihood_ratio``: the test, in the length of the hull, not of the past.
+# 3. ``GLRKLUCB``: KL-UCB, forced exploration in turn, and a restart of one arm or of all.
+
 from __future__ import annotations
 
 import math

@@ -4,6 +4,15 @@ Bayesian averaging over run lengths (Adams, MacKay 2007; for bandits Mellor, Sha
 most eight at a time, and with rates of earlier times among what a key may have changed to.
 """
 
+# A round of a lane walks through it from top to bottom:
+# 1. ``posterior``, ``drawn``, ``deciding``: which hypothesis decides, by weight.
+# 2. ``likelihood_of``, ``weigh``: how likely each made the reward.
+# 3. ``believe``, ``recall``, ``remember``: a newer change is likelier than not: it is counted, the epoch
+#    kept.
+# 4. ``rate_of``, ``pass_round``, ``warn``: the rate of changes, and what a context announces.
+# 5. ``add_hypotheses``, ``place_hypothesis``: that the rates have changed just now, in the place of the
+#    lightest.
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

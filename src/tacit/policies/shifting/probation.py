@@ -1,5 +1,9 @@
 """A bandit that weighs a warning instead of believing it."""
 
+# One policy, its kernels in the order of a round: ``observe`` takes a warning in, ``choose`` draws an
+# explanation and plays the best arm under it, ``learn`` counts, and ends the probation when the odds are
+# clear; ``epoch`` counts restarts. What it weighs stands in ``probation_odds.py``.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

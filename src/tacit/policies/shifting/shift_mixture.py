@@ -1,5 +1,11 @@
 """The default for named arms: a mixture over when a key's intent last shifted."""
 
+# 1. ``Spread`` and ``steadiness``: how many clicks a reward tells as much as.
+# 2. ``play_under``, ``chance_under``, ``chance_over``: the arm under a hypothesis, and its exact probability
+#    over all.
+# 3. ``heed``: what a context may announce.
+# 4. ``ShiftMixture``: the policy; its state and hypotheses are those of ``hypotheses.py``.
+
 from __future__ import annotations
 
 import math

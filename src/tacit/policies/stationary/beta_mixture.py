@@ -1,5 +1,8 @@
 """The probability that one of several variables is the largest: of two values each, or mixtures of Betas."""
 
+# 1. The largest of several variables of two values each.
+# 2. The largest of several mixtures of Betas, by the integral of ``beta_maximum.py``.
+
 from __future__ import annotations
 
 import numpy as np

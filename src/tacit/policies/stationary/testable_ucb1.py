@@ -1,5 +1,8 @@
 """UCB1 that can say which arms are best: the testable bandit of Syed et al. (2009)."""
 
+# UCB1 that also says which arms it takes for best, G⁺, and which for worse, G⁻, with the confidence that
+# ``BWC`` needs to tell whether there was an event: first the sets, then the policy.
+
 from __future__ import annotations
 
 import math
