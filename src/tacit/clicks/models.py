@@ -1,5 +1,8 @@
 """The click models: cascade, dependent click, dynamic Bayesian network, position-based; and users by them."""
 
+# A model a section, each with its chain and how it is fitted: cascade, dependent click, dynamic Bayesian
+# network, position-based; last, the users that the literature on interleaving simulates with them.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

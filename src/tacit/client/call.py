@@ -1,5 +1,9 @@
 """A call: a request, when to ask again, and how its answer is read."""
 
+# 1. When to ask again: what is worth it, and after how long.
+# 2. ``Call``: a request that is the same on every try, and how its answer is read, without a transport.
+# 3. ``call``: what makes a function a method of both clients, with its type in each.
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,9 @@
 """The two clients: the same calls, over a connection that blocks and over one that does not."""
 
+# 1. ``_Connection``: address, key, pauses; all but waiting.
+# 2. ``_with_calls``: a client gets each call of the tables as a method.
+# 3. ``Client`` and ``AsyncClient``: the same loop of tries, over two transports.
+
 from __future__ import annotations
 
 import asyncio

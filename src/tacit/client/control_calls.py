@@ -1,5 +1,8 @@
 """The calls by which a placement is turned, and by which is seen who turned it, each once."""
 
+# Each method is a call: its signature checks nothing, the structures of the wire do. In the order of the
+# table of verbs: pins, the holdout, items, other policies, history.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,8 @@
 """The calls that ask for decisions, each once: how it is made, what answers it, what it does."""
 
+# One decision, then many, for arms, lists and duels; then what decisions came to: standings, verdict, lift;
+# then what is lent to those who decide next to their caller.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

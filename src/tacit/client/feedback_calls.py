@@ -1,5 +1,8 @@
 """The calls that record what came back, and change a mode or the arms, each once."""
 
+# Feedback, one piece and many; clicks in lists; decisions that were examined or activated; how far feeds
+# are; last, the mode and the arms of a placement.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

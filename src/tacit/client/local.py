@@ -1,5 +1,10 @@
 """Decisions next to the caller: what the service has learned comes here, and decisions go back by a spool."""
 
+# 1. ``ShardLayout``, ``Known``: what is lent, in how many parts, and how old it is.
+# 2. ``Local``: ``decide`` with what was lent and spool it, ``feedback`` likewise; a thread pulls and
+#    delivers.
+# 3. Decisions that were made before, so that a second call with the same id gets the same answer.
+
 from __future__ import annotations
 
 import itertools

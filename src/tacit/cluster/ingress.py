@@ -1,5 +1,9 @@
 """The ingress: it checks requests as one server does, and hands each to the shard of its key."""
 
+# 1. Where to: the partition of a key, or of a decision's id, leads to its shard.
+# 2. Requests: dealt to their shards, and their answers put together in order.
+# 3. What is asked of all shards: merged, each in its own way; what changes all: one after the other.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """The leading ingress: it starts the shards, shares what they learned, and opens further ingresses."""
 
+# 1. ``Doors``: further processes that take connections at the same address.
+# 2. ``Exchange``: on an interval each shard says what it learned, and is given what the others did.
+# 3. ``LeadingIngress``: starts all of it, replaces what is lost, and ends it.
+
 from __future__ import annotations
 
 import asyncio

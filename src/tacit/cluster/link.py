@@ -6,6 +6,9 @@ nobody knows how far it came, and a client that gave its decision an id may ask 
 shard is back, requests for it are refused at once.
 """
 
+# 1. ``Link``: requests gather, travel as one call, and get their answers; a lost shard refuses at once.
+# 2. ``OwnLink``: the same where this process started the shard, and puts another one in its place.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """A shard: the very engine of a single server in an actor; and the spare that takes a lost one's place."""
 
+# 1. ``ShardActor``: an engine on an event loop of its own; what it is asked comes as batches.
+# 2. ``Spares``: an actor that has loaded and compiled all, to take a lost one's place in seconds.
+
 from __future__ import annotations
 
 import asyncio

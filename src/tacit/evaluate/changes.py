@@ -1,5 +1,9 @@
 """The log in memory, and where each key's clicks changed in it."""
 
+# 1. ``changes``: one key's clicks are cut where a likelihood ratio is largest, and each half again (binary
+#    segmentation).
+# 2. ``LogColumns``, ``KeyHistory``: a whole log in memory, and what happened to each key in it.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """What is kept of the rows of a log, and from these sums to an estimate and its intervals."""
 
+# 1. ``Summing``: one pass; each estimator's units are added to its sums, those of segments beside.
+# 2. ``conclude``: from sums alone, so that parts of a log can be summed anywhere: estimate, intervals,
+#    doubts.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,10 @@
 """Estimators of a policy's value: from rows of one decision each, and from slates."""
 
+# 1. What is averaged: ``WeightedRows`` in, ``Units`` out, a weight and a value each.
+# 2. Single rows: IPS, self-normalised, direct, doubly robust, switch; the later ones need a model.
+# 3. Slates: whole lists, single positions, down from the top, by examination.
+# 4. ``named_estimators``: by the names of a command line.
+
 from __future__ import annotations
 
 import math

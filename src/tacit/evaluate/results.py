@@ -1,5 +1,9 @@
 """What estimators say of a target policy."""
 
+# 1. ``Estimate``: what one estimator says, with what speaks against it.
+# 2. ``Segment``: the same of a segment.
+# 3. ``OffPolicyResult``: a table of all of them, and its figure.
+
 from __future__ import annotations
 
 import math

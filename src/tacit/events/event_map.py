@@ -1,5 +1,9 @@
 """What serves as what in an event: the map, from TOML."""
 
+# 1. What fields of an event are worth: fixed values, and the reward of each kind of event.
+# 2. Events of impressions, which say what was shown.
+# 3. The map as a whole, checked when it is read; then its way from TOML.
+
 from __future__ import annotations
 
 import tomllib

@@ -1,5 +1,10 @@
 """An event as feedback, by the map."""
 
+# 1. ``Mapper``: an event as feedback, or the reason why it is none.
+# 2. ``ShownMapper``: events of impressions, by which others find their decision.
+# 3. ``conditions``, ``path``: which events are meant, and where in one a field is.
+# 4. What a field says: names, numbers, rewards, positions, times.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,10 @@
 """Events from a source to a service: read, mapped, sent in batches, counted."""
 
+# 1. What stops a feed: too many rejected events.
+# 2. ``Feeder``: the next batch is read while one is sent; a position is kept only when the service has
+#    answered, so that an event is sent at least once, and its id makes the second time a repetition.
+# 3. ``foreseen``: the same without sending.
+
 from __future__ import annotations
 
 import time

@@ -1,5 +1,11 @@
 """Where events are: files, folders, standard input, each event with its place, and what is none."""
 
+# 1. ``Found``, ``EventSource``: an event with its place, and how far they were sent.
+# 2. JSON lines: cut out of what is read, each with a place that stays the same when the file is read again.
+# 3. What grows: the end of a file is followed; if another one comes in its place, that is read from its
+#    beginning.
+# 4. CSV and Parquet: files that are whole.
+
 from __future__ import annotations
 
 import csv

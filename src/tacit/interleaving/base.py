@@ -1,5 +1,11 @@
 """What every interleaving method is: rankings in, one list out; clicks in, credit out."""
 
+# 1. ``Credit``: what clicks say of rankers.
+# 2. ``Interleaved``: the list to show, and what its method must remember until the clicks are in.
+# 3. ``InterleavingMethod``: a subclass says how a list is made, which lists there are, and whom clicks
+#    credit.
+# 4. Rankings: checked, completed, and the rank of each item.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """Credit for what any method has shown, and what clicks are worth: by kind, by position, by disagreement."""
 
+# 1. ``credited``: credit by the method that made a list.
+# 2. ``outcome_weights``: outcomes as signs of sums, for exact sums over all clicks.
+# 3. ``CreditRule``: what kinds of actions are worth, and positions, and disagreement.
+
 from __future__ import annotations
 
 import math

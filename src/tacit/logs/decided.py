@@ -1,5 +1,8 @@
 """Click logs written: of what a learner decided, and as a file, whole or not at all."""
 
+# 1. ``click_log``: decisions and what came back as rows of a click log, a row for each position of a list.
+# 2. ``write_log``: as a file, written beside and then put in the place of the old one.
+
 from __future__ import annotations
 
 import os

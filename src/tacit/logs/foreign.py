@@ -1,5 +1,8 @@
 """Logs in the layouts of others: Vowpal Wabbit's decisions, the Open Bandit Dataset."""
 
+# Vowpal Wabbit's dsjson first, line by line; then the Open Bandit Dataset, a folder of files. Each says how
+# it is recognised, and how its rows become columns of the schema.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,9 @@
 """Vectors of the items that a log names: a table beside it, joined by id, and by time where they change."""
 
+# 1. A table with vectors, in batches: ids and lists of numbers, perhaps segments and times.
+# 2. ``ItemTable``: a vector by id and, where vectors change, by the time of the row that asks for it.
+# 3. ``items_of``: the table with which a log was opened.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -5,6 +5,12 @@ read, texts stay dictionaries, and a batch whose rows are all sound is found so 
 at single rows. Any other batch goes through the checks that every row goes through.
 """
 
+# 1. ``selected``: the front, for any log; ``_parquet`` reads single columns where the file allows.
+# 2. ``_batches``: a row group, its texts as dictionaries.
+# 3. ``_sound``: a batch whose rows are all valid is found so without a look at single rows; else all checks
+#    run.
+# 4. ``list_codes``: lists of arms, of which most rows have the same.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,5 +1,9 @@
 """Any form that a click log can have: found out by its format or its layout, and opened."""
 
+# 1. ``read_log``: from a place, a table in memory or rows to a reader.
+# 2. Which layout a folder has, and whether it fits what was asked.
+# 3. ``opened``, ``as_chunks``, ``kept``: any form of a log, and what is said of rows that were rejected.
+
 from __future__ import annotations
 
 import warnings

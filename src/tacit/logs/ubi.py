@@ -4,6 +4,11 @@ Query and event records may stand in any files, apart or mixed. They are read tw
 events, of which what happened to which object is kept in memory, then the queries, in a stream.
 """
 
+# 1. ``UbiReport``: what became of records.
+# 2. ``UbiReader``: two passes; ``_came`` gathers what happened to which object, ``_rows`` makes a row of
+#    each result.
+# 3. ``read_ubi``: opens files or a folder.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,9 @@
 """User Behavior Insights (UBI) 1.3: what its query and event records say, and its JSON lines."""
 
+# 1. ``records_in``: JSON lines, also those of bulk requests, whose other lines are left out.
+# 2. ``UbiQuery``, ``UbiEvent``: what a record says, checked.
+# 3. Single fields: texts, objects, times.
+
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,8 @@
 """What a click log of the past says of each arm, and of those who might have chosen."""
 
+# 1. ``ArmFacts``, ``Outlook``, ``Period``, ``PastFacts``: what is said of a past.
+# 2. ``facts_of``: one pass over a click log; arms, then who would have earned what, then stretches of time.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

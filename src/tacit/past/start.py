@@ -1,5 +1,9 @@
 """A start from past events: a click log, a configuration with priors, and a report, in one folder."""
 
+# 1. ``start``: the whole, into one folder, of which nothing that is there is written over.
+# 2. A configuration with priors.
+# 3. The report: one page, whole in one file.
+
 from __future__ import annotations
 
 import json

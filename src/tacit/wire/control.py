@@ -1,5 +1,8 @@
 """What travels where a placement is turned: who changed what, and what shall be."""
 
+# A structure for what is asked and one for what is so after it: modes, arms, pins, holdouts, other policies,
+# what is lent, history. Ranges stand in the annotations, from which client, service and document read them.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

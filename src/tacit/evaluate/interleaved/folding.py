@@ -1,5 +1,8 @@
 """From searches to sums: credit by a rule, per pair of rankers and per segment."""
 
+# Searches come one after the other: ``Fold.add`` credits one by the rule, per pair and segment; ``_settle``
+# adds what has gathered in one go; ``found`` is what all of them said so far, as sums.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """From files to searches, and from searches to a report."""
 
+# 1. ``read_searches``: rows, answers of search engines, UBI events or tacit's own log become searches.
+# 2. ``_take``: what one record says; records of a search may come in any order and apart.
+# 3. ``read_interleaved``: searches are folded and reported.
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

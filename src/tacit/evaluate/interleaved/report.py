@@ -1,5 +1,9 @@
 """What interleaved searches say of rankers: preferences, segments, warnings, and the figure of them."""
 
+# 1. ``Comparison`` and ``Segment``: what searches say of two rankers, in all and by segment.
+# 2. ``InterleavedReport``: preferences at any time, segments with few false ones, warnings, the verdict.
+# 3. Words and numbers of the table and the figure.
+
 from __future__ import annotations
 
 import math

@@ -356,6 +356,8 @@ def _top_down(method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, .
     return weights
 
 
+# Only items that the draft shows at several places tell how much a place is seen: their relevance is the
+# same.
 def examination_curve(searches: Iterable[Search], kind: str = "click") -> tuple[float, ...]:
     """Return how likely each place is seen, from items that the draft puts here or there.
 

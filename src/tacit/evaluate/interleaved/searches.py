@@ -1,5 +1,11 @@
 """Searches with interleaved lists, from any log: tacit's own, or what search engines answer."""
 
+# 1. ``Search`` and ``Assembly``: a search is put together from whatever tells of it.
+# 2. A row of tacit's own log of duels is a whole search.
+# 3. Results of OpenSearch, Elasticsearch and Solr; events of UBI; attributes that say which ranker gave an
+#    item.
+# 4. ``Columns``: which columns serve as what.
+
 from __future__ import annotations
 
 from collections import Counter

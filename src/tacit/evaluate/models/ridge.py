@@ -1,5 +1,10 @@
 """Expected rewards by a regression on the context, an arm at a time, cross-fitted."""
 
+# 1. ``Products``: all that a ridge regression needs of the rows is a sum of products, so that parts of a log
+#    merge.
+# 2. ``ArmRidges``: folds are left out by subtraction; each row is judged by a model that did not see it.
+# 3. Rows by the length of their context, and how their products are added.
+
 from __future__ import annotations
 
 import copy

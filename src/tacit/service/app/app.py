@@ -1,5 +1,8 @@
 """The service over HTTP: every route of the table as an endpoint, behind the guard."""
 
+# 1. ``UsualAnswers``: one decision, one piece of feedback: nearly all traffic, answered without a framework.
+# 2. ``application``: every other route of the table as an endpoint, behind the guard.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """What every request passes first: is it meant for us, who sent it, is there room for it."""
 
+# 1. ``Guard``: room, host, origin, key and scope, rate, in this order, before a body is read.
+# 2. ``remember``: a head whose bytes were let in once is let in again by looking them up.
+# 3. ``Rates``: a bucket of tokens for each client.
+
 from __future__ import annotations
 
 import logging

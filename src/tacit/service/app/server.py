@@ -1,5 +1,10 @@
 """Running the service: one process, uvicorn on uvloop with its own connections, a clean stop."""
 
+# 1. systemd is notified, and its watchdog fed only while the engine gets on.
+# 2. The process that sends the log to a topic, where one is configured.
+# 3. ``Server``: uvicorn over an engine's application, with connections of our own.
+# 4. ``serve``: all that can fail is opened before the first request; then one answers until a signal comes.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """What is done beside the groups: the past is read, somebody is forgotten, shards tell what they learned."""
 
+# Three classes, each given the engine that it serves: ``Logbook`` reads the past on the store's thread,
+# ``Forgetting`` blanks somebody in log and archive, ``ShardExchange`` gives and takes what shards learn.
+
 from __future__ import annotations
 
 import asyncio

@@ -69,6 +69,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
+# One object for all of it: opened over a store, it owns the writer, and answers what is only read.
 class Engine(Verbs):
     """Decide and learn for every placement of a configuration, durably.
 

@@ -1,5 +1,10 @@
 """For whom: which users a placement shows what, by what is known of them, and why; worked out when asked."""
 
+# 1. Users who are alike: segments of a field.
+# 2. What is believed: means and bands of each arm.
+# 3. ``_Picture``: how much each field matters, and for the most telling which segment gets which arm.
+# 4. ``Pictures``: of the placements of an engine, made on a thread, and shown again for a while.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """A log in PostgreSQL: into how many shards it is dealt out, where each is, and who may own it."""
 
+# 1. ``FencedStore``: the process that opens it next owns it; the one before notices at the next commit.
+# 2. ``LayoutStore``: into how many shards a log is dealt out, and in which schema each of them is.
+# 3. ``ReadStore``, ``stores_of``: the log as it is, in one place or in several.
+
 from __future__ import annotations
 
 import contextlib

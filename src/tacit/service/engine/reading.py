@@ -1,5 +1,10 @@
 """Reading what placements know, without making a decision wait: counts, health, keys, whole learners."""
 
+# 1. Counts of plays and rewards, found in policies' states.
+# 2. How the engine, its store and its shards are.
+# 3. What a placement knows of its keys, as a copy, so that nobody waits.
+# 4. Whole learners as files, made once for all who ask at about the same time.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one."""
 
+# 1. ``Overview`` and ``Service``: what HTTP, pages and metrics ask for; an engine and an ingress have it.
+# 2. ``Verbs``: one decision, one piece of feedback, by the calls for many.
+
 from __future__ import annotations
 
 from collections import Counter

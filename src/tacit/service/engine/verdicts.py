@@ -1,5 +1,8 @@
 """Verdicts on duels, from the searches that the log tells, read when somebody asks."""
 
+# 1. ``DuelLog``: the searches of one placement, followed through its log, added up.
+# 2. ``Verdicts``: the log is read when somebody asks, from where the last reading ended.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """How placements of a kind are asked for decisions and answer; and placements that show one of their arms."""
 
+# 1. ``Form``: how placements of a kind are asked and how they answer; one a kind.
+# 2. ``ArmsTable``, and the form of placements that show one of their arms: the usual case, from columns.
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,9 @@
 """A path of the service as an ASGI application: bytes in, a handler's work, bytes out; or events."""
 
+# 1. ``Endpoint``: bytes in, the route's request, its handler's work, bytes out; errors become problems here
+#    only.
+# 2. ``Live``: events that tell an open page that there is something new.
+
 from __future__ import annotations
 
 import asyncio

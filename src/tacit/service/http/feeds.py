@@ -1,5 +1,9 @@
 """Feeds: who feeds events to the service says how far it is; kept in memory, for people and metrics."""
 
+# 1. ``Feeds``: what feeds reported last.
+# 2. ``Hooks``: events that others push: the sender is proven, the body read, its events mapped as a feed
+#    does.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """What travels: headers, bodies in and out, errors as problem details."""
 
+# 1. Headers: what a body is, and which page sends it.
+# 2. Bodies in and out, within limits of size and depth.
+# 3. Errors as problem details that name the field (RFC 9457).
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,5 +1,8 @@
 """Metrics for Prometheus: what is counted while requests run, what the engine knows, what learning earned."""
 
+# 1. ``Metrics``: counted while requests run, or read from the engine when Prometheus asks.
+# 2. ``LiftMetrics``: what learning earned, worked out at most each minute.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """A route is one record: what serves, guards, counts, traces and describes it reads the same."""
 
+# 1. ``Route``: one record of what is done, by whom, and how it is described.
+# 2. ``asking_route``, ``route_of``: the routes of a placement.
+# 3. ``Path``, ``Api``: how an address finds its route.
+
 from __future__ import annotations
 
 import re

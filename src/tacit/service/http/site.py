@@ -1,5 +1,9 @@
 """The routes of the service as a whole: its state, its metrics, its document, and its page."""
 
+# 1. What the service says of itself, its placements, shards and feeds.
+# 2. Reports of feeds, and events that are pushed.
+# 3. Whether it lives and is ready; its document and metrics; its pages; forgetting somebody.
+
 from __future__ import annotations
 
 from functools import partial

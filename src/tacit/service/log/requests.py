@@ -1,5 +1,9 @@
 """Requests to the engine: impressions and clicks are checked, then wait for their group."""
 
+# 1. What callers ask for: impressions and clicks, checked once, at the edge.
+# 2. What the engine is given: ``Decide``, ``Record``, ``Mark``, ``Ask``, ``Export``; many make a group.
+# 3. Feedback, checked as a block.
+
 from __future__ import annotations
 
 import math

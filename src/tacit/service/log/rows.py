@@ -1,5 +1,10 @@
 """What a decision on a list showed, as the log keeps it."""
 
+# 1. A list as one text of a row.
+# 2. ``DecisionRow``, ``FeedbackRow``, ``MarkRow``, ``RecordRow``: the four kinds, and the checksum beside
+#    each.
+# 3. ``Rows``, ``in_order``, ``stretches``: parts of the log, and the whole in its order.
+
 from __future__ import annotations
 
 import json

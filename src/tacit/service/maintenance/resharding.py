@@ -189,6 +189,7 @@ class Source:
                 yield placement.name, Learned(self.number, time, parts)
 
 
+# Rows get new numbers, so all that names a row by its number is written with the new one.
 def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]) -> None:
     for store in stores:
         _declare(config, layouts, store, targets)

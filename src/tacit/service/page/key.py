@@ -1,5 +1,8 @@
 """What the page shows of keys: the busiest ones, one of them, and what is believed of its arms."""
 
+# 1. What is believed of the arms of one key, from uniform priors on.
+# 2. The busiest keys, and everything about one of them.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """What the page shows of placements that are not plain arms: duels, features, lists."""
 
+# A view for each kind that is no plain arms: duels, features, lists. Each adds to ``View`` what its template
+# shows.
+
 from __future__ import annotations
 
 import math

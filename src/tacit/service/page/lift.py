@@ -1,5 +1,8 @@
 """What the page says of lift, and of which ranker users prefer."""
 
+# 1. The report of the lift: alarms, chapters, and where it stands on a scale.
+# 2. Which ranker users prefer, on one scale for all.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,8 @@
 """The overview: how well each placement is, those first that need somebody to look."""
 
+# 1. ``complaints``: a sentence for each thing that is wrong with a placement.
+# 2. ``row_of``: a placement in the overview; those that need somebody to look come first.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """The pages: what they may ask of a service; an overview, a page for each placement and for each key."""
 
+# 1. ``PageSource``: what a page may ask of a service; it changes nothing.
+# 2. ``Looks``: a page that is under way is made once for all who look.
+# 3. ``Pages``: overview, placement, key.
+
 from __future__ import annotations
 
 import asyncio

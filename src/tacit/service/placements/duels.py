@@ -1,5 +1,9 @@
 """Duel placements: rankers' lists in, one interleaved list out; clicks in, duels learned."""
 
+# 1. ``DuelOptions``, ``Tally``: how rankers duel, and the duels of one key.
+# 2. ``DuelPlacement``: the policy names two rankers, their lists are interleaved, and clicks decide.
+# 3. Single rows: lists, credit, and a duel as a row of a log of searches.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,9 @@
 """What learning earned, as it is given over HTTP, on the page and on the command line."""
 
+# 1. ``Wish``: what the planner is asked.
+# 2. ``lift_report``: the front; ``_Reporter`` works it out, over chapters that are comparable.
+# 3. Ratios, percents, times and bounds as the report has them.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """Placements that show lists, and placements whose requests describe their arms by features."""
 
+# 1. ``SlatePlacement``: an ordered list of arms out, clicks on its positions in.
+# 2. ``FeaturePlacement``: arms come with the request, and are known by their features.
+# 3. Rows of features, checked and made an array.
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,8 @@
 """What every arm earned, finely for a short time and coarsely for a long one."""
 
+# Sums by the time of the decision, in stretches that get wider as they age, so that the size is bounded:
+# ``_add`` finds the stretch, ``between`` joins what a range of time covers.
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

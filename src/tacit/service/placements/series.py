@@ -1,5 +1,9 @@
 """What the page shows over time, kept in a fixed number of buckets: O(1) for each event."""
 
+# 1. ``Series``: a ring of buckets; each event costs the same.
+# 2. ``count_rows``: what was shown, as a compiled loop.
+# 3. ``weighed``, ``uniform_estimate``: what uniform exploration would have earned, by importance weights.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,11 @@
 """Who is held out and what is shown there: the control, the coin, and whether every arm is shown at times."""
 
+# 1. ``Control`` and its kin: what a holdout shows, and with what probability it would have shown something
+#    else.
+# 2. ``Coin``: which decisions are the control's, by a hash of the unit and the placement, so that all shards
+#    agree.
+# 3. ``floor_of``: whether every arm is shown now and then, as a winner demands.
+
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,9 @@
 """The guardrail: an arm, or the policy, that is proved to harm a metric is shown no more, once."""
 
+# 1. ``LoggedGuardrail``: its marks: on what terms it begins, and which harm is proved.
+# 2. ``Guardrail``: sums of a metric beside the reward; after each group ``marks`` says what shall be done,
+#    once.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

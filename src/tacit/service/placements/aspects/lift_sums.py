@@ -1,5 +1,8 @@
 """The sums behind a placement's lift: a fold over its part of the log."""
 
+# 1. ``Closed``: decisions whose windows closed, gathered until somebody looks or enough have come.
+# 2. ``LiftSums``: the present chapter and those before; each change of terms ends one.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

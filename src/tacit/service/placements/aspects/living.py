@@ -1,5 +1,9 @@
 """Arms that come and go: what a placement may show just now, and where each arm's slot is."""
 
+# 1. ``LoggedArms``: all arms, as a mark has them.
+# 2. ``Living``: arms by slots, which last for good; those on offer; what an old row means that names none.
+# 3. The verb that changes them, and what it answers.
+
 from __future__ import annotations
 
 from collections.abc import Sequence
