@@ -13,7 +13,7 @@ MOST = {
     "longest_class": 512,
     "imports": 0.0966,
 }
-LEAST = {"comments": 0.031}
+LEAST = {"comments": 0.0305}
 
 
 @pytest.fixture(scope="module")
