@@ -1,5 +1,8 @@
 """The main job for lists and for rankers that duel, as demo.py plays it for arms."""
 
+# Lists first, then rankers that duel. Either way: users drawn ahead, so that every way to rank meets the
+# same ones; they are sent to the service; what came of it stands beside what others would have got.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,9 @@
 """Figures: labelled axes, error bands, colours that tell apart for everybody."""
 
+# 1. Colours and lines: a policy has the same ones in every figure.
+# 2. ``figure``, ``save``, ``drawn``, ``Plotted``: axes in the house style, of our own or given.
+# 3. Forms: estimates as a ladder, means with bands, curves of regret.
+
 from __future__ import annotations
 
 import re

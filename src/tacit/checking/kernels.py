@@ -1,5 +1,11 @@
 """What a policy's kernels promise: slots on offer, lanes apart, propensities, chance."""
 
+# 1. In plain Python, where numba's loops would write out of bounds in silence; then compiled, which must be
+#    the same.
+# 2. Chance: draws come from the generator that is given; propensities are frequencies; ties are broken at
+#    random.
+# 3. Lanes learn apart; what is taken back or saved comes out as it was.
+
 from __future__ import annotations
 
 import tempfile

@@ -1,5 +1,8 @@
 """A trial of a policy: what a check found, and the same impressions and feedback in every test."""
 
+# 1. ``Finding``, ``PolicyCheck``: what a check found, as table and text.
+# 2. ``Trial``: impressions and feedback that are the same in every test, by the number of a round.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

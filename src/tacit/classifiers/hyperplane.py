@@ -1,5 +1,11 @@
 """Hyperplanes: events lie beyond some plane (Syed et al. 2009, section 5.2)."""
 
+# 1. ``Scratch``, ``HullPoints``: where the distance is worked out, and the points that count.
+# 2. ``hull_distance``: the nearest point of a convex hull, by Wolfe's method: a corral of points, the plane
+#    through them, and a step toward its nearest point until one of them is used up.
+# 3. ``trim``: points inside the hull are dropped, so that few are kept.
+# 4. ``Hyperplane``: an event is farther from the hull than twice the margin.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """Events from files or a topic, sent to a running service: ``tacit feed``."""
 
+# 1. ``SourceOptions``, ``PastOptions``: options as dataclasses.
+# 2. ``feed``: the command; it makes a start of past events, checks a map, or feeds.
+# 3. ``ProgressLine``: how far it is, once a second.
+
 import os
 import re
 import shutil

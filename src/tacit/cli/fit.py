@@ -1,5 +1,8 @@
 """What a log is made into: ``tacit propose``, parameters; ``fit``, a learner; ``ubi``, a click log."""
 
+# Four commands, one below the other, each with what only it needs: ``propose``, ``fit``, ``schema``,
+# ``ubi``.
+
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,5 +1,7 @@
 """``tacit demo``, ``simulate`` and ``reproduce``: policies against users who are simulated."""
 
+# Three commands, one below the other: ``demo``, ``simulate``, ``reproduce``; last, cells of tables as text.
+
 import os
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,5 +1,8 @@
 """Independent work, spread over threads or a cluster, with progress on a terminal."""
 
+# 1. Progress: a bar where somebody sees it, nothing elsewhere.
+# 2. ``spread``: tasks over threads or what a cluster puts in their place; the first error stops the others.
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,9 @@
 """Lists that are read from the top: until something attracts, or until the reader leaves."""
 
+# 1. ``CascadeArms``: a list is read until something attracts.
+# 2. ``ContextualCascade``: arms known by features, and users who may leave at any position; its optimum is
+#    found by going through a list from its end.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,8 @@
 """Arms known by features, clicked where they are seen and relevant."""
 
+# Features are drawn, arms put on offer without replacement, and a click needs both: ``ExaminationArms`` says
+# with which probability, so that what policies believe of either can be held against it.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,10 @@
 """Rankers that duel through interleaved lists and the clicks of simulated users."""
 
+# 1. ``InterleavedRankers``: a query comes, two lists are interleaved, a click model reads, and credit
+#    decides the duel.
+# 2. ``draft_lists`` …: the exact probability of each outcome, by sums over all lists and all clicks.
+# 3. ``from_rankers``: the same from rankings and judgments.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

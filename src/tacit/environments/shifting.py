@@ -1,5 +1,9 @@
 """Arms whose click probabilities change at events: intent shifts."""
 
+# 1. ``draw_context``: a context as of an event, or as of none.
+# 2. ``ShiftingArms``: when events come, what they change, and what announces them.
+# 3. ``EventRounds``: when, where it is said beforehand.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,9 @@
 """What a learner believes, for people to look at: Beta posteriors, single arms, features."""
 
+# 1. Beta posteriors: intervals, and by an integral which arm is the best.
+# 2. ``ArmEstimate``, ``Estimates``: what is believed of single arms.
+# 3. ``Coefficient``, ``Coefficients``: what is believed of features; last, arms by draws of their rewards.
+
 from __future__ import annotations
 
 import math

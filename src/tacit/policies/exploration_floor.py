@@ -1,5 +1,10 @@
 """An exploration floor under any policy, and exact propensities for policies that do not know theirs."""
 
+# 1. ``Candidates``: a few choices of a policy that does not know its propensities; one is drawn, so they are
+#    known.
+# 2. ``ExplorationFloor``: uniform with probability ε, else the policy's.
+# 3. ``MinimumShares``: the same with a share for each arm that is promised one.
+
 from __future__ import annotations
 
 import warnings

@@ -1,5 +1,9 @@
 """The ground of all proof: sums over closed decisions, how far an interval extends, what is claimed."""
 
+# 1. ``boundary``: how many standard errors, so that the interval may be looked at at any time.
+# 2. ``Interval``, ``Lift``, ``claim_of``: what is said of a difference.
+# 3. ``HoldoutSums``: all that a lift is computed from; sums, so that shards and chapters add up.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,10 @@
 """Guardrails, and what is said of a lift in words: the same on the page, over HTTP, in a terminal."""
 
+# 1. ``guarded``: whether a metric was harmed.
+# 2. A sentence a function, for lift, planner, time, traffic, winner and guardrail; each says what to do
+#    where it can.
+# 3. Numbers in words.
+
 from __future__ import annotations
 
 import math

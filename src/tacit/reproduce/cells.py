@@ -1,5 +1,8 @@
 """Worlds for studies: duels of many kinds, and readers of lists of five kinds."""
 
+# 1. Duels: matrices of several shapes, and settings of six worlds each.
+# 2. Lists: five kinds of users, and orders to begin with that are good, random or sparse.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """Every dueling policy on the same three preference matrices: regret, its spread, and time."""
 
+# 1. Three matrices, and the policies that need no horizon or know it.
+# 2. ``reproduce``: regret, its spread, time; then report, table, advice and figure.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """How often the intervals of the offline estimators hold the truth, on logs where it is known."""
 
+# 1. ``World``: a click log's truth, known; ``drawn``: one log of it.
+# 2. ``estimates``, ``bounds_of``: each estimator's intervals of that log.
+# 3. ``reproduce``: how many intervals hold the truth.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """What every study does: play contenders, judge claims, and leave JSON, CSV, figures and Markdown."""
 
+# 1. Claims and verdicts: numbers choose the words.
+# 2. What a reproduction leaves behind.
+# 3. Contenders are played and summed up; tables, reports and figures.
+
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,9 @@
 """Policies played in an environment, run beside run, and what was found by it."""
 
+# 1. ``SimulationResult``: curves, summaries, paired comparisons.
+# 2. ``simulate``: policies are checked against the environment, runs spread over threads, results put in
+#    order.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

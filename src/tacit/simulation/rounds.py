@@ -1,5 +1,9 @@
 """A run of a policy in an environment: its compiled loops, with feedback at once or late, and its course."""
 
+# 1. ``play``: rounds with feedback at once; ``play_delayed``: with feedback under way in ``InFlight``.
+# 2. ``Run``: one run, advanced to its checkpoints. Each run has streams of its own, so results do not depend
+#    on how runs are spread.
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """What travels for placements that show lists: duels of rankers, and clicks on positions."""
 
+# Duels of rankers first, then lists of one policy, then clicks in either, then which ranker users prefer.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

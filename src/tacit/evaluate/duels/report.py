@@ -1,6 +1,7 @@
 """What duels say of rankers: evidence valid at all times, estimates, who is out, whether it is enough."""
 
-# 1. ``log_evidence``, ``safe_interval``: a mixture over means, a supermartingale, so that it may be looked at at any time.
+# 1. ``log_evidence``, ``safe_interval``: a mixture over means, a supermartingale, so that it may be looked
+#    at at any time.
 # 2. ``DuelReport``: preferences, who is out, whether it is safe to stop, and how much is missing otherwise.
 # 3. ``counted``, ``preferences``: from single duels to the report.
 

@@ -1,5 +1,11 @@
 """Where duels stand: by how much each arm beats each other, who leads, and whether something has changed."""
 
+# 1. ``Margins``: an arm's utility, which all duels teach, and what a pair has of its own beside it.
+# 2. ``take_in``, ``count_duel``, ``fade_pairs``: a duel moves the utilities by a Gaussian step, then its
+#    pair.
+# 3. ``gate_of``, ``gain_of``: from which horizon on a duel is worth it, and by how much.
+# 4. ``Ladder``: who leads; a walk watches whether the leader is still right; ``renew`` finds a new one.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """Confidence bounds on all pairs, and the two policies above them: RUCB and double Thompson sampling."""
 
+# 1. ``PairBounds``: which arms surely lose to which. A verdict lasts until its round, so a duel costs O(K).
+# 2. ``RUCB``: who may be the best meets who could beat it most.
+# 3. ``DoubleThompsonSampling``: two draws of the preferences, over the same bounds.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """Duels that eliminate arms: the working set, the ones due to play first; and whole runs drawn at once."""
 
+# 1. ``WorkingSet``: those still in, with those of fewest comparisons in front, by exchanges alone.
+# 2. ``Eliminating``: what such policies promise and find.
+# 3. Whole runs drawn at once: binomial draws that stay accurate up to 10¹⁰ trials, and what a run came to.
+
 from __future__ import annotations
 
 import math

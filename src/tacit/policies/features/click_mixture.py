@@ -1,5 +1,8 @@
 """Several models of the same clicks, weighed by how well each foretold them; and over similar keys."""
 
+# 1. ``ClickMixture``: six models of the same clicks, each weighed by how well it foretold them.
+# 2. ``HybridClickMixture``: keys that are alike as far as clicks say so: a shared centre and deviations.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

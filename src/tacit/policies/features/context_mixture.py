@@ -1,5 +1,10 @@
 """The default for a user's context and named arms: a mixture over how much contexts say."""
 
+# 1. What is shown: a context is read, then mean and deviation of each arm's logit, then what signals
+#    announce.
+# 2. What is learned, and when contexts are measured anew.
+# 3. ``ContextMixture``: the policy, a driver of the files beside it.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,5 +1,9 @@
 """The default for items known by embeddings, and a user: a mixture over how much they say."""
 
+# 1. ``EmbeddingPolicy``: what policies over embeddings read.
+# 2. ``EmbeddingMixture``: candidates are lines in one draw z, the highest is shown, and its chance is an
+#    interval of z.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

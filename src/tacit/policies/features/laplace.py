@@ -1,5 +1,9 @@
 """LaplaceEC: one joint Gaussian by a Laplace step for each click; and a mixture of several."""
 
+# 1. ``Click``: the logit of a click, and how it moves with either cause.
+# 2. ``laplace_update``: one step toward the mode along the gradient, with its curvature.
+# 3. ``LaplaceEC``: one joint Gaussian; ``LaplaceECMixture``: several, for posteriors with several modes.
+
 from __future__ import annotations
 
 import math

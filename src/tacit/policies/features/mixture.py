@@ -1,5 +1,10 @@
 """What click mixtures share: six models and their weights, what they read of an arm, offsets of each."""
 
+# 1. Six models: their priors, the gradient of a click's logit, how weights become ones of sum 1.
+# 2. ``Inputs``: features at a common size, measured over the first decisions; which of few arms stands
+#    where.
+# 3. ``Component``: a model, with offsets of arms where these are few: ``aim_at``, then ``take_in``.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

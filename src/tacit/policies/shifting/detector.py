@@ -1,5 +1,9 @@
 """Restart an arm when a test finds a change: what such policies share, CUSUM-UCB and M-UCB."""
 
+# 1. What policies have in common that test for changes: forced exploration in turn.
+# 2. CUSUM-UCB: two walks an arm, and a baseline from its first plays.
+# 3. M-UCB: the halves of a window are compared, whose sums are kept up in O(1).
+
 from __future__ import annotations
 
 import math

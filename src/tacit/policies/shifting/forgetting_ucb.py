@@ -1,5 +1,8 @@
 """Policies that forget: D-UCB's counts fade, SW-UCB's are of the latest rounds, EXP3.S mixes weights anew."""
 
+# 1. What is remembered of arms, as an index.
+# 2. D-UCB fades all counts each round; SW-UCB takes out the oldest round; EXP3.S deals weight out anew.
+
 from __future__ import annotations
 
 import math

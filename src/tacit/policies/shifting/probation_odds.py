@@ -1,5 +1,10 @@
 """What a probation weighs, and how it chooses: an explanation is drawn, and arms are ranked by it."""
 
+# 1. ``ProbationLanes``, ``EventRecord``: what a lane and all lanes know of events.
+# 2. ``weigh``: the odds that all arms changed, one did, or none; ``settle`` ends a probation by them.
+# 3. ``LaneDoubt``, ``drawn_choice``: an explanation is drawn, and the best arm under it is played.
+# 4. ``drawn_chance``: the exact probability of that choice.
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -1,5 +1,9 @@
 """Policies that restart another: at announced shifts, the oracle at each; or a click model by its clicks."""
 
+# 1. ``Restarting``: the choice is left to another policy, which begins anew now and then.
+# 2. ``OracleRestart``: at every event, as a bound on what can be reached.
+# 3. ``CUSUMRestart``: when clicks no longer are what a click model expects.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

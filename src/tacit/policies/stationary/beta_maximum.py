@@ -1,5 +1,11 @@
 """Beta variables: upper tails and draws from them, and the probability that one of several is the largest."""
 
+# 1. The upper tail of a Beta variable, and draws from it.
+# 2. The probability that one of several is the largest: an integral over log-odds, panel by panel from
+#    above, where the product of all distributions is kept from panel to panel; ``describe`` and
+#    ``normalise`` come first, then ``panel_width``, ``lay_nodes``, ``fill_density``, ``multiply_below``;
+#    ``probability_largest`` runs them.
+
 from __future__ import annotations
 
 import math

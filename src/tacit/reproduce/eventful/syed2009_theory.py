@@ -1,5 +1,7 @@
 """The theorems of Syed, Slivkins, Mishra (2009), checked by simulation."""
 
+# A theorem a section, each measured by runs that the paper's assumptions hold for; the report is last.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,9 @@
 """The table of a placement in the configuration: what the kinds have in common."""
 
+# 1. ``PlacementTable``: keys of the table, then how they become a ``PlacementConfig``: rule, signals,
+#    policies.
+# 2. ``AskingTable``: the same where it is known who is asking.
+
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
