@@ -51,7 +51,7 @@ from tacit.service.errors import InConflict, StoreError
 from tacit.service.log import sqlite
 from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
-from tacit.service.placements.aspects.verbs import NewSettings
+from tacit.service.placements.changes import NewSettings
 from tacit.wire.control import ModeOf
 
 SECOND = 1_000_000

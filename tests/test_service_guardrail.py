@@ -10,11 +10,11 @@ from holdouts import FEATURED
 from tacit.errors import ConfigError, InvalidValue
 from tacit.proof import ALARM
 from tacit.proof.harms import HarmSums, comparisons_of
-from tacit.service.log.marks import changes_of
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.page.overview import complaints, guarded_words
 from tacit.service.page.timeline import words
+from tacit.service.placements.changes import changes_of
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ArmsOf, EndHoldout, ModeOf
 

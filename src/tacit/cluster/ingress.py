@@ -32,7 +32,7 @@ from tacit.service.log.requests import FeedbackRequest, Impression, checked_feed
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
-from tacit.service.placements.aspects.verbs import CHANGES
+from tacit.service.placements.changes import CHANGES
 from tacit.wire.lift import LATEST, ForWhom
 
 LOOK_SECONDS = 1.0

@@ -8,16 +8,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.core.arrays import Floats, leaves
-from tacit.service.log.marks import Pin
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.chapters import holdout_in
-from tacit.service.placements.aspects.elsewhere import least
-from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
-from tacit.wire.decisions import ItemsNow
-from tacit.wire.site import Offsets
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
@@ -26,8 +20,6 @@ if TYPE_CHECKING:
 class ShardSnapshot(NamedTuple):
     """What is seen of a placement in one shard."""
 
-    mode: str
-    pin: Pin | None
     decisions: int
     feedback: int
     outcomes: dict[str, int]
@@ -41,19 +33,15 @@ class ShardSnapshot(NamedTuple):
     shifts: list[SeenRestart]
     snapshot_time: int | None
     counts: Any
-    lift: LiftSums
     results: Results
     first: tuple[str, list[Any]] | None
-    items: ItemsNow | None
-    fed: dict[str, Offsets]
+    aspects: dict[str, Any]
 
 
 def snapshot_of(placement: Placement) -> ShardSnapshot:
     """Return what is seen of a placement."""
     series = placement.series
     return ShardSnapshot(
-        placement.mode,
-        placement.pins.last,
         placement.decisions,
         placement.feedback,
         dict(placement.outcomes),
@@ -67,11 +55,9 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         list(series.shifts),
         placement.snapshot_time,
         placement.counts(),
-        deepcopy(placement.lift),
         deepcopy(series.results),
         _first(placement),
-        None if placement.items is None else placement.items.now(placement),
-        deepcopy(placement.fed.of),
+        {name: aspect.part(placement) for name, aspect in placement.aspects_by_name},
     )
 
 
@@ -97,8 +83,6 @@ class ShardedView:
         if not snapshots:
             return
         spread = self.config.spread
-        self.modes.now, self.pins.last = snapshots[0].mode, snapshots[0].pin
-        self.fed.of = least([snapshot.fed for snapshot in snapshots])
         self.decisions = sum(snapshot.decisions for snapshot in snapshots)
         self.feedback = sum(snapshot.feedback for snapshot in snapshots)
         self.outcomes = sum((Counter(snapshot.outcomes) for snapshot in snapshots), Counter())
@@ -107,14 +91,11 @@ class ShardedView:
         ends = (snapshot.closes for snapshot in snapshots)
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        self.earnings.sums = LiftSums.merged([snapshot.lift for snapshot in snapshots])
-        self.control.hold(self, holdout_in(self.earnings.sums.terms))
+        for name, aspect in self.aspects_by_name:
+            aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         self.show_counts([snapshot.counts for snapshot in snapshots])
-        if self.items is not None:
-            # Every shard has all of them.
-            self.items.elsewhere = snapshots[0].items
         for one in snapshots:
             if one.first is not None:
                 _show_first(self, *one.first)

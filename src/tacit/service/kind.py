@@ -64,8 +64,6 @@ class Kind:
         Whether its decisions are rows of a click log (:mod:`tacit.logs`).
     sharded : bool
         Whether its keys can be dealt out to shards.
-    pinned : bool
-        Whether what it shows can be pinned.
     living : bool
         Whether its arms can come and go.
     controls : tuple of str
@@ -94,7 +92,6 @@ class Kind:
     takes_clicks: bool = False
     click_log: bool = False
     sharded: bool = True
-    pinned: bool = True
     living: bool = False
     controls: tuple[str, ...] = ()
     units: tuple[str, ...] = UNITS

@@ -331,6 +331,10 @@ class PersonalizerPlacement(FeaturePlacement):
             self._weighed = dict(zip(names, pairs, strict=True))
         return decision
 
+    @property
+    def most_fixed(self) -> int:
+        return 0
+
     def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
         return (impression.given.baseline,)
 
@@ -511,6 +515,5 @@ KIND = Kind(
     sharded=False,
     controls=("uniform", "baseline"),
     units=("decision",),
-    pinned=False,
     check=check,
 )  # fmt: skip

@@ -72,8 +72,8 @@ from tacit.service.log.rows import (
     FeedbackRow,
     stretches,
 )
-from tacit.service.placements.aspects.verbs import NewSettings
 from tacit.service.placements.attribution import Attribution, Rewards
+from tacit.service.placements.changes import NewSettings
 from tacit.wire.control import ModeOf
 
 # ---- Errors in the form of the Personalizer API

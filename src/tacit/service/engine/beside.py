@@ -16,12 +16,13 @@ from tacit.service.engine.following import Configured, Following
 from tacit.service.engine.verdicts import Verdicts
 from tacit.service.engine.writer import Writer
 from tacit.service.errors import NotDurable, StoreError
-from tacit.service.log.marks import LoggedChange, changes_of
+from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import Export, Mark
 from tacit.service.log.rows import ARMS, FORGET, MERGE, DecisionRow, Event, MarkRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, End, Store, added
 from tacit.service.placements.aspects.shared import Learned
+from tacit.service.placements.changes import changes_of
 from tacit.service.placements.placement import Placement
 
 # ---- The past: what the log says of decisions and changes

@@ -320,7 +320,7 @@ class Engine(Verbs):
         ----------
         placement : str
         request : structure
-            Of a type that :data:`~tacit.service.placements.aspects.verbs.CHANGES` knows.
+            Of a type that :data:`~tacit.service.placements.changes.CHANGES` knows.
         who : str, optional
             Who wants it so, as the log keeps it.
 

@@ -6,7 +6,7 @@ again, the rest is chosen at once; the rows wait in the order of the log.
 :func:`apply`, at the end, is the whole of it; what stands before are its two large parts:
 
 1. time goes by: windows that are due close, and what they earned is learned;
-2. marks are made: modes, arms, pins and whatever else is changed holds for all that follows;
+2. marks are made: modes, arms and whatever else is changed holds for all that follows;
 3. :func:`decide`: one block of impressions for each placement, chosen by one call of its learner;
 4. :func:`record`: one block of feedback, each piece by the window of its decision, if that is open, or by
    what the store has of it;
@@ -31,8 +31,8 @@ from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
 from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
 from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
-from tacit.service.placements.aspects.verbs import CHANGES
 from tacit.service.placements.attribution import DUPLICATE
+from tacit.service.placements.changes import CHANGES
 from tacit.service.placements.placement import Placement
 
 # ---- Recording feedback for a group: each piece finds its decision, or is refused with the reason

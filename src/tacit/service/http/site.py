@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -91,14 +92,12 @@ def _shard(shard: ShardHealth) -> ShardSummary:
 
 
 def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
-    pin = placement.pins.at(now)
+    aspects = (aspect.summary(placement, now) for aspect in placement.aspects)
     return PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,
-        mode=placement.mode,
         durability=placement.config.durability,
         policy=policy_to_spec(placement.config.policy),
-        arms=placement.offer.arms,
         keys=placement.key_count,
         decisions=placement.decisions,
         feedback=placement.feedback,
@@ -107,9 +106,7 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> Pl
         outcomes=dict(placement.outcomes),
         seed=placement.seed,
         shared_seconds=shared_seconds,
-        retired=placement.offer.retired,
-        pinned=None if pin is None else pin.arms,
-        guardrail=None if placement.guardrail is None else placement.guardrail.now,
+        **reduce(or_, aspects),
     )
 
 

@@ -1,58 +1,19 @@
 """Marks: what a placement's log says besides decisions and feedback.
 
-Pins, starts and regimes, each with how a mark holds it; last the history of changes that the marks tell.
+Starts and regimes, each with how a mark holds it; last what a change is that marks tell. What marks say of an
+aspect of a placement is said there (:mod:`tacit.service.placements.aspects`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.learning.decisions import Arm
 from tacit.service.log import rows
 from tacit.service.log.ids import as_text
-
-# ---- Pins: what a placement always shows until some time, whatever its policy would
-
-
-class Pin(msgspec.Struct, frozen=True):
-    """What is shown always, as a mark of the log holds it.
-
-    Attributes
-    ----------
-    arms : list of arms
-        One; of a list, those from the top.
-    until : int
-        From then on the policy decides again, in microseconds since 1970.
-    """
-
-    arms: list[int | str]
-    until: int
-
-    @property
-    def shown(self) -> tuple[Arm, ...]:
-        """The arms as a decision has them."""
-        return tuple(self.arms)
-
-
-def pin_text(pin: Pin | None) -> str:
-    """Return a pin as a mark of the log holds it.
-
-    Examples
-    --------
-    >>> pin_text(Pin(["a"], 5)), pin_text(None)
-    ('{"arms":["a"],"until":5}', 'null')
-    """
-    return msgspec.json.encode(pin).decode()
-
-
-def pin_of(text: str) -> Pin | None:
-    """Return what :func:`pin_text` was given."""
-    return msgspec.json.decode(text, type=Pin | None)
-
 
 # ---- What a placement began with: a learner that was fitted elsewhere
 
@@ -186,8 +147,6 @@ def state_name(time: int, policy: str) -> str:
 
 # ---- Who changed what of a placement, and when, by the marks of its log
 
-UNPIN = "unpin"
-
 
 class LoggedChange(NamedTuple):
     """A change of a placement.
@@ -206,82 +165,3 @@ class LoggedChange(NamedTuple):
     who: str | None
     what: str
     detail: dict[str, Any]
-
-
-def changes_of(marks: Iterable[rows.MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
-    """Return the changes that marks tell, in order.
-
-    Parameters
-    ----------
-    marks : iterable of MarkRow
-        Of one placement, from the first on.
-    arms : sequence of arms
-        Those that it began with.
-
-    Examples
-    --------
-    >>> marks = [rows.MarkRow(9, 1, 5, "mode", "frozen", "shop")]
-    >>> changes_of(marks, ["a"])
-    [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
-    """
-    changes: list[LoggedChange] = []
-    before = list(arms), set[Arm]()
-    for mark in marks:
-        if mark.kind == rows.ARMS:
-            after = _arms(mark.value)
-            detail = _coming_and_going(before, after)
-            before = after
-        elif mark.kind == rows.PIN:
-            pin = pin_of(mark.value)
-            if pin is None:
-                changes.append(LoggedChange(mark.time, mark.who, UNPIN, {}))
-                continue
-            detail = {"arms": pin.arms, "until": as_text(pin.until)}
-        elif mark.kind == rows.POLICY:
-            regime = regime_of(mark)
-            detail = {"policy": regime.policy["name"], "left": regime.left}
-            if regime.state is not None:
-                detail["to"] = regime.state
-            if regime.approximate:
-                detail["approximate"] = regime.approximate
-            changes.append(LoggedChange(mark.time, mark.who, regime.what, detail))
-            continue
-        elif mark.kind == rows.HOLDOUT and mark.who != rows.CONFIGURATION:
-            detail = {"holdout": (json.loads(mark.value) or {}).get("holdout")}
-        elif mark.kind == rows.GUARDRAIL and (harm := json.loads(mark.value).get("harm")) is not None:
-            detail = harm
-        elif mark.kind in _DETAILS:
-            detail = _DETAILS[mark.kind](mark.value)
-        else:
-            # What it says follows from the configuration.
-            continue
-        changes.append(LoggedChange(mark.time, mark.who, mark.kind, detail))
-    return changes
-
-
-def _arms(value: str) -> tuple[list[Arm], set[Arm]]:
-    now = json.loads(value)
-    arms = now["arms"]
-    return list(range(arms)) if isinstance(arms, int) else arms, set(now["retired"])
-
-
-def _coming_and_going(
-    before: tuple[list[Arm], set[Arm]], after: tuple[list[Arm], set[Arm]]
-) -> dict[str, Any]:
-    """Return what was changed in the words in which it is asked for."""
-    known, was_retired = before
-    arms, retired = after
-    return {
-        "add": arms[len(known) :],
-        "retire": [arm for arm in arms if arm in retired - was_retired],
-        "restore": [arm for arm in arms if arm in was_retired - retired],
-    }
-
-
-_DETAILS: dict[str, Callable[[str], dict[str, Any]]] = {
-    rows.MODE: lambda value: {"mode": value},
-    rows.SETTINGS: json.loads,
-    rows.CONFIGURATION: json.loads,
-    rows.START: json.loads,
-    rows.FORGET: json.loads,
-}

@@ -273,9 +273,8 @@ def row_of(placement: Placement, now: int, answered: timeline.Answered | None = 
 
 def mode_of(placement: Placement, now: int) -> str:
     """Return what a placement does, in a word or two."""
-    pin = placement.pins.at(now)
-    mode = LEARNS.get(placement.mode, placement.mode)
-    return mode if pin is None else f"{mode}, pinned: {', '.join(map(str, pin.arms))}"
+    remarks = (aspect.remark(placement, now) for aspect in placement.aspects)
+    return ", ".join([LEARNS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 
 def _asked(placement: Placement, now: int) -> timeline.Range:

@@ -19,6 +19,7 @@ from tacit.errors import InvalidValue
 from tacit.service.log.ids import as_time
 from tacit.service.log.marks import LoggedChange
 from tacit.service.page.charts import Point, Remark, Span, clock_time
+from tacit.service.placements.changes import words_of
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
@@ -348,7 +349,6 @@ def _within(counts: list[int], share: float) -> float:
 
 MOST_LINES = 20
 CONFIGURATION, GUARDRAIL = "configuration", "guardrail"
-ARMS_CHANGED = {"add": "added", "retire": "retired", "restore": "restored"}
 
 
 class Line(NamedTuple):
@@ -372,29 +372,16 @@ def words(change: LoggedChange) -> str:
     'window: 30 to 60'
     >>> words(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
     'rebuild: UCB1 decides'
-    >>> words(LoggedChange(0, None, "pin", {"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}))
-    'pinned until 3 May 12:00: a'
     """
     detail = change.detail
-    if change.what == "arms":
-        return "; ".join(
-            f"arm{'s' if len(detail[key]) > 1 else ''} {verb}: {', '.join(map(str, detail[key]))}"
-            for key, verb in ARMS_CHANGED.items()
-            if detail.get(key)
-        )
-    if change.what == "pin":
-        until = clock_time(as_time("until", detail["until"]))
-        return f"pinned until {until}: {', '.join(map(str, detail['arms']))}"
+    said = words_of(change, lambda moment: clock_time(as_time("moment", moment)))
+    if said is not None:
+        return said
     if change.what in ("rebuild", "rollback"):
         to = f" of {detail['to']}" if "to" in detail else ""
         return f"{change.what}: {detail['policy']}{to} decides"
-    if change.what == "guardrail":
-        who = "the policy" if detail["arm"] is None else detail["arm"]
-        return f"{detail['metric']} harmed by {who}: {detail['then']}"
     if change.what == "start":
         return f"started from {detail['file']}"
-    if change.what == "mode":
-        return f"mode: {detail.get('mode')}"
     parts = [f"{name}: {_value(value)}" for name, value in detail.items()]
     return "; ".join(parts) or change.what
 

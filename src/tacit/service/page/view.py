@@ -22,13 +22,14 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
-from tacit.service.log.marks import LoggedChange, Pin
+from tacit.service.log.marks import LoggedChange
 from tacit.service.page import timeline
 from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
 from tacit.service.placements.aspects.living import check_living
+from tacit.service.placements.aspects.pins import Pin
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
@@ -128,7 +129,7 @@ def controls_of(
         isinstance(offer.all, int),
         offer.arms,
         offer.retired,
-        placement.kind.pinned,
+        placement.most_fixed > 0,
         not placement.kind.showing.single or not offer.arms,
         pin,
         "" if pin is None else clock_time(pin.until),

@@ -289,7 +289,7 @@ class Deciding(State):
         )
         row = self.rows_of(Block.of(Impression, [impression]), seq, [id], time, [shown], None, would)
         if pinned is not None:
-            row = row.with_column("mode", [self.modes.of_pinned])
+            row = row.with_column("mode", [self.pins.mode(self.here)])
         self.decided(row, [shown])
         return row
 

@@ -24,7 +24,6 @@ from tacit.learning.decisions import Arm, Decision
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.marks import Pin
 from tacit.service.log.requests import (
     Clicks,
     DecisionRequest,
@@ -248,9 +247,9 @@ class DuelPlacement(Placement):
     def can_show(self, impression: Impression) -> Sequence[Arm]:
         return self._listed(impression)
 
-    def shown_pinned(self, pin: Pin) -> tuple[Arm, ...]:
+    def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return the pair of a ranker with itself, whose list alone is shown."""
-        return (*pin.shown, *pin.shown)
+        return (*arms, *arms)
 
     def _listed(self, impression: Impression) -> list[Arm]:
         """Return the rankers on offer whose lists came."""

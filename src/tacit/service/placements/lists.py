@@ -79,7 +79,7 @@ class SlatePlacement(Placement):
         return [None if slot < 0 else self.arms[slot] for slot in slots]
 
     @property
-    def most_pinned(self) -> int:
+    def most_fixed(self) -> int:
         return self._positions
 
     def _counterfactual(self, decision: Decision) -> Arm:
@@ -296,9 +296,9 @@ class FeaturePlacement(Placement):
             return self.offered_slots(impression.arms)
         return np.arange(max(len(rows) for rows in impression.given if rows is not None))
 
-    def named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
+    def fixable(self, arms: Sequence[Arm]) -> list[Arm]:
         # What is on offer comes with each request, unless it has slots of its own.
-        return super().named_pins(arms) if self.living.slots else list(arms)
+        return super().fixable(arms) if self.living.slots else list(arms)
 
     def can_show(self, impression: Impression) -> Sequence[Arm]:
         if impression.arms is not None or self.living.slots:

@@ -28,7 +28,7 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.marks import Pin, Regime
+from tacit.service.log.marks import Regime
 from tacit.service.log.requests import Clicks, Impression
 from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow
 from tacit.service.log.store import StoredPlacement
@@ -38,7 +38,7 @@ from tacit.service.placements.aspects.control import ControlGroup
 from tacit.service.placements.aspects.earnings import Earnings
 from tacit.service.placements.aspects.elsewhere import Fed
 from tacit.service.placements.aspects.guardrail import Guardrail
-from tacit.service.placements.aspects.items import items_for
+from tacit.service.placements.aspects.items import Items, items_for
 from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.aspects.living import Living
 from tacit.service.placements.aspects.modes import Modes, untouched
@@ -54,10 +54,19 @@ from tacit.service.placements.series import Series
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-ASPECTS = (
-    "living", "modes", "pins", "second", "earnings", "control", "guardrail", "shared", "signals", "items",
-    "fed",
-)  # fmt: skip
+ASPECTS: dict[str, type[Aspect]] = {
+    "living": Living,
+    "modes": Modes,
+    "pins": Pins,
+    "second": Second,
+    "earnings": Earnings,
+    "control": ControlGroup,
+    "guardrail": Guardrail,
+    "shared": Sharing,
+    "signals": PlacementSignals,
+    "items": Items,
+    "fed": Fed,
+}
 """The aspects of a placement by their names, in the order in which they take over a snapshot."""
 
 
@@ -154,6 +163,12 @@ class State:
         """What it does besides deciding and learning; what its configuration does not need is not there."""
         return filter(None, (getattr(self, name) for name in ASPECTS))
 
+    @property
+    def aspects_by_name(self) -> Iterator[tuple[str, Aspect]]:
+        """Those by their names."""
+        named = ((name, getattr(self, name)) for name in ASPECTS)
+        return ((name, aspect) for name, aspect in named if aspect is not None)
+
     def name_arms(self) -> None:
         """Let all aspects have the arms of the learner."""
         for aspect in self.aspects:
@@ -240,12 +255,12 @@ class State:
         return self.control.coin
 
     @property
-    def most_pinned(self) -> int:
-        """How many arms can be pinned at once."""
+    def most_fixed(self) -> int:
+        """How many arms can be fixed, to be shown together always; 0 where none can."""
         return 1
 
-    def named_pins(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return arms to be pinned by the names that the placement has for them.
+    def fixable(self, arms: Sequence[Arm]) -> list[Arm]:
+        """Return arms that are to be fixed by the names that the placement has for them.
 
         Raises
         ------
@@ -284,9 +299,9 @@ class State:
         """
         return impressions
 
-    def shown_pinned(self, pin: Pin) -> tuple[Arm, ...]:
-        """Return what a decision shows because it is pinned."""
-        return pin.shown
+    def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+        """Return what a decision shows of which these arms are fixed."""
+        return tuple(arms)
 
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
         context = impression.context if learner.policy.context_dim else None

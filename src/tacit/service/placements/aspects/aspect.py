@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
-from tacit.service.log.marks import Pin
+from tacit.learning.decisions import Arm
 from tacit.service.log.rows import MarkRow
 from tacit.service.log.store import Snapshot
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
+
+
+Note = tuple[str, dict[str, Any]]
+"""What somebody changed, and the details."""
 
 
 class Aspect:
@@ -27,9 +31,14 @@ class Aspect:
     ----------
     mark : str or None
         The kind of the marks in the log that change it.
+    changes : mapping of type to Effect
+        By the type of a request that changes it, what that does.
     """
 
     mark: ClassVar[str | None] = None
+    changes: ClassVar[Mapping[type, Effect]] = {}
+
+    # The log
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark of its kind."""
@@ -42,8 +51,36 @@ class Aspect:
         """Whether a mark says what was not so before."""
         return self.current(placement) != value
 
+    @staticmethod
+    def change(
+        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return what somebody changed by a mark of its kind, and the details; None for nothing of note.
+
+        Parameters
+        ----------
+        mark, before : MarkRow
+            The mark, and the one of this kind before it; None for the first.
+        arms : sequence of arms
+            Those that the placement began with.
+        """
+        return None
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
+        """Return such a change in words, times by a clock; None for what its details say by themselves."""
+        return None
+
     def arms_named(self, placement: Placement) -> None:
         """Go on with the arms that the placement has now."""
+
+    # Decisions
+
+    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+        """Return why decisions cannot be made next to the caller at a time; without one, at any time."""
+        return None
+
+    # Snapshots
 
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its fields of a snapshot (:class:`Saved`)."""
@@ -51,6 +88,23 @@ class Aspect:
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its fields of a snapshot, after those of the aspects before it."""
+
+    # Those who look
+
+    def summary(self, placement: Placement, now: int) -> dict[str, Any]:
+        """Return its fields of what the list of placements says (``PlacementSummary``)."""
+        return {}
+
+    def remark(self, placement: Placement, now: int) -> str | None:
+        """Return what the page says beside the placement's mode; None for nothing."""
+        return None
+
+    def part(self, placement: Placement) -> Any:
+        """Return what is seen of it in one of several shards."""
+        return None
+
+    def show(self, placement: Placement, parts: Sequence[Any]) -> None:
+        """Show what all shards have of it, after the aspects before it."""
 
     def still(self) -> Self:
         """Return what there is to see of it by now, for another thread while this one goes on."""
@@ -73,7 +127,8 @@ class Saved(msgspec.Struct):
     shared: Any = None
     lift: dict[str, Any] | None = None
     results: dict[str, Any] | None = None
-    pin: Pin | None = None
+    # What aspects read as structures of their own.
+    pin: Any = None
     guardrail: dict[str, Any] | None = None
     fed: dict[str, dict[str, int]] = {}
     # Since the arms changed first, the offers of all that there were.

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tacit.core.arrays import Ints
 from tacit.errors import ConfigError, InvalidValue
-from tacit.learning.decisions import Decisions
+from tacit.learning.decisions import Arm, Decisions
 from tacit.service.config.holdout import DECISION, UNIFORM, ControlTable, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
+from tacit.service.log.rows import CONFIGURATION, HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
 from tacit.service.placements.aspects.chapters import configured_in, holdout_in, terms_of
@@ -75,6 +76,23 @@ class ControlGroup(Aspect):
         """Take over its part of a snapshot, which the sums behind the lift have."""
         if saved.lift is not None:
             self.hold(placement, holdout_in(placement.earnings.sums.terms))
+
+    @staticmethod
+    def change(
+        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return another holdout, or none; of one that is configured, the configuration's own mark tells."""
+        if mark.who == CONFIGURATION:
+            return None
+        return HOLDOUT, {"holdout": (json.loads(mark.value) or {}).get("holdout")}
+
+    def show(self, placement: Placement, parts: Sequence[None]) -> None:
+        """Show the holdout on which the sums of all shards rest."""
+        self.hold(placement, holdout_in(placement.earnings.sums.terms))
+
+    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+        """Return why decisions cannot be made next to the caller."""
+        return None if self.coin is None else "the coin of its holdout is tossed here"
 
     # Terms -----------------------------------------------------------------------------------
 
@@ -197,4 +215,7 @@ def _now(placement: Placement, time: int) -> wire.HoldoutNow:
     return wire.HoldoutNow(None if holdout is None else wire.Holdout(**msgspec.to_builtins(holdout)))
 
 
-CHANGES = {wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _now), wire.EndHoldout: Effect(HOLDOUT, _end, _now)}
+ControlGroup.changes = {
+    wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _now),
+    wire.EndHoldout: Effect(HOLDOUT, _end, _now),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,14 @@ class Earnings(Aspect):
         else:
             self.sums.restore(saved.lift)
 
+    def part(self, placement: Placement) -> LiftSums:
+        """Return the sums of a shard, with all that has closed in them."""
+        return deepcopy(placement.lift)
+
+    def show(self, placement: Placement, parts: Sequence[LiftSums]) -> None:
+        """Show the sums of all shards together."""
+        self.sums = LiftSums.merged(parts)
+
     def still(self) -> Earnings:
         """Return a copy, for another thread to read while this one goes on."""
         self.sums.settle()
@@ -82,7 +91,7 @@ class Earnings(Aspect):
         seqs = np.array(windows.seqs(ended.entries))
         metrics = sums.amounts_of(seqs.tolist())
         counts = seqs >= sums.seq
-        # Nobody decided to show what was pinned, or what the caller would have shown.
+        # Nobody decided to show what was fixed, or what the caller would have shown.
         counts &= [mode not in FIXED for mode in windows.values(ended.entries, "mode")]
         self._count_shown(placement, ended.entries[counts & (seqs >= sums.scored)])
         counts &= ended.rewards == ended.rewards

@@ -6,7 +6,8 @@ have come, by marks of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,14 +39,7 @@ def check_takes_over(placement: Placement) -> None:
     InvalidValue
         If each of them needs something that only the service has.
     """
-    why = None
-    if placement.config.kind != ARMS:
-        why = f"placements of kind {placement.config.kind!r} decide here"
-    elif placement.signals is not None:
-        why = "its signals are computed here"
-    elif placement.control.coin is not None:
-        why = "the coin of its holdout is tossed here"
-    _refuse(placement, why)
+    _check_not_here(placement, None)
 
 
 def check_lends(placement: Placement, time: int) -> None:
@@ -56,15 +50,15 @@ def check_lends(placement: Placement, time: int) -> None:
     InvalidValue
         As :func:`check_takes_over`; or if the policy does not decide by itself then.
     """
-    check_takes_over(placement)
-    modes = placement.modes
-    if modes.compares or not modes.policy_decides:
-        _refuse(placement, f"in mode {modes.now!r} each decision is compared here")
-    if placement.pins.at(time) is not None:
-        _refuse(placement, "it shows what is pinned")
+    _check_not_here(placement, time)
 
 
-def _refuse(placement: Placement, why: str | None) -> None:
+def _check_not_here(placement: Placement, time: int | None) -> None:
+    why = None
+    if placement.config.kind != ARMS:
+        why = f"placements of kind {placement.config.kind!r} decide here"
+    for aspect in placement.aspects:
+        why = why or aspect.stays_here(placement, time)
     if why is not None:
         raise InvalidValue("placement", placement.name, f"ask the service for decisions: {why}")
 
@@ -139,6 +133,14 @@ class Fed(Aspect):
         """Take over its field of a snapshot."""
         self.of = saved.fed
 
+    def part(self, placement: Placement) -> dict[str, Offsets]:
+        """Return how far feeds have come with a shard."""
+        return deepcopy(self.of)
+
+    def show(self, placement: Placement, parts: Sequence[dict[str, Offsets]]) -> None:
+        """Show how far feeds have come with all shards."""
+        self.of = least(parts)
+
 
 def _latest(known: dict[str, Any], most: int) -> dict[str, Any]:
     """Return at most so many, the last ones."""
@@ -162,7 +164,7 @@ def together(feed: str, known: Iterable[Fed]) -> Offsets:
     return offsets
 
 
-def least(parts: list[dict[str, Offsets]]) -> dict[str, Offsets]:
+def least(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
     """Return how far feeds have come with all of several logs.
 
     Examples
@@ -185,4 +187,4 @@ def _come(placement: Placement, asked: FedOf, time: int) -> str:
     return msgspec.json.encode(asked).decode()
 
 
-CHANGES = {FedOf: Effect(FED, _come, lambda placement, time: Status("ok"))}
+Fed.changes = {FedOf: Effect(FED, _come, lambda placement, time: Status("ok"))}

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -115,6 +116,20 @@ class Guardrail(Aspect):
             self._begin(logged.arms)
             self.arms_named(placement)
 
+    @staticmethod
+    def change(
+        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return the harm that was proved by a mark, if one was."""
+        harm = json.loads(mark.value).get("harm")
+        return None if harm is None else (GUARDRAIL, harm)
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Return the harm that was proved, in words."""
+        who = "the policy" if detail["arm"] is None else detail["arm"]
+        return f"{detail['metric']} harmed by {who}: {detail['then']}"
+
     def arms_named(self, placement: Placement) -> None:
         """Have room for the arms that there are now."""
         if self.terms is not None:
@@ -217,6 +232,10 @@ class Guardrail(Aspect):
             return {}
         margin, less = self.config.margin, self._metric.better == "less"
         return {None: harm} if (harm.low > margin if less else harm.high < -margin) else {}
+
+    def summary(self, placement: Placement, now: int) -> dict[str, Any]:
+        """Return what there is to see of it."""
+        return {"guardrail": self.now}
 
     @property
     def now(self) -> GuardrailNow:

@@ -56,6 +56,14 @@ class Items(Aspect):
         """Take in a mark."""
         placement.since_snapshot += take_mark(placement.learner.items, mark.value)
 
+    def part(self, placement: Placement) -> ItemsNow:
+        """Return what there is in a shard."""
+        return self.now(placement)
+
+    def show(self, placement: Placement, parts: Sequence[ItemsNow]) -> None:
+        """Show what there is in the first shard: every one has all of them."""
+        self.elsewhere = parts[0]
+
 
 def items_for(policy: Policy) -> Items | None:
     """Return the aspect for a policy that knows arms by their relevance alone; None for any other."""
@@ -298,7 +306,7 @@ def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
     return remove_text(_catalogue(placement), asked)
 
 
-CHANGES = {
+Items.changes = {
     ItemsOf: Effect(ITEMS, _put, items_now, in_shards=True),
     ItemsGone: Effect(ITEMS, _remove, items_now, in_shards=True),
 }

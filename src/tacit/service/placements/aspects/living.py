@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,12 +21,14 @@ from tacit.service.config.file import checked_as
 from tacit.service.log.requests import Impression, Made, as_json
 from tacit.service.log.rows import ARMS, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import holdout_in
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
+
+DONE = {"add": "added", "retire": "retired", "restore": "restored"}
 
 # ---- What a mark of the log says of arms
 
@@ -121,6 +123,29 @@ class Living(Aspect):
         """Whether a mark tells of a change that is not known here."""
         return decoded(value).changes > self.now.changes
 
+    @staticmethod
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+        """Return which arms a mark let come, go and come back, in the words in which it is asked for."""
+        now = decoded(mark.value)
+        then = None if before is None else decoded(before.value)
+        known = len(arms if then is None else _each(then.arms))
+        names, gone = _each(now.arms), set(now.retired)
+        was_gone = set[Arm]() if then is None else set(then.retired)
+        return ARMS, {
+            "add": list(names[known:]),
+            "retire": [arm for arm in names if arm in gone - was_gone],
+            "restore": [arm for arm in names if arm in was_gone - gone],
+        }
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Return which arms came, went and came back, in words."""
+        return "; ".join(
+            f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
+            for key, done in DONE.items()
+            if detail.get(key)
+        )
+
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its fields of a snapshot."""
         return {"offers": list(self.wholes), "arms": self.now if self.now.changes else None}
@@ -130,6 +155,10 @@ class Living(Aspect):
         arms = saved.arms
         self.now = _known(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
         self.wholes = saved.offers
+
+    def summary(self, placement: Placement, now: int) -> dict[str, Any]:
+        """Return which arms are on offer, and which are retired."""
+        return {"arms": self.offer.arms, "retired": self.offer.retired}
 
     # Slots -----------------------------------------------------------------------------------
 
@@ -360,4 +389,7 @@ def _now(placement: Placement, time: int) -> wire.ArmsNow:
     return wire.ArmsNow(placement.living.offer.arms, placement.living.offer.retired)
 
 
-CHANGES = {wire.ArmsOf: Effect(ARMS, _change, _now, leads=True), ConfiguredArms: Effect(ARMS, _change, _now)}
+Living.changes = {
+    wire.ArmsOf: Effect(ARMS, _change, _now, leads=True),
+    ConfiguredArms: Effect(ARMS, _change, _now),
+}

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.arrays import Ints, leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.decisions import Arm
 from tacit.learning.learner import Learner
-from tacit.service.log.rows import (
-    APPRENTICE,
-    CONTROL,
-    FROZEN,
-    MODE,
-    ONLINE,
-    PINNED,
-    PINNED_FROZEN,
-    SHADOW,
-    UNLEARNED,
-    MarkRow,
-)
+from tacit.service.log.rows import APPRENTICE, CONTROL, FROZEN, MODE, ONLINE, SHADOW, UNLEARNED, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import holdout_in
 from tacit.service.placements.attribution import Rewards
 from tacit.wire import control as wire
@@ -58,6 +48,16 @@ class Modes(Aspect):
         """Return what the last mark says."""
         return self.now
 
+    @staticmethod
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+        """Return the mode of a mark."""
+        return MODE, {"mode": mark.value}
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Return a mode, in words."""
+        return f"mode: {detail.get('mode')}"
+
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its field of a snapshot."""
         return {"mode": self.now}
@@ -65,6 +65,24 @@ class Modes(Aspect):
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its field of a snapshot."""
         self.now = saved.mode
+
+    def part(self, placement: Placement) -> str:
+        """Return the mode of a shard."""
+        return self.now
+
+    def show(self, placement: Placement, parts: Sequence[str]) -> None:
+        """Show the mode of the first shard: all have it."""
+        self.now = parts[0]
+
+    def summary(self, placement: Placement, now: int) -> dict[str, Any]:
+        """Return the mode."""
+        return {"mode": self.now}
+
+    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+        """Return why decisions cannot be made next to the caller."""
+        if time is None or (self.policy_decides and not self.compares):
+            return None
+        return f"in mode {self.now!r} each decision is compared here"
 
     def check(self, placement: Placement, mode: str) -> None:
         """Check that a placement can be in a mode.
@@ -117,11 +135,6 @@ class Modes(Aspect):
         return self.now == SHADOW
 
     @property
-    def of_pinned(self) -> str:
-        """The mode by which the log tells a decision that shows what is pinned."""
-        return PINNED_FROZEN if self.frozen else PINNED
-
-    @property
     def of_taken_over(self) -> str:
         """The mode of decisions that were made elsewhere: the policy decided, whatever happens here."""
         return FROZEN if self.frozen else ONLINE
@@ -167,4 +180,4 @@ def _now(placement: Placement, time: int) -> wire.ModeNow:
     return wire.ModeNow(placement.mode)
 
 
-CHANGES = {wire.ModeOf: Effect(MODE, _mode, _now)}
+Modes.changes = {wire.ModeOf: Effect(MODE, _mode, _now)}

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm
 from tacit.service.log.ids import as_text, as_time
-from tacit.service.log.marks import Pin, pin_of, pin_text
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import PIN, MarkRow
+from tacit.service.log.rows import PIN, PINNED, PINNED_FROZEN, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
+
+
+UNPIN = "unpin"
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """What is shown always, as a mark of the log holds it.
+
+    Attributes
+    ----------
+    arms : list of arms
+        One; of a list, those from the top.
+    until : int
+        From then on the policy decides again, in microseconds since 1970.
+    """
+
+    arms: list[int | str]
+    until: int
+
+
+def pin_text(pin: Pin | None) -> str:
+    """Return a pin as a mark of the log holds it.
+
+    Examples
+    --------
+    >>> pin_text(Pin(["a"], 5)), pin_text(None)
+    ('{"arms":["a"],"until":5}', 'null')
+    """
+    return msgspec.json.encode(pin).decode()
+
+
+def pin_of(text: str) -> Pin | None:
+    """Return what :func:`pin_text` was given."""
+    return msgspec.json.decode(text, type=Pin | None)
 
 
 class Pins(Aspect):
@@ -44,13 +79,52 @@ class Pins(Aspect):
         """Return what the last mark says."""
         return pin_text(self.last)
 
+    @staticmethod
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+        """Return what was pinned by a mark, or that nothing is any more."""
+        pin = pin_of(mark.value)
+        return (UNPIN, {}) if pin is None else (PIN, {"arms": pin.arms, "until": as_text(pin.until)})
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Return what was pinned, in words.
+
+        Examples
+        --------
+        >>> Pins.words({"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}, str)
+        'pinned until 2026-05-03T12:00:00+00:00: a'
+        """
+        return f"pinned until {clock(detail['until'])}: {', '.join(map(str, detail['arms']))}"
+
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its field of a snapshot."""
         return {"pin": self.last}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its field of a snapshot."""
-        self.last = saved.pin
+        self.last = msgspec.convert(saved.pin, Pin | None)
+
+    def part(self, placement: Placement) -> Pin | None:
+        """Return what the last mark of a shard left."""
+        return self.last
+
+    def show(self, placement: Placement, parts: Sequence[Pin | None]) -> None:
+        """Show what is pinned in the first shard: it was pinned in all."""
+        self.last = parts[0]
+
+    def summary(self, placement: Placement, now: int) -> dict[str, Any]:
+        """Return the arms that are pinned."""
+        pin = self.at(now)
+        return {"pinned": None if pin is None else pin.arms}
+
+    def remark(self, placement: Placement, now: int) -> str | None:
+        """Return what is pinned."""
+        pin = self.at(now)
+        return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
+
+    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+        """Return why decisions cannot be made next to the caller."""
+        return "it shows what is pinned" if time is not None and self.at(time) is not None else None
 
     def at(self, time: int) -> Pin | None:
         """Return what is pinned at a time of the log."""
@@ -61,7 +135,12 @@ class Pins(Aspect):
         pin = self.at(time)
         if pin is None or not set(pin.arms) <= set(placement.can_show(impression)):
             return None
-        return placement.shown_pinned(pin)
+        return placement.shown_fixed(pin.arms)
+
+    @staticmethod
+    def mode(placement: Placement) -> str:
+        """Return the mode by which the log tells a decision that shows what is pinned."""
+        return PINNED_FROZEN if placement.modes.frozen else PINNED
 
     def after(self, placement: Placement, asked: wire.PinOf, time: int) -> Pin:
         """Return what is pinned after a request at a time of the log; nothing is changed yet.
@@ -80,15 +159,14 @@ class Pins(Aspect):
 
 def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     """Return arms that can be pinned, by the names that the placement has for them."""
-    kind = placement.kind
-    if not kind.pinned:
-        why = f"what is on offer at a placement of kind {kind.name!r} comes with requests"
+    most = placement.most_fixed
+    if not most:
+        why = f"what is on offer at a placement of kind {placement.kind.name!r} comes with requests"
         raise InvalidValue("placement", placement.name, f"nothing can be pinned: {why}")
-    most = placement.most_pinned
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         some = "one arm" if most == 1 else f"1 to {most} arms, each once"
         raise InvalidValue("arms", list(arms), f"pin {some}")
-    return placement.named_pins(arms)
+    return placement.fixable(arms)
 
 
 # ---- The verbs that change it
@@ -107,4 +185,4 @@ def _now(placement: Placement, time: int) -> wire.PinNow:
     return wire.PinNow(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
 
 
-CHANGES = {wire.PinOf: Effect(PIN, _pin, _now), wire.Unpin: Effect(PIN, _unpin, _now)}
+Pins.changes = {wire.PinOf: Effect(PIN, _pin, _now), wire.Unpin: Effect(PIN, _unpin, _now)}

@@ -116,6 +116,10 @@ class PlacementSignals(Aspect):
             # Of other signals, the base of a log says nothing: they begin there.
             self.stream.restore(saved.signals)
 
+    def stays_here(self, placement: Placement, time: int | None) -> str:
+        """Return why decisions cannot be made next to the caller."""
+        return "its signals are computed here"
+
     def of(self, row: DecisionRow) -> dict[str, float]:
         """Return the signals of a decision by their names."""
         # A context of another configuration may be shorter.
