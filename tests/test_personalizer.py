@@ -9,7 +9,6 @@ import math
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import apsw
 import msgspec
 import numpy as np
 import pytest
@@ -37,7 +36,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msrest.authentication import CognitiveServicesCredentials
 from msrest.exceptions import HttpOperationError
-from stores import store_at
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
@@ -47,10 +45,9 @@ from tacit.service.config.keys import new_key
 from tacit.service.doors import personalizer_wire as wire
 from tacit.service.doors.personalizer import ShownRanking, impression_of, impressions_of, slot_id
 from tacit.service.doors.personalizer_wire import MOST_FEATURES, Settings, features_of, vectors
-from tacit.service.errors import InConflict, StoreError
-from tacit.service.log import sqlite
+from tacit.service.errors import InConflict
 from tacit.service.log.requests import FeedbackRequest
-from tacit.service.log.rows import ACTIVATE, DecisionRow, FeedbackRow, Rows
+from tacit.service.log.rows import ACTIVATE, FeedbackRow
 from tacit.service.placements.changes import NewSettings
 from tacit.wire.control import ModeOf
 
@@ -508,37 +505,6 @@ async def test_what_was_learned_is_a_fold_over_the_log_in_a_database(tmp_path, m
         live = learned(engine)
     with recovered(tmp_path / "s.db", engine.config) as again:
         assert learned(again) == live
-
-
-def test_an_older_store_takes_rewards_below_0_and_keeps_what_it_has(tmp_path):
-    scripts = sqlite.MIGRATIONS
-    before = scripts[: next(i for i, s in enumerate(scripts) if "BETWEEN -1 AND 1" in s)]
-    path = tmp_path / "s.db"
-    connection = apsw.Connection(str(path))
-    for script in before:
-        connection.execute(script)
-    connection.execute("UPDATE store SET version = ?", (len(before),))
-    connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
-    connection.execute("INSERT INTO placements VALUES (1, 'home', 1, 7)")
-    connection.pragma("application_id", 0x7AC17)
-    row = DecisionRow(1, "d", 1, 1, 5, "rank", None, "a", 0.5, 0, None)
-    told = FeedbackRow(2, 1, 1, "f", 6, "reward", 0.5)
-    below = told._replace(seq=3, id="g", reward=-0.5)
-    connection.execute(
-        "INSERT INTO decisions (seq, id, placement, policy, time, key, arm, propensity, epoch) "
-        "VALUES (1, 'd', 1, 1, 5, 'rank', 'a', 0.5, 0)"
-    )
-    add = "INSERT INTO feedback (seq, placement, decision, id, time, kind, reward) VALUES "
-    connection.execute(f"{add} (2, 1, 1, 'f', 6, 'reward', 0.5)")
-    with pytest.raises(apsw.ConstraintError, match="CHECK"):
-        connection.execute(f"{add} (3, 1, 1, 'g', 6, 'reward', -0.5)")
-    connection.close()
-    store = store_at(path)
-    store.append(Rows([], [below], []))
-    assert list(store.events(0)) == [row, told, below]
-    with pytest.raises(StoreError, match="UNIQUE"):
-        store.append(Rows([], [below._replace(seq=4)], []))
-    store.close()
 
 
 # Settings ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from types import SimpleNamespace
 
-import apsw
 import msgspec
 import numpy as np
 import psycopg
@@ -30,7 +29,6 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
-from tacit.service.log.sqlite import MIGRATIONS
 from tacit.service.log.store import save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
@@ -503,43 +501,6 @@ async def test_many_at_once_share_one_commit(tmp_path, kind):
         with pytest.raises(InConflict):
             await engine.decide_many("home", twice)
         assert engine.store.end().seq == 100
-
-
-# From the first version on -------------------------------------------------------------------
-
-FIRST_VERSION = """
-INSERT INTO policies VALUES (1, 'hash', '{"name": "UCB1", "arms": ["holiday", "film", "recipe"]}');
-INSERT INTO placements VALUES (1, 'home', 1, 7, '{}', 2, 1, 3);
-INSERT INTO decisions VALUES (1, 'd1', 1, 1, 1700000000000000, 'k', NULL, 'film', NULL, 0, NULL);
-INSERT INTO decisions VALUES (2, 'd2', 1, 1, 1700000001000000, 'k', '["film","recipe"]',
-    'recipe', NULL, 0, NULL);
-INSERT INTO feedback VALUES (3, 1, 1700000002000000, 1.0, 'learned');
-INSERT INTO snapshots VALUES (1, 3, 1700000002000000, x'00', x'00');
-UPDATE store SET version = 1;
-"""
-
-
-def test_a_store_of_the_first_version_is_brought_forward(tmp_path):
-    path = tmp_path / "s.db"
-    connection = apsw.Connection(str(path))
-    connection.execute(MIGRATIONS[0] + FIRST_VERSION)
-    connection.pragma("application_id", 0x7AC17)
-    connection.close()
-
-    async def session():
-        async with served(path, configured()) as engine:
-            assert plays(engine) == (1, 1.0)
-            assert len(engine.placements["home"].windows) == 2
-            engine.clock.now += 40 * SECOND
-            assert await engine.feedback("home", "d2", 1.0) == LATE
-            assert plays(engine) == (2, 1.0)
-
-    asyncio.run(session())
-    decision, other, told, late = rows(path)
-    assert (decision.id, decision.mode, decision.deferred) == ("d1", "online", 0)
-    assert other.offered == '["film","recipe"]'
-    assert told == FeedbackRow(3, 1, 1, None, 1700000002000000, REWARD, 1.0)
-    assert (late.decision, late.seq) == (2, 4)
 
 
 # The log as a whole --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import logging
 import threading
 from functools import partial
 
-import apsw
 import harness
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
-from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
 from tacit.service.log.store import BASES, BATCH, Draft, Old, Snapshot, save
 from tacit.service.placements.snapshots import LEAST_ROOM
 
@@ -191,34 +189,6 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     assert sql(path, kind, PIECES) == [(1,)]
     assert store.base(1) is None
     assert store.begins(1) is None
-    store.close()
-
-
-def test_a_base_of_the_version_before_is_brought_forward(tmp_path):
-    path = tmp_path / "s.db"
-    connection = apsw.Connection(str(path))
-    for script in MIGRATIONS[:5]:
-        connection.execute(script)
-    connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
-    for id, name in (1, "home"), (2, "other"):
-        connection.execute("INSERT INTO placements VALUES (?, ?, 1, 7)", (id, name))
-    bases = [
-        SNAPSHOT._replace(seq=3),
-        SNAPSHOT._replace(placement=2, seq=4, learner=b"second", shadow=b"shadow"),
-    ]
-    for base in bases:
-        connection.execute("INSERT INTO bases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", base)
-    connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?)", SNAPSHOT)
-    connection.execute("UPDATE store SET version = 5")
-    connection.pragma("application_id", 0x7AC17)
-    connection.close()
-    store = SqliteStore(path)
-    assert [store.base(1), store.base(2)] == bases
-    assert store.begins(2) == (4, START)
-    # It is folded anew, once.
-    assert store.snapshot(1) is None
-    save(store, SNAPSHOT)
-    assert [store.base(1), store.base(2), store.snapshot(1)] == [*bases, SNAPSHOT]
     store.close()
 
 

@@ -30,7 +30,7 @@ from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
-from tacit.service.log.sqlite import MIGRATIONS, SqliteStore
+from tacit.service.log.sqlite import SCRIPTS, SqliteStore
 from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
@@ -200,7 +200,7 @@ def test_a_store_that_checked_each_row_checks_each_group(tmp_path):
         f"CREATE TRIGGER {table}_seq BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'slow'); END"
         for table in ("decisions", "feedback", "marks")
     )
-    sql(path, "sqlite", *refusing, f"UPDATE store SET version = {len(MIGRATIONS) - 1}")
+    sql(path, "sqlite", *refusing, f"UPDATE store SET version = {SCRIPTS.newest - 1}")
     store = SqliteStore(path)
     store.append(tick(2))
     with pytest.raises(StoreError, match="this seq"):
@@ -217,8 +217,7 @@ def test_parts_with_equal_numbers_are_merged_to_the_end():
 def test_a_store_of_version_0_1_opens_with_its_snapshots(tmp_path):
     path = tmp_path / "s.db"
     connection = apsw.Connection(str(path))
-    for script in MIGRATIONS[:6]:
-        connection.execute(script)
+    connection.execute(SCRIPTS.tables)
     connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
     connection.execute("INSERT INTO placements VALUES (1, 'home', 1, 7)")
     connection.execute("INSERT INTO marks VALUES (1, NULL, 1, 'tick', '')")
@@ -240,6 +239,17 @@ def test_a_store_of_version_0_1_opens_with_its_snapshots(tmp_path):
     store.append(tick(2))
     assert store.end().seq == 2
     store.close()
+
+
+def test_a_store_from_before_version_0_1_is_refused_with_what_brings_it_forward(tmp_path, kind):
+    path = tmp_path / "s.db"
+    store_at(path).close()
+    sql(path, kind, "UPDATE store SET version = 2")
+    with pytest.raises(
+        StoreError, match=r"of version 2, from before tacit 0\.1; serve it once with tacit 0\.2"
+    ):
+        store_at(path)
+    assert sql(path, kind, "SELECT version FROM store") == [(2,)]
 
 
 # A store that goes ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tacit.policies import policy_to_spec
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.fold import as_stored
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.log.postgres import MIGRATIONS, NEXT, PostgresStore
+from tacit.service.log.postgres import NEXT, SCRIPTS, PostgresStore
 from tacit.service.log.store import End
 
 # ---- A store that is taken from the owner before, even one that believes to own it still
@@ -233,8 +233,8 @@ class ReadStore(LayoutStore):
             if self._one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
                 raise StoreError(f"{self._where}: there is no log; give the schema that was served")
             version = self._one(self._reader, "SELECT version FROM store")
-            self._check_version(version, len(MIGRATIONS))
-            if version < len(MIGRATIONS):
+            self._check_version(version, SCRIPTS)
+            if version < SCRIPTS.newest:
                 raise StoreError(
                     f"{self._where} is of version {version}; serve it once with this tacit first"
                 )

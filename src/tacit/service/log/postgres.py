@@ -27,13 +27,13 @@ from tacit.service.errors import Damaged, Fenced, Refused, StoreError
 from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
 from tacit.service.log.sql import (
     INSERTS,
-    MOVE_PIECES,
     REFUSED,
     TABLES,
     UNIQUE,
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
+    Scripts,
     SqlStore,
     columns,
     kept_columns,
@@ -47,7 +47,9 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "psycopg", "postgres") from error
 
-MIGRATIONS = (
+SCRIPTS = Scripts(
+    # Version 0.1 of tacit.
+    5,
     """
     CREATE TABLE store (version integer NOT NULL, probed bigint NOT NULL);
     INSERT INTO store VALUES (0, 0);
@@ -78,7 +80,9 @@ MIGRATIONS = (
         mode text NOT NULL,
         would text,
         would_propensity double precision,
-        deferred smallint NOT NULL
+        deferred smallint NOT NULL,
+        asked text,
+        shown text
     );
     CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
     CREATE TABLE feedback (
@@ -88,7 +92,8 @@ MIGRATIONS = (
         id text,
         time bigint NOT NULL,
         kind text NOT NULL,
-        reward double precision CHECK (reward BETWEEN 0 AND 1)
+        reward double precision CHECK (reward BETWEEN -1 AND 1),
+        clicks text
     );
     CREATE INDEX feedback_of ON feedback (decision);
     CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
@@ -99,27 +104,6 @@ MIGRATIONS = (
         kind text NOT NULL,
         value text NOT NULL
     );
-    CREATE TABLE snapshots (
-        placement integer PRIMARY KEY REFERENCES placements,
-        seq bigint NOT NULL,
-        time bigint NOT NULL,
-        plan text NOT NULL,
-        learner bytea NOT NULL,
-        shadow bytea,
-        series bytea NOT NULL,
-        windows bytea NOT NULL
-    );
-    """,
-    """
-    ALTER TABLE decisions ADD COLUMN asked text;
-    ALTER TABLE decisions ADD COLUMN shown text;
-    ALTER TABLE feedback ADD COLUMN clicks text;
-    """,
-    """
-    ALTER TABLE feedback DROP CONSTRAINT feedback_reward_check;
-    ALTER TABLE feedback ADD CONSTRAINT feedback_reward_check CHECK (reward BETWEEN -1 AND 1);
-    """,
-    """
     CREATE TABLE records (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         placement integer NOT NULL REFERENCES placements,
@@ -129,11 +113,16 @@ MIGRATIONS = (
         content text NOT NULL
     );
     CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
-    CREATE TABLE bases (LIKE snapshots INCLUDING ALL);
-    ALTER TABLE bases ADD FOREIGN KEY (placement) REFERENCES placements;
-    """,
-    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
-    """
+    CREATE TABLE bases (
+        placement integer PRIMARY KEY REFERENCES placements,
+        seq bigint NOT NULL,
+        time bigint NOT NULL,
+        plan text NOT NULL,
+        pieces bigint NOT NULL DEFAULT 0
+    );
+    CREATE TABLE snapshots (LIKE bases INCLUDING ALL);
+    ALTER TABLE snapshots ADD FOREIGN KEY (placement) REFERENCES placements;
+    -- In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
     CREATE TABLE pieces (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         snapshot bigint NOT NULL,
@@ -141,19 +130,11 @@ MIGRATIONS = (
         content bytea NOT NULL
     );
     CREATE INDEX pieces_of ON pieces (snapshot);
-    """
-    + MOVE_PIECES
-    + """
-    ALTER TABLE bases DROP COLUMN learner, DROP COLUMN shadow, DROP COLUMN series,
-        DROP COLUMN windows, ADD COLUMN pieces bigint NOT NULL DEFAULT 0;
-    UPDATE bases SET pieces = placement;
-    DROP TABLE snapshots;
-    CREATE TABLE snapshots (LIKE bases INCLUDING ALL);
-    ALTER TABLE snapshots ADD FOREIGN KEY (placement) REFERENCES placements;
     """,
-    # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
-    # whatever the planner thinks of the tables.
-    """
+    (
+        # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
+        # whatever the planner thinks of the tables.
+        """
     CREATE TABLE IF NOT EXISTS owner (epoch bigint NOT NULL);
     INSERT INTO owner SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM owner);
     ALTER TABLE snapshots ADD COLUMN checksum bytea;
@@ -177,11 +158,11 @@ MIGRATIONS = (
     CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
         FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
     """,
-    """
+        """
     ALTER TABLE decisions ADD COLUMN control smallint, ADD COLUMN bucket smallint;
     ALTER TABLE feedback ADD COLUMN metrics text;
     """,
-    """
+        """
     ALTER TABLE marks ADD COLUMN who text;
     CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
     ALTER TABLE placements ADD COLUMN configuration text;
@@ -195,16 +176,16 @@ MIGRATIONS = (
         PRIMARY KEY (placement, seq)
     );
     """,
-    # Rows of earlier versions have no checksum.
-    """
+        # Rows of earlier versions have no checksum.
+        """
     ALTER TABLE decisions ADD COLUMN checksum bigint;
     ALTER TABLE feedback ADD COLUMN checksum bigint;
     ALTER TABLE marks ADD COLUMN checksum bigint;
     ALTER TABLE records ADD COLUMN checksum bigint;
     """,
-    "ALTER TABLE store ADD COLUMN salt text;",
+        "ALTER TABLE store ADD COLUMN salt text;",
+    ),
 )
-"""Each script brings a store from the version of its index to the next one."""
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 COPIED_FROM = 8
@@ -399,10 +380,10 @@ class PostgresStore(SqlStore):
         version = 0
         if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is not None:
             version = self._one(writer, "SELECT version FROM store")
-        self._check_version(version, len(MIGRATIONS))
-        for script in MIGRATIONS[version:]:
+        self._check_version(version, SCRIPTS)
+        for script in SCRIPTS.since(version):
             writer.execute(script)
-        writer.execute("UPDATE store SET version = %s", (len(MIGRATIONS),))
+        writer.execute("UPDATE store SET version = %s", (SCRIPTS.newest,))
         self.salt = self._salted(writer)
         self._committed = self._last(writer).seq
         self._owner = writer.execute(NEXT).fetchone()

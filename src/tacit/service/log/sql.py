@@ -17,7 +17,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -150,14 +150,33 @@ POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
 STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
 CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
 CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
-MOVE_PIECES = """
-    INSERT INTO pieces (snapshot, field, content)
-        SELECT placement, 'learner', learner FROM bases UNION ALL
-        SELECT placement, 'shadow', shadow FROM bases WHERE shadow IS NOT NULL UNION ALL
-        SELECT placement, 'series', series FROM bases UNION ALL
-        SELECT placement, 'windows', windows FROM bases;
-"""
-"""Part of a script that brings a store to the next version: pieces out of the rows of bases."""
+
+
+class Scripts(NamedTuple):
+    """What makes the tables of a store, and brings those of an earlier version forward.
+
+    Attributes
+    ----------
+    oldest : int
+        The version that is made first, and the oldest that can be brought forward.
+    tables : str
+        Makes it, where there is nothing.
+    later : tuple of str
+        Each brings a store to the next version.
+    """
+
+    oldest: int
+    tables: str
+    later: tuple[str, ...]
+
+    @property
+    def newest(self) -> int:
+        """The version that stores have in the end."""
+        return self.oldest + len(self.later)
+
+    def since(self, version: int) -> tuple[str, ...]:
+        """Return what a store of some version needs; of 0 there is nothing yet."""
+        return self.later[version - self.oldest :] if version else (self.tables, *self.later)
 
 
 UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
@@ -247,10 +266,16 @@ class SqlStore(ABC):
         rows = self._run(connection, LASTS)
         return max((End(*row) for row in rows), default=End(0, 0))
 
-    def _check_version(self, found: int, newest: int) -> None:
+    def _check_version(self, found: int, scripts: Scripts) -> None:
+        newest = scripts.newest
         if found > newest:
             raise StoreError(
                 f"{self._where} is of version {found}, this tacit reads up to {newest}; update tacit"
+            )
+        if 0 < found < scripts.oldest:
+            raise StoreError(
+                f"{self._where} is of version {found}, from before tacit 0.1; serve it once with tacit 0.2, "
+                "which brings it forward"
             )
 
     def _check_epoch(self, found: int | None) -> None:

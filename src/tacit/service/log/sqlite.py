@@ -20,13 +20,13 @@ from tacit.service.log.owned_file import OwnedFile
 from tacit.service.log.rows import Rows, with_checksums
 from tacit.service.log.sql import (
     INSERTS,
-    MOVE_PIECES,
     NUMBERS,
     REFUSED,
     TABLES,
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
+    Scripts,
     SqlStore,
     kept_columns,
 )
@@ -34,24 +34,23 @@ from tacit.service.log.sql import (
 APPLICATION_ID = 0x7AC17
 """Marks the file as ours in its header."""
 
-MIGRATIONS = (
+SCRIPTS = Scripts(
+    # Version 0.1 of tacit.
+    6,
     """
     CREATE TABLE store (version INTEGER NOT NULL, probed INTEGER NOT NULL) STRICT;
     INSERT INTO store VALUES (0, 0);
     CREATE TABLE policies (
         id INTEGER PRIMARY KEY,
         hash TEXT NOT NULL UNIQUE,
-        spec TEXT NOT NULL
+        spec TEXT NOT NULL,
+        version TEXT
     ) STRICT;
     CREATE TABLE placements (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
         policy INTEGER NOT NULL REFERENCES policies,
-        seed INTEGER NOT NULL,
-        generator TEXT,
-        decisions INTEGER NOT NULL DEFAULT 0,
-        feedback INTEGER NOT NULL DEFAULT 0,
-        seq INTEGER NOT NULL DEFAULT 0
+        seed INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE decisions (
         seq INTEGER PRIMARY KEY,
@@ -64,83 +63,15 @@ MIGRATIONS = (
         arm ANY NOT NULL,
         propensity REAL,
         epoch INTEGER NOT NULL,
-        context TEXT
+        context TEXT,
+        mode TEXT NOT NULL DEFAULT 'online',
+        would ANY,
+        would_propensity REAL,
+        deferred INTEGER NOT NULL DEFAULT 0,
+        asked TEXT,
+        shown TEXT
     ) STRICT;
-    CREATE UNIQUE INDEX decision_ids ON decisions (id);
-    CREATE TABLE feedback (
-        seq INTEGER PRIMARY KEY,
-        decision INTEGER NOT NULL REFERENCES decisions,
-        time INTEGER NOT NULL,
-        reward REAL NOT NULL CHECK (reward BETWEEN 0 AND 1),
-        outcome TEXT NOT NULL
-    ) STRICT;
-    CREATE UNIQUE INDEX feedback_once ON feedback (decision);
-    CREATE TABLE snapshots (
-        placement INTEGER PRIMARY KEY REFERENCES placements,
-        seq INTEGER NOT NULL,
-        time INTEGER NOT NULL,
-        learner BLOB NOT NULL,
-        series BLOB NOT NULL
-    ) STRICT;
-    """,
-    """
-    ALTER TABLE policies ADD COLUMN version TEXT;
-    ALTER TABLE placements DROP COLUMN generator;
-    ALTER TABLE placements DROP COLUMN decisions;
-    ALTER TABLE placements DROP COLUMN feedback;
-    ALTER TABLE placements DROP COLUMN seq;
-    ALTER TABLE decisions ADD COLUMN mode TEXT NOT NULL DEFAULT 'online';
-    ALTER TABLE decisions ADD COLUMN would ANY;
-    ALTER TABLE decisions ADD COLUMN would_propensity REAL;
-    ALTER TABLE decisions ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
-    DROP INDEX decision_ids;
     CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
-    ALTER TABLE feedback RENAME TO old_feedback;
-    DROP INDEX feedback_once;
-    CREATE TABLE feedback (
-        seq INTEGER PRIMARY KEY,
-        placement INTEGER NOT NULL REFERENCES placements,
-        decision INTEGER NOT NULL REFERENCES decisions,
-        id TEXT,
-        time INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        reward REAL CHECK (reward BETWEEN 0 AND 1)
-    ) STRICT;
-    INSERT INTO feedback
-        SELECT f.seq, d.placement, f.decision, NULL, f.time, 'reward', f.reward
-        FROM old_feedback f JOIN decisions d ON d.seq = f.decision ORDER BY f.seq;
-    DROP TABLE old_feedback;
-    CREATE INDEX feedback_of ON feedback (decision);
-    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
-    CREATE TABLE marks (
-        seq INTEGER PRIMARY KEY,
-        placement INTEGER REFERENCES placements,
-        time INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        value TEXT NOT NULL
-    ) STRICT;
-    DROP TABLE snapshots;
-    CREATE TABLE snapshots (
-        placement INTEGER PRIMARY KEY REFERENCES placements,
-        seq INTEGER NOT NULL,
-        time INTEGER NOT NULL,
-        plan TEXT NOT NULL,
-        learner BLOB NOT NULL,
-        shadow BLOB,
-        series BLOB NOT NULL,
-        windows BLOB NOT NULL
-    ) STRICT;
-    """,
-    """
-    ALTER TABLE decisions ADD COLUMN asked TEXT;
-    ALTER TABLE decisions ADD COLUMN shown TEXT;
-    ALTER TABLE feedback ADD COLUMN clicks TEXT;
-    """,
-    # A check cannot be changed in place.
-    """
-    ALTER TABLE feedback RENAME TO old_feedback;
-    DROP INDEX feedback_of;
-    DROP INDEX feedback_once;
     CREATE TABLE feedback (
         seq INTEGER PRIMARY KEY,
         placement INTEGER NOT NULL REFERENCES placements,
@@ -151,14 +82,15 @@ MIGRATIONS = (
         reward REAL CHECK (reward BETWEEN -1 AND 1),
         clicks TEXT
     ) STRICT;
-    INSERT INTO feedback
-        SELECT seq, placement, decision, id, time, kind, reward, clicks
-        FROM old_feedback ORDER BY seq;
-    DROP TABLE old_feedback;
     CREATE INDEX feedback_of ON feedback (decision);
     CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
-    """,
-    """
+    CREATE TABLE marks (
+        seq INTEGER PRIMARY KEY,
+        placement INTEGER REFERENCES placements,
+        time INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL
+    ) STRICT;
     CREATE TABLE records (
         number INTEGER PRIMARY KEY,
         placement INTEGER NOT NULL REFERENCES placements,
@@ -173,31 +105,8 @@ MIGRATIONS = (
         seq INTEGER NOT NULL,
         time INTEGER NOT NULL,
         plan TEXT NOT NULL,
-        learner BLOB NOT NULL,
-        shadow BLOB,
-        series BLOB NOT NULL,
-        windows BLOB NOT NULL
+        pieces INTEGER NOT NULL DEFAULT 0
     ) STRICT;
-    """,
-    # In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
-    """
-    CREATE TABLE pieces (
-        number INTEGER PRIMARY KEY,
-        snapshot INTEGER NOT NULL,
-        field TEXT NOT NULL,
-        content BLOB NOT NULL
-    ) STRICT;
-    CREATE INDEX pieces_of ON pieces (snapshot);
-    """
-    + MOVE_PIECES
-    + """
-    ALTER TABLE bases DROP COLUMN learner;
-    ALTER TABLE bases DROP COLUMN shadow;
-    ALTER TABLE bases DROP COLUMN series;
-    ALTER TABLE bases DROP COLUMN windows;
-    ALTER TABLE bases ADD COLUMN pieces INTEGER NOT NULL DEFAULT 0;
-    UPDATE bases SET pieces = placement;
-    DROP TABLE snapshots;
     CREATE TABLE snapshots (
         placement INTEGER PRIMARY KEY REFERENCES placements,
         seq INTEGER NOT NULL,
@@ -205,18 +114,27 @@ MIGRATIONS = (
         plan TEXT NOT NULL,
         pieces INTEGER NOT NULL
     ) STRICT;
+    -- In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
+    CREATE TABLE pieces (
+        number INTEGER PRIMARY KEY,
+        snapshot INTEGER NOT NULL,
+        field TEXT NOT NULL,
+        content BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX pieces_of ON pieces (snapshot);
     """,
-    """
+    (
+        """
     ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE snapshots ADD COLUMN checksum BLOB;
     ALTER TABLE bases ADD COLUMN checksum BLOB;
     """,
-    """
+        """
     ALTER TABLE decisions ADD COLUMN control INTEGER;
     ALTER TABLE decisions ADD COLUMN bucket INTEGER;
     ALTER TABLE feedback ADD COLUMN metrics TEXT;
     """,
-    """
+        """
     ALTER TABLE marks ADD COLUMN who TEXT;
     CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
     ALTER TABLE placements ADD COLUMN configuration TEXT;
@@ -230,23 +148,23 @@ MIGRATIONS = (
         PRIMARY KEY (placement, seq)
     ) STRICT;
     """,
-    # Rows of earlier versions have no checksum.
-    """
+        # Rows of earlier versions have no checksum.
+        """
     ALTER TABLE decisions ADD COLUMN checksum INTEGER;
     ALTER TABLE feedback ADD COLUMN checksum INTEGER;
     ALTER TABLE marks ADD COLUMN checksum INTEGER;
     ALTER TABLE records ADD COLUMN checksum INTEGER;
     ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
     """,
-    "ALTER TABLE store ADD COLUMN salt TEXT;",
-    # Each row was checked against the other tables; now it is each group.
-    """
+        "ALTER TABLE store ADD COLUMN salt TEXT;",
+        # Each row was checked against the other tables; now it is each group.
+        """
     DROP TRIGGER IF EXISTS decisions_seq;
     DROP TRIGGER IF EXISTS feedback_seq;
     DROP TRIGGER IF EXISTS marks_seq;
     """,
+    ),
 )
-"""Each script brings a store from the version of its index to the next one."""
 
 UNFIT = (
     apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
@@ -383,12 +301,12 @@ class SqliteStore(SqlStore):
         # What is dropped or forgotten shall not stand in the file.
         writer.pragma("secure_delete", True)
         version = writer.execute("SELECT version FROM store").get if tables else 0
-        self._check_version(version, len(MIGRATIONS))
+        self._check_version(version, SCRIPTS)
         with self._transaction():
-            for script in MIGRATIONS[version:]:
+            for script in SCRIPTS.since(version):
                 writer.execute(script)
-            if version < len(MIGRATIONS):
-                writer.execute("UPDATE store SET version = ?", (len(MIGRATIONS),))
+            if version < SCRIPTS.newest:
+                writer.execute("UPDATE store SET version = ?", (SCRIPTS.newest,))
                 writer.pragma("application_id", APPLICATION_ID)
             self._clean = not version or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
@@ -521,8 +439,8 @@ class ReadSqlite(SqliteStore):
             if self._reader.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"{self._where} is no tacit store; give another path")
             version = self._reader.execute("SELECT version FROM store").get
-            self._check_version(version, len(MIGRATIONS))
-            if version < len(MIGRATIONS):
+            self._check_version(version, SCRIPTS)
+            if version < SCRIPTS.newest:
                 raise StoreError(
                     f"{self._where} is of version {version}; serve it once with this tacit first"
                 )
