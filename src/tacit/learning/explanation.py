@@ -1,16 +1,37 @@
-"""Why which arm is shown to who is asking: what is believed of each, and what each field adds to that."""
+"""What a learner believes, and why which arm is shown to who is asking.
+
+First what an explanation is; then the learner that is asked: what is known of a key, what it would show,
+what is believed of arms and features.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.checks import ONLY_KEY
 from tacit.core.text import Tabulated
-from tacit.learning.estimates import Estimates
+from tacit.errors import InvalidValue, UnknownName
+from tacit.learning.batch import Batch
+from tacit.learning.columns import ColumnLearner
+from tacit.learning.decisions import Arm, ArmT_co, Key
+from tacit.learning.estimates import (
+    DRAWS,
+    Coefficients,
+    Estimates,
+    coefficients_of,
+    estimates_by_draws,
+    estimates_of,
+)
 from tacit.plots import COLOURS, Plotted, Rung, ladder
+from tacit.policies.base import Impression
+from tacit.policies.context import columns_of, fields_of
 
 MOST_NAMED = 3
 """Fields that are named in words for each arm; the rows of an explanation have all columns."""
@@ -110,3 +131,218 @@ class Explanation(Tabulated, Plotted):
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set_xlabel(f"mean reward for who is asking, {self.estimates.confidence:.0%} interval")
         ax.set_title("what is believed of each arm, and what adds most to it in log-odds", size=9)
+
+
+class BelievingLearner(ColumnLearner[ArmT_co]):
+    """What a learner has learned, and what it would do now: a :class:`~tacit.Learner` is one of these."""
+
+    def epoch(self, key: Key = ONLY_KEY) -> int:
+        """Return how often the lane of ``key`` has restarted."""
+        return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
+
+    def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
+        """Return when the lane of ``key`` restarted, oldest first, if the policy keeps that."""
+        restarts = self._kept("restarts", "keeps no record of them; see epoch()")
+        return list(restarts(self.state, self.lane(key)))
+
+    def posterior(self, key: Key = ONLY_KEY) -> Any:
+        """Return what is believed about the parameters of ``key``, as the policy describes it."""
+        return self._kept("posterior", "has none")(self.state, self.lane(key))
+
+    def diagnostics(self) -> Any:
+        """Return what the policy's record says of its assumptions, all keys together.
+
+        For policies that keep one, such as :class:`~tacit.BWC`.
+        """
+        diagnostics = self._kept("diagnostics", "keeps no record for them")
+        return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
+
+    def _kept(self, name: str, otherwise: str) -> Any:
+        """Return what only some policies can say of their state."""
+        try:
+            return getattr(self.policy, name)
+        except AttributeError:
+            policy = type(self.policy).__name__
+            raise UnknownName(f"{name}: {policy} {otherwise}") from None
+
+    def probabilities(
+        self,
+        key: Key = ONLY_KEY,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+    ) -> Floats | None:
+        """Return with what probability each arm on offer would be chosen now; None if not known.
+
+        Takes what :meth:`choose` does, of policies that show an arm or a list: for a list the array
+        is of shape (arms on offer, positions), with what probability each arm would be at each
+        position.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
+        >>> learner.probabilities("tomato").tolist()
+        [0.25, 0.25, 0.25, 0.25]
+        """
+        if self.policy.showing.compared:
+            raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
+        batch = self._impression(key, as_rows(context, arms, relevance, examination))
+        found = np.empty(len(batch.arms))
+        if self.policy.showing.listed:
+            if not self.policy.knows_places:
+                return None
+            found = np.empty((len(found), min(len(found), self.policy.action_width)))
+            self.loops.weigh_cells(self.loops.params, self.state, batch, found)
+            return found
+        self.loops.weigh(self.loops.params, self.state, batch, found)
+        return None if np.isnan(found).any() else found
+
+    def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
+        """Return the only impression that is given, without deciding for it."""
+        name = checks.key(key)
+        columns = self._impressions.read(self.policy, self.offer, 1, self._with_items(1, given))
+        return Batch(self.lanes.admit([name]), *columns)
+
+    def estimates(
+        self,
+        key: Key = ONLY_KEY,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        relevance: npt.ArrayLike | None = None,
+        examination: npt.ArrayLike | None = None,
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """Return what is believed of each arm of a key: its mean reward and how sure that is.
+
+        Parameters
+        ----------
+        key : str
+        context, relevance, examination
+            As for :meth:`choose`, of policies that know arms by their features or read who is asking.
+        arms : sequence of arms, optional
+            Those to compare; by default all, those that were retired among them.
+        confidence : float, default 0.95
+            Of the intervals, in (0, 1).
+
+        Returns
+        -------
+        Estimates
+            For each arm its plays, ever and that count now, its mean reward with an interval, and the chance
+            to be the best on offer: by Beta posteriors, the policy's own or of a uniform prior; by features,
+            by 10,000 draws from the policy's posterior (least squares take noise for ½, its most).
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.UCB1(arms=["film", "holiday"]), seed=1)
+        >>> for reward in (0.0, 1.0):
+        ...     _ = learner.learn(learner.choose("tomato"), reward)
+        >>> print(learner.estimates("tomato"))
+        arm      plays  count now   mean            95 %    best
+        film         1          1  0.000  [0.000, 0.776]  16.7 %
+        holiday      1          1  1.000  [0.224, 1.000]  83.3 %
+        """
+        by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
+        if self.policy.feature_dims == (0, 0) and not by_context:
+            if not self.policy.context_dim:
+                # What is given and not read is refused.
+                given = as_rows(context, None, relevance, examination)
+                self._impressions.read(self.policy, self.offer, 1, given)
+            otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
+            believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
+            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
+        draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
+        given = self._with_items(1, as_rows(context, arms, relevance, examination))
+        if given[2] is None and given[3] is None and not by_context:
+            remedy = "give the features of the arms to compare, or see coefficients(key)"
+            raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
+        key = self._known(key)
+        lane, arms = self.lane(key), given[1] and given[1][0]
+        _, slots, _, _, contexts, *blocks = self._impression(key, given)
+        impression = Impression(slots, contexts[0], *blocks)
+        rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
+        names = self.offer.names or arms or range(len(slots))
+        return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
+
+    def _known(self, key: Key) -> Key:
+        """Return a key; where all keys share what is learned, another one for one that is not known."""
+        shared = not any(self.lanes.rows)
+        return self.keys[0] if shared and self.keys and key not in self else key
+
+    def explain(
+        self,
+        context: npt.ArrayLike | None = None,
+        key: Key = ONLY_KEY,
+        arms: Sequence[Arm] | None = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Explanation:
+        """Return why which arm is shown to who is asking: what is believed, and what each field adds.
+
+        Parameters
+        ----------
+        context, key, arms
+            As for :meth:`choose`.
+        confidence : float, default 0.95
+            Of the intervals, in (0, 1).
+
+        Examples
+        --------
+        >>> import tacit
+        >>> policy = tacit.auto(arms=["film", "song"], context={"age": "number"})
+        >>> learner = tacit.Learner(policy, seed=1)
+        >>> for age in [20, 70, 30, 60, 25, 65] * 40:
+        ...     decision = learner.choose(context={"age": age})
+        ...     _ = learner.learn(decision, float((decision.arm == "song") == (age > 50)))
+        >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
+        film: age -4.29
+        """
+        if not hasattr(self.policy, "beliefs_in"):
+            remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
+            raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")
+        key = self._known(key)
+        lane, batch = self.lane(key), self._impression(key, as_rows(context, arms, None, None))
+        beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
+        numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
+        # Signals come last, and add nothing.
+        read = beliefs.slopes.shape[1]
+        return Explanation(
+            self.estimates(key, context, arms, confidence=confidence),
+            self.probabilities(key, context, arms),
+            (columns_of(self.policy.schema) or numbered)[:read],
+            (fields_of(self.policy.schema) or numbered)[:read],
+            beliefs.added()[0, batch.arms],
+            beliefs.slopes[batch.arms],
+            beliefs.says_nothing,
+        )
+
+    def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
+        """Return what is believed of each feature, of a mixture by its heaviest component, and how surely.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> learner = tacit.Learner(tacit.LogisticTS(relevance_dim=1), seed=1)
+        >>> for click in [0.0, 1.0] * 40:
+        ...     _ = learner.learn(learner.choose("tomato", relevance=[[click]]), click)
+        >>> print(learner.coefficients("tomato"))
+        feature         mean              95 %  above 0
+        relevance[0]   3.752    [2.816, 4.689]  100.0 %
+        constant      -1.699  [-2.355, -1.044]    0.0 %
+        """
+        if self.policy.feature_dims == (0, 0):
+            policy = type(self.policy).__name__
+            raise UnknownName(f"coefficients: {policy} reads no features; see estimates(key)")
+        found = self._kept("posterior", "has none")(self.state, self.lane(key))
+        return coefficients_of(self.policy, found, confidence)
+
+
+def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what is given of one impression as that of many."""
+    given = context, checks.listed(arms), *features
+    first, second, third, fourth = (None if each is None else [each] for each in given)
+    return first, second, third, fourth

@@ -1,7 +1,7 @@
 """The learner: decide and learn, each key on its own.
 
-From top to bottom: what is known of a key, choosing, learning, what is believed of arms and features, and
-snapshots. What works on whole columns, and arms that come and go, stand below it, in ``columns.py``.
+From top to bottom: choosing, learning, and snapshots. What it believes stands below it, in
+``explanation.py``; what works on whole columns, and arms that come and go, below that, in ``columns.py``.
 """
 
 from __future__ import annotations
@@ -15,35 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Floats
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.batch import Batch
-from tacit.learning.columns import ColumnLearner
+from tacit.errors import InvalidValue
 from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
-from tacit.learning.estimates import (
-    DRAWS,
-    Coefficients,
-    Estimates,
-    coefficients_of,
-    estimates_by_draws,
-    estimates_of,
-)
-from tacit.learning.explanation import Explanation
+from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
-from tacit.policies.base import NO_FEATURES, Impression, Policy
-from tacit.policies.context import columns_of, fields_of
+from tacit.policies.base import NO_FEATURES, Policy
 
 BOOLEANS = bool, np.bool_
 SHOWN = 12
 """Arms that a notebook names."""
 
 
-class Learner(ColumnLearner[ArmT_co]):
+class Learner(BelievingLearner[ArmT_co]):
     """Decide and learn, each key on its own.
 
     Not safe for use from several threads at once. What is given is checked before anything
@@ -104,35 +92,6 @@ class Learner(ColumnLearner[ArmT_co]):
         # The policy goes along, so that its class is imported where it is a user's own.
         return _unpickled, (self.policy, b"".join(pieces(snapshot_of(self))))
 
-    def epoch(self, key: Key = ONLY_KEY) -> int:
-        """Return how often the lane of ``key`` has restarted."""
-        return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
-
-    def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
-        """Return when the lane of ``key`` restarted, oldest first, if the policy keeps that."""
-        restarts = self._kept("restarts", "keeps no record of them; see epoch()")
-        return list(restarts(self.state, self.lane(key)))
-
-    def posterior(self, key: Key = ONLY_KEY) -> Any:
-        """Return what is believed about the parameters of ``key``, as the policy describes it."""
-        return self._kept("posterior", "has none")(self.state, self.lane(key))
-
-    def diagnostics(self) -> Any:
-        """Return what the policy's record says of its assumptions, all keys together.
-
-        For policies that keep one, such as :class:`~tacit.BWC`.
-        """
-        diagnostics = self._kept("diagnostics", "keeps no record for them")
-        return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
-
-    def _kept(self, name: str, otherwise: str) -> Any:
-        """Return what only some policies can say of their state."""
-        try:
-            return getattr(self.policy, name)
-        except AttributeError:
-            policy = type(self.policy).__name__
-            raise UnknownName(f"{name}: {policy} {otherwise}") from None
-
     def choose(
         self,
         key: Key = ONLY_KEY,
@@ -165,7 +124,7 @@ class Learner(ColumnLearner[ArmT_co]):
             if context is not None or self.reads_contexts:
                 self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
-        found = self.choose_rows([name], _one(context, arms, relevance, examination))[0]
+        found = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
         return found.lean() if relevance is None and len(found.relevance) else found
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
@@ -221,47 +180,6 @@ class Learner(ColumnLearner[ArmT_co]):
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
-
-    def probabilities(
-        self,
-        key: Key = ONLY_KEY,
-        context: npt.ArrayLike | None = None,
-        arms: Sequence[Arm] | None = None,
-        *,
-        relevance: npt.ArrayLike | None = None,
-        examination: npt.ArrayLike | None = None,
-    ) -> Floats | None:
-        """Return with what probability each arm on offer would be chosen now; None if not known.
-
-        Takes what :meth:`choose` does, of policies that show an arm or a list: for a list the array
-        is of shape (arms on offer, positions), with what probability each arm would be at each
-        position.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.EpsilonGreedy(arms=4, epsilon=0.2), seed=1)
-        >>> learner.probabilities("tomato").tolist()
-        [0.25, 0.25, 0.25, 0.25]
-        """
-        if self.policy.showing.compared:
-            raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
-        batch = self._impression(key, _one(context, arms, relevance, examination))
-        found = np.empty(len(batch.arms))
-        if self.policy.showing.listed:
-            if not self.policy.knows_places:
-                return None
-            found = np.empty((len(found), min(len(found), self.policy.action_width)))
-            self.loops.weigh_cells(self.loops.params, self.state, batch, found)
-            return found
-        self.loops.weigh(self.loops.params, self.state, batch, found)
-        return None if np.isnan(found).any() else found
-
-    def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
-        """Return the only impression that is given, without deciding for it."""
-        name = checks.key(key)
-        columns = self._impressions.read(self.policy, self.offer, 1, self._with_items(1, given))
-        return Batch(self.lanes.admit([name]), *columns)
 
     def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
         """Learn from what came back for a decision.
@@ -402,140 +320,6 @@ class Learner(ColumnLearner[ArmT_co]):
         say_rejected(reader, log)
         return self
 
-    def estimates(
-        self,
-        key: Key = ONLY_KEY,
-        context: npt.ArrayLike | None = None,
-        arms: Sequence[Arm] | None = None,
-        *,
-        relevance: npt.ArrayLike | None = None,
-        examination: npt.ArrayLike | None = None,
-        confidence: float = 0.95,
-    ) -> Estimates:
-        """Return what is believed of each arm of a key: its mean reward and how sure that is.
-
-        Parameters
-        ----------
-        key : str
-        context, relevance, examination
-            As for :meth:`choose`, of policies that know arms by their features or read who is asking.
-        arms : sequence of arms, optional
-            Those to compare; by default all, those that were retired among them.
-        confidence : float, default 0.95
-            Of the intervals, in (0, 1).
-
-        Returns
-        -------
-        Estimates
-            For each arm its plays, ever and that count now, its mean reward with an interval, and the chance
-            to be the best on offer: by Beta posteriors, the policy's own or of a uniform prior; by features,
-            by 10,000 draws from the policy's posterior (least squares take noise for ½, its most).
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.UCB1(arms=["film", "holiday"]), seed=1)
-        >>> for reward in (0.0, 1.0):
-        ...     _ = learner.learn(learner.choose("tomato"), reward)
-        >>> print(learner.estimates("tomato"))
-        arm      plays  count now   mean            95 %    best
-        film         1          1  0.000  [0.000, 0.776]  16.7 %
-        holiday      1          1  1.000  [0.224, 1.000]  83.3 %
-        """
-        by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
-        if self.policy.feature_dims == (0, 0) and not by_context:
-            if not self.policy.context_dim:
-                # What is given and not read is refused.
-                given = _one(context, None, relevance, examination)
-                self._impressions.read(self.policy, self.offer, 1, given)
-            otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
-            believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
-        draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
-        given = self._with_items(1, _one(context, arms, relevance, examination))
-        if given[2] is None and given[3] is None and not by_context:
-            remedy = "give the features of the arms to compare, or see coefficients(key)"
-            raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
-        key = self._known(key)
-        lane, arms = self.lane(key), given[1] and given[1][0]
-        _, slots, _, _, contexts, *blocks = self._impression(key, given)
-        impression = Impression(slots, contexts[0], *blocks)
-        rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
-        names = self.offer.names or arms or range(len(slots))
-        return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
-
-    def _known(self, key: Key) -> Key:
-        """Return a key; where all keys share what is learned, another one for one that is not known."""
-        shared = not any(self.lanes.rows)
-        return self.keys[0] if shared and self.keys and key not in self else key
-
-    def explain(
-        self,
-        context: npt.ArrayLike | None = None,
-        key: Key = ONLY_KEY,
-        arms: Sequence[Arm] | None = None,
-        *,
-        confidence: float = 0.95,
-    ) -> Explanation:
-        """Return why which arm is shown to who is asking: what is believed, and what each field adds.
-
-        Parameters
-        ----------
-        context, key, arms
-            As for :meth:`choose`.
-        confidence : float, default 0.95
-            Of the intervals, in (0, 1).
-
-        Examples
-        --------
-        >>> import tacit
-        >>> policy = tacit.auto(arms=["film", "song"], context={"age": "number"})
-        >>> learner = tacit.Learner(policy, seed=1)
-        >>> for age in [20, 70, 30, 60, 25, 65] * 40:
-        ...     decision = learner.choose(context={"age": age})
-        ...     _ = learner.learn(decision, float((decision.arm == "song") == (age > 50)))
-        >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
-        film: age -4.29
-        """
-        if not hasattr(self.policy, "beliefs_in"):
-            remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
-            raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")
-        key = self._known(key)
-        lane, batch = self.lane(key), self._impression(key, _one(context, arms, None, None))
-        beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
-        numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
-        # Signals come last, and add nothing.
-        read = beliefs.slopes.shape[1]
-        return Explanation(
-            self.estimates(key, context, arms, confidence=confidence),
-            self.probabilities(key, context, arms),
-            (columns_of(self.policy.schema) or numbered)[:read],
-            (fields_of(self.policy.schema) or numbered)[:read],
-            beliefs.added()[0, batch.arms],
-            beliefs.slopes[batch.arms],
-            beliefs.says_nothing,
-        )
-
-    def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
-        """Return what is believed of each feature, of a mixture by its heaviest component, and how surely.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.LogisticTS(relevance_dim=1), seed=1)
-        >>> for click in [0.0, 1.0] * 40:
-        ...     _ = learner.learn(learner.choose("tomato", relevance=[[click]]), click)
-        >>> print(learner.coefficients("tomato"))
-        feature         mean              95 %  above 0
-        relevance[0]   3.752    [2.816, 4.689]  100.0 %
-        constant      -1.699  [-2.355, -1.044]    0.0 %
-        """
-        if self.policy.feature_dims == (0, 0):
-            policy = type(self.policy).__name__
-            raise UnknownName(f"coefficients: {policy} reads no features; see estimates(key)")
-        found = self._kept("posterior", "has none")(self.state, self.lane(key))
-        return coefficients_of(self.policy, found, confidence)
-
     def save(self, path: str | Path) -> None:
         """Write a snapshot; going on from it equals never having stopped, bit for bit.
 
@@ -560,13 +344,6 @@ class Learner(ColumnLearner[ArmT_co]):
 def _unpickled(policy: Policy, content: bytes) -> Learner:
     """Return the learner that went through a pickle."""
     return from_bytes(content, "pickle", restored)
-
-
-def _one(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
-    """Return what is given of one impression as that of many."""
-    given = context, checks.listed(arms), *features
-    first, second, third, fourth = (None if each is None else [each] for each in given)
-    return first, second, third, fourth
 
 
 def arrays_of(learner: Learner) -> Arrays:
