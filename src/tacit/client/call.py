@@ -28,7 +28,8 @@ from urllib.parse import urlencode
 import msgspec
 import numpy as np
 
-from tacit.client.bodies import ServiceError, Unavailable, body, error_for
+from tacit.client.bodies import body
+from tacit.client.errors import ServiceError, Unavailable, error_for
 from tacit.errors import InvalidValue
 from tacit.wire.verbs import Verb
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
-from tacit.client.bodies import InvalidRequest, NotFound, ServiceError, Unavailable
+from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue
 from tacit.events.mapping import BadEvent, Message, outcome_of
 from tacit.feed.tally import FeedTally

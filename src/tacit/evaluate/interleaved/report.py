@@ -21,8 +21,8 @@ from tacit.evaluate.interleaved.searches import REASONS
 from tacit.plots import COLOURS, Plotted, Rung, ladder
 from tacit.proof import Interval, Lift, PairSums, chance_of_score, discoveries, preference
 from tacit.proof.boundary import ANY_TIME
+from tacit.proof.planning import searches_needed
 from tacit.proof.sentences import ANY_TIME as WHENEVER
-from tacit.proof.traffic import searches_needed
 
 # ---- What interleaved searches say of rankers: preferences, segments, warnings, and the verdict
 
