@@ -12,7 +12,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.reproduce import defaults as study
 from tacit.reproduce import item
-from tacit.reproduce.streams_of_series import FOLDER, series_names, stream_of
+from tacit.reproduce.defaults import FOLDER, series_names, stream_of
 from tacit.reproduce.study import Setup, write
 
 

@@ -48,7 +48,7 @@ from tacit.service.doors.personalizer_wire import MOST_FEATURES, Settings, featu
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, FeedbackRow
-from tacit.service.placements.changes import NewSettings
+from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
 SECOND = 1_000_000

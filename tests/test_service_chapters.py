@@ -12,7 +12,7 @@ from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, sh
 from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
-from tacit.cluster.overview import sharded_view, snapshot_of
+from tacit.cluster.shard import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.placements.aspects.chapters import MOST_PARTS

@@ -13,7 +13,7 @@ from test_feed import MAP, decided, events_of, served_home
 from test_feed_kafka import cluster, fed, sent  # noqa: F401
 
 from tacit.client import Client, Denied
-from tacit.cluster.overview import sharded_view, snapshot_of
+from tacit.cluster.shard import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key

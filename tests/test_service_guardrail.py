@@ -14,8 +14,8 @@ from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.page.overview import complaints, guarded_words
 from tacit.service.page.timeline import words
-from tacit.service.placements.changes import changes_of
 from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.placement import changes_of
 from tacit.wire.control import ArmsOf, EndHoldout, ModeOf
 
 ARMS = ["a", "b", "c"]

@@ -14,7 +14,7 @@ from test_service_shards import shard_stores
 
 import tacit
 from tacit.cluster.ingress import Ingress
-from tacit.cluster.overview import snapshot_of
+from tacit.cluster.shard import snapshot_of
 from tacit.errors import InvalidValue, UnknownName
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import NotDurable

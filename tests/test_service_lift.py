@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_cli import tacit
 
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
-from tacit.cluster.overview import sharded_view, snapshot_of
+from tacit.cluster.shard import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig

@@ -34,7 +34,7 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.changes import NewSettings
+from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
 HOUR = 3_600_000_000

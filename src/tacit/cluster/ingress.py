@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from tacit.cluster.link import Link
-from tacit.cluster.overview import ShardedView, sharded_view
-from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD
+from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD, ShardedView, sharded_view
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.for_whom import of_shards
@@ -32,7 +31,7 @@ from tacit.service.log.requests import FeedbackRequest, Impression, checked_feed
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
-from tacit.service.placements.changes import CHANGES
+from tacit.service.placements.placement import CHANGES
 from tacit.wire.lift import LATEST, ForWhom
 
 LOOK_SECONDS = 1.0

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.evaluation import imported
-from tacit.cluster.overview import ShardSnapshot
-from tacit.cluster.shard import Lost, Request, Spares, new_actor
+from tacit.cluster.shard import Lost, Request, ShardSnapshot, Spares, new_actor
 from tacit.errors import TacitError
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable

@@ -1,7 +1,7 @@
 """What can be asked of a placement, each once: where it goes, what is sent, what answers, whose key may.
 
 Routes, the OpenAPI document and the client read this table. What a change does to a placement stands in
-:mod:`tacit.service.placements.changes`.
+:mod:`tacit.service.placements.placement`.
 """
 
 from __future__ import annotations

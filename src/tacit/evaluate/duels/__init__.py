@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from tacit.evaluate.duels.reading import Always, always
 from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
-from tacit.evaluate.duels.weighed import Always, always
 from tacit.later import later
 
 if TYPE_CHECKING:

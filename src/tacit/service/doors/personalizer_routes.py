@@ -73,7 +73,7 @@ from tacit.service.log.rows import (
     stretches,
 )
 from tacit.service.placements.attribution import Attribution, Rewards
-from tacit.service.placements.changes import NewSettings
+from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
 # ---- Errors in the form of the Personalizer API

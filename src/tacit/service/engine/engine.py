@@ -23,9 +23,8 @@ from typing import Any, TypeVar
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.beside import Forgetting, Logbook, ShardExchange
+from tacit.service.engine.beside import Following, Forgetting, Logbook, ShardExchange
 from tacit.service.engine.fold import all_opened
-from tacit.service.engine.following import Following
 from tacit.service.engine.for_whom import Pictures
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.reading import (
@@ -320,7 +319,7 @@ class Engine(Verbs):
         ----------
         placement : str
         request : structure
-            Of a type that :data:`~tacit.service.placements.changes.CHANGES` knows.
+            Of a type that :data:`~tacit.service.placements.placement.CHANGES` knows.
         who : str, optional
             Who wants it so, as the log keeps it.
 

@@ -32,8 +32,7 @@ from tacit.service.log.blocks import Block, distinct, values
 from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
 from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
 from tacit.service.placements.attribution import DUPLICATE
-from tacit.service.placements.changes import CHANGES
-from tacit.service.placements.placement import Placement
+from tacit.service.placements.placement import CHANGES, Placement
 
 # ---- Recording feedback for a group: each piece finds its decision, or is refused with the reason
 

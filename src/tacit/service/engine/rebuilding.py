@@ -32,10 +32,9 @@ from tacit.service.engine.writer import Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
-from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event
+from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event, learned_propensities
 from tacit.service.log.store import STATES, Draft, Store
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.reading import learned_propensities
 
 Result = TypeVar("Result")
 

@@ -299,7 +299,7 @@ class Mark(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """To change a placement: ``request`` is of a type in :mod:`tacit.service.placements.changes`."""
+    """To change a placement: ``request`` is of a type in :mod:`tacit.service.placements.placement`."""
 
     placement: str
     request: Any

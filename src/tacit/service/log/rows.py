@@ -1,4 +1,4 @@
-"""What a decision on a list showed, as the log keeps it."""
+"""The rows of the log; before them, what a decision on a list showed, and last, how rows are read again."""
 
 # 1. A list as one text of a row.
 # 2. ``DecisionRow``, ``FeedbackRow``, ``MarkRow``, ``RecordRow``: the four kinds, and the checksum beside
@@ -19,7 +19,8 @@ from zlib import crc32
 import msgspec
 
 from tacit.core.arrays import Floats
-from tacit.learning.decisions import Arm
+from tacit.learning.decisions import NOTHING, Arm, Decision
+from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block, BlockList, tuples
 
 # ---- What a decision on a list showed, as the log keeps it
@@ -392,3 +393,25 @@ class FoundDecision(NamedTuple):
 
     decision: DecisionRow
     feedback: list[FeedbackRow]
+
+
+# ---- How rows are read again
+
+
+def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+    """Return the propensities of decisions to those who learn from them."""
+    logged: list[float | None] = rows.column("propensity")
+    if not some_by_two(rows):
+        return logged
+    # One that rounding made 0 is not known.
+    return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
+
+
+def parsed(text: str | None) -> Any:
+    """Return what JSON of the log says; None where there is none."""
+    return None if text is None else json.loads(text)
+
+
+def read_by(learner: Learner, decision: Decision) -> Decision:
+    """Return a decision without its context where that is not read."""
+    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)

@@ -19,10 +19,9 @@ from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.log.rows import DecisionRow, MarkRow, slate_of, slate_text
+from tacit.service.log.rows import DecisionRow, MarkRow, parsed, slate_of, slate_text
 from tacit.service.log.store import Store
 from tacit.service.placements.aspects.items import ItemsThen, items_then
-from tacit.service.placements.reading import parsed
 
 ROWS = 10_000
 

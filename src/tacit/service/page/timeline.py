@@ -19,7 +19,7 @@ from tacit.errors import InvalidValue
 from tacit.service.log.ids import as_time
 from tacit.service.log.marks import LoggedChange
 from tacit.service.page.charts import Point, Remark, Span, clock_time
-from tacit.service.placements.changes import words_of
+from tacit.service.placements.placement import words_of
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 

@@ -29,12 +29,14 @@ from tacit.service.log.rows import (
     DecisionRow,
     FeedbackRow,
     by_two,
+    learned_propensities,
+    parsed,
+    read_by,
     some_by_two,
 )
 from tacit.service.placements.attribution import FROZEN as NOT_LEARNING
 from tacit.service.placements.attribution import LATE_EPOCH, NONE_ENDED, NOTED, Rewards
 from tacit.service.placements.open_decisions import OpenDecisions
-from tacit.service.placements.reading import learned_propensities, parsed, read_by
 from tacit.service.placements.series import weighed
 from tacit.service.placements.state import State
 

@@ -30,7 +30,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Regime
 from tacit.service.log.requests import Clicks, Impression
-from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow
+from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.coin import Coin, Control
@@ -48,7 +48,6 @@ from tacit.service.placements.aspects.shared import Sharing, shared_of
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.service.placements.attribution import Attribution, Rewards
 from tacit.service.placements.open_decisions import OpenDecisions
-from tacit.service.placements.reading import learned_propensities, parsed
 from tacit.service.placements.series import Series
 
 if TYPE_CHECKING:

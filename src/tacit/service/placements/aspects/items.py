@@ -21,10 +21,9 @@ from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.policies import Policy
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow
+from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow, parsed
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect
-from tacit.service.placements.reading import parsed
 from tacit.wire.decisions import ItemsGone, ItemsNow, ItemsOf
 
 if TYPE_CHECKING:

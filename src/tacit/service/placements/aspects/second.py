@@ -14,11 +14,10 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import SHADOW, DecisionRow
+from tacit.service.log.rows import SHADOW, DecisionRow, parsed, read_by
 from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.modes import untouched
 from tacit.service.placements.open_decisions import OpenDecisions
-from tacit.service.placements.reading import parsed, read_by
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
