@@ -219,7 +219,7 @@ class _Reporter:
         lift = self._by_propensities() if holdout is None else self._of_strata()
         plan = self._plan()
         wrong = [] if holdout is None else self._mismatches(self._sums)
-        wrong += self._misweighed()
+        wrong += _misweighed(self._sums)
         best, winner_verdict = self._winner()
         since = self._since()
         return LiftReport(
@@ -305,18 +305,13 @@ class _Reporter:
 
     def _of(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **more: Any) -> Lift:
         lift = holdout_lift(sums, shares, confidence=self._confidence, **more)
-        return self._unscaled(lift)
-
-    def _unscaled(self, lift: Lift) -> Lift:
-        """Return a lift of rewards as they came: a ratio of such below 0 has no meaning."""
-        if not self._lowest or lift.difference is None:
-            return lift
-        span = 1.0 - self._lowest
-        return Lift(lift.claim, None, Interval(*(span * end for end in lift.difference)))
+        return _unscaled(lift, self._lowest)
 
     def _by_propensities(self) -> Lift:
         if self._control == "uniform":
-            return self._unscaled(self._uniform().lift(self._confidence)) if self._covered else Lift("early")
+            if not self._covered:
+                return Lift("early")
+            return _unscaled(_uniform(self._sums).lift(self._confidence), self._lowest)
         names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
         if self._control not in names:
             allowed = ", ".join(["uniform", *names][:10])
@@ -325,20 +320,12 @@ class _Reporter:
             remedy = "compare with uniform: some decisions did not have every arm on offer"
             raise InvalidValue("control", self._control, remedy)
         scores = self._sums.scores.over(names[self._control])
-        return self._unscaled(scores.lift(self._confidence))
+        return _unscaled(scores.lift(self._confidence), self._lowest)
 
     @property
     def _covered(self) -> bool:
         """Whether the log shows what the control would."""
         return self._control != "uniform" or self._sums.covers_uniform
-
-    def _uniform(self) -> Scores:
-        """Return the comparison with arms drawn uniformly, over all chapters."""
-        rule, found = rule_in(self._sums.terms), self._sums.over_uniform
-        for one in self._sums.past:
-            if rule_in(one.terms) == rule:
-                found = added(found, one.uniform)
-        return found
 
     def _since(self) -> int:
         """Return since when decisions count."""
@@ -352,23 +339,10 @@ class _Reporter:
 
     def _groups(self) -> dict[str, Group]:
         if self._holdout is None:
-            n, rewards = self._uniform()[:2]
-            return {"policy": Group(int(n), self._amount(n, rewards))}
+            n, rewards = _uniform(self._sums)[:2]
+            return {"policy": Group(int(n), _amount(n, rewards, self._lowest))}
         empty = HoldoutSums.empty()
-        return self._groups_of([one.own for one in self._strata] or [empty])
-
-    def _groups_of(self, sums: Sequence[HoldoutSums]) -> dict[str, Group]:
-        counts = np.sum([one.counts for one in sums], axis=0)
-        totals = np.sum([one.totals for one in sums], axis=0)
-        return {
-            name: Group(int(n), self._amount(n, total))
-            for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
-        }
-
-    def _amount(self, n: float, total: float) -> float:
-        """Return the sum of rewards as they came."""
-        lowest: float = self._lowest
-        return float(total) * (1.0 - lowest) + float(n) * lowest
+        return _groups_of([one.own for one in self._strata] or [empty], self._lowest)
 
     # Chapters --------------------------------------------------------------------------------
 
@@ -387,7 +361,7 @@ class _Reporter:
         assert holdout is not None
         lift = self._of([one.reward], [holdout.share])
         parts = [
-            PartLift(part.what, _text(part.time), self._groups_of([part.sums]), _ratio([part.sums]))
+            PartLift(part.what, _text(part.time), _groups_of([part.sums], self._lowest), _ratio([part.sums]))
             for part in one.parts
         ]
         return ChapterLift(
@@ -398,7 +372,7 @@ class _Reporter:
             control=holdout.named,
             share=holdout.share,
             unit=holdout.unit,
-            groups=self._groups_of([one.reward]),
+            groups=_groups_of([one.reward], self._lowest),
             claim=lift.claim,
             ratio=_bounds(lift.ratio),
             difference=_bounds(lift.difference),
@@ -453,10 +427,10 @@ class _Reporter:
     def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
         past = [] if self._holdout is None else [one.chapter for one in self._strata]
         earlier = [each for one in past if one is not self._sums for each in self._mismatches(one)]
-        found = [self._wrong(one) for one in [*wrong, *earlier] if one.alarm]
+        found = [_wrong(one, self._holdout) for one in [*wrong, *earlier] if one.alarm]
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
-        if self._holdout is None and not self._uniform().n:
+        if self._holdout is None and not _uniform(self._sums).n:
             return [*found, said.NO_PROPENSITIES, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
@@ -498,20 +472,6 @@ class _Reporter:
             found.append(Mismatch(what, had, evidence, evidence > ALARM))
         return found
 
-    def _misweighed(self) -> list[Mismatch]:
-        """Return whether arms were shown as often as their propensities say."""
-        frequencies = self._sums.frequencies
-        if not frequencies.offered.any():
-            return []
-        evidence = frequencies.evidence()
-        return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
-
-    def _wrong(self, one: Mismatch) -> str:
-        """Return what to say of an alarm."""
-        if one.what == WEIGHTS or self._holdout is None:
-            return said.PROPENSITIES
-        return said.mismatch_sentence(one.what, one.share or 0.0, self._holdout.share)
-
     def _plan(self) -> Plan | None:
         """Return when a lift would show, of the holdout that there is or might be."""
         wish, holdout = self._wish, self._held
@@ -546,7 +506,7 @@ class _Reporter:
             last = each[-1]
             known = last.counts.all() and 0 < last.totals.sum() < last.counts.sum()
             return n, rewards, float(dispersion(last)) if known else 1.0
-        n, rewards = map(float, self._uniform()[:2])
+        n, rewards = map(float, _uniform(self._sums)[:2])
         return n, rewards, 1.0
 
     def _winner(self) -> tuple[BestArm | None, str]:
@@ -605,6 +565,53 @@ class _Reporter:
                 MetricLift(name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict)
             )
         return found
+
+
+def _unscaled(lift: Lift, lowest: float) -> Lift:
+    """Return a lift of rewards as they came: a ratio of such below 0 has no meaning."""
+    if not lowest or lift.difference is None:
+        return lift
+    span = 1.0 - lowest
+    return Lift(lift.claim, None, Interval(*(span * end for end in lift.difference)))
+
+
+def _uniform(sums: LiftSums) -> Scores:
+    """Return the comparison with arms drawn uniformly, over all chapters."""
+    rule, found = rule_in(sums.terms), sums.over_uniform
+    for one in sums.past:
+        if rule_in(one.terms) == rule:
+            found = added(found, one.uniform)
+    return found
+
+
+def _groups_of(sums: Sequence[HoldoutSums], lowest: float) -> dict[str, Group]:
+    counts = np.sum([one.counts for one in sums], axis=0)
+    totals = np.sum([one.totals for one in sums], axis=0)
+    return {
+        name: Group(int(n), _amount(n, total, lowest))
+        for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
+    }
+
+
+def _amount(n: float, total: float, lowest: float) -> float:
+    """Return the sum of rewards as they came."""
+    return float(total) * (1.0 - lowest) + float(n) * lowest
+
+
+def _misweighed(sums: LiftSums) -> list[Mismatch]:
+    """Return whether arms were shown as often as their propensities say."""
+    frequencies = sums.frequencies
+    if not frequencies.offered.any():
+        return []
+    evidence = frequencies.evidence()
+    return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+
+
+def _wrong(one: Mismatch, holdout: HoldoutConfig | None) -> str:
+    """Return what to say of an alarm."""
+    if one.what == WEIGHTS or holdout is None:
+        return said.PROPENSITIES
+    return said.mismatch_sentence(one.what, one.share or 0.0, holdout.share)
 
 
 def _ratio(sums: Sequence[HoldoutSums]) -> float | None:

@@ -296,10 +296,6 @@ class FeaturePlacement(Placement):
             return self.offered_slots(impression.arms)
         return np.arange(max(len(rows) for rows in impression.given if rows is not None))
 
-    def fixable(self, arms: Sequence[Arm]) -> list[Arm]:
-        # What is on offer comes with each request, unless it has slots of its own.
-        return super().fixable(arms) if self.living.slots else list(arms)
-
     def can_show(self, impression: Impression) -> Sequence[Arm]:
         if impression.arms is not None or self.living.slots:
             return super().can_show(impression)

@@ -258,20 +258,6 @@ class State:
         """How many arms can be fixed, to be shown together always; 0 where none can."""
         return 1
 
-    def fixable(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return arms that are to be fixed by the names that the placement has for them.
-
-        Raises
-        ------
-        InvalidValue
-            If one is not on offer.
-        """
-        offered = {str(arm): arm for arm in self.offer.arms}
-        for arm in arms:
-            if str(arm) not in offered:
-                raise InvalidValue("arms", arm, f"on offer are {', '.join(offered)}")
-        return [offered[str(arm)] for arm in arms]
-
     def can_show(self, impression: Impression) -> Sequence[Arm]:
         """Return the arms that an impression offers."""
         return self.offer.arms if impression.arms is None else impression.arms

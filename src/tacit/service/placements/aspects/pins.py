@@ -166,7 +166,14 @@ def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         some = "one arm" if most == 1 else f"1 to {most} arms, each once"
         raise InvalidValue("arms", list(arms), f"pin {some}")
-    return placement.fixable(arms)
+    if not placement.living.slots:
+        # What is on offer comes with each request.
+        return list(arms)
+    offered = {str(arm): arm for arm in placement.offer.arms}
+    for arm in arms:
+        if str(arm) not in offered:
+            raise InvalidValue("arms", arm, f"on offer are {', '.join(offered)}")
+    return [offered[str(arm)] for arm in arms]
 
 
 # ---- The verbs that change it
