@@ -308,8 +308,7 @@ class Ingress(Verbs):
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement; every shard has the same."""
         self.placement(placement)
-        changes: list[LoggedChange] = await self.links[0].engine("history", placement)
-        return changes
+        return await self.links[0].engine("history", placement)  # type: ignore[no-any-return]
 
     async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
         """Let all shards, and what is shown of them, have the arms of the first one."""

@@ -277,7 +277,7 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         placement.counts(),
         deepcopy(series.results),
         _first(placement),
-        {name: aspect.part(placement) for name, aspect in placement.aspects_by_name},
+        {name: aspect.part(placement) for name, aspect in placement.aspects.items()},
     )
 
 
@@ -311,7 +311,7 @@ class ShardedView:
         ends = (snapshot.closes for snapshot in snapshots)
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
-        for name, aspect in self.aspects_by_name:
+        for name, aspect in self.aspects.items():
             aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None

@@ -92,7 +92,7 @@ def _shard(shard: ShardHealth) -> ShardSummary:
 
 
 def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
-    aspects = (aspect.summary(placement, now) for aspect in placement.aspects)
+    aspects = (aspect.summary(placement, now) for aspect in placement.aspects.values())
     return PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,

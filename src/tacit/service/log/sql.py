@@ -195,31 +195,11 @@ UNIQUE = (
 """By what a row is found, and distinguished from all others of its table."""
 
 
-class SqlStore(ABC):
-    """A log in the tables of a database.
+class SqlDatabase(ABC):
+    """What each database does in its own way."""
 
-    Attributes
-    ----------
-    epoch : int
-        How often it was opened. The process that opened it last can write, and no other.
-    salt : str
-        What hashes of users are keyed with; never shown.
-    local : bool
-        Whether it is a file of this machine, and never waits for another one.
-    """
-
-    epoch = 0
-    salt = ""
-    local = False
     _where: str
     """The field of the configuration and what it names, to begin a message with."""
-    _cleanup: contextlib.ExitStack
-
-    def __init__(self) -> None:
-        # The numbers of snapshots whose pieces are being written.
-        self._unfinished: set[int] = set()
-
-    # Each database's own ---------------------------------------------------------------------
 
     @abstractmethod
     def _transaction(self) -> contextlib.AbstractContextManager[Any]:
@@ -262,10 +242,6 @@ class SqlStore(ABC):
         row = self._run(connection, statement, values).fetchone()
         return None if row is None else row[0]
 
-    def _last(self, connection: Any) -> End:
-        rows = self._run(connection, LASTS)
-        return max((End(*row) for row in rows), default=End(0, 0))
-
     def _check_version(self, found: int, scripts: Scripts) -> None:
         newest = scripts.newest
         if found > newest:
@@ -277,6 +253,33 @@ class SqlStore(ABC):
                 f"{self._where} is of version {found}, from before tacit 0.1; serve it once with tacit 0.2, "
                 "which brings it forward"
             )
+
+
+class SqlStore(SqlDatabase):
+    """A log in the tables of a database.
+
+    Attributes
+    ----------
+    epoch : int
+        How often it was opened. The process that opened it last can write, and no other.
+    salt : str
+        What hashes of users are keyed with; never shown.
+    local : bool
+        Whether it is a file of this machine, and never waits for another one.
+    """
+
+    epoch = 0
+    salt = ""
+    local = False
+    _cleanup: contextlib.ExitStack
+
+    def __init__(self) -> None:
+        # The numbers of snapshots whose pieces are being written.
+        self._unfinished: set[int] = set()
+
+    def _last(self, connection: Any) -> End:
+        rows = self._run(connection, LASTS)
+        return max((End(*row) for row in rows), default=End(0, 0))
 
     def _check_epoch(self, found: int | None) -> None:
         if found != self.epoch:

@@ -273,7 +273,7 @@ def row_of(placement: Placement, now: int, answered: timeline.Answered | None = 
 
 def mode_of(placement: Placement, now: int) -> str:
     """Return what a placement does, in a word or two."""
-    remarks = (aspect.remark(placement, now) for aspect in placement.aspects)
+    remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
     return ", ".join([LEARNS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 

@@ -258,7 +258,7 @@ class View:
         self.policy = type(placement.config.policy).__name__
         self.label = placement.config.policy.label
         self.settings = repr(placement.config.policy)
-        self.randomized = placement.randomized
+        self.randomized = placement.learner.reports_propensities
         self.restarts = placement.restarts
         self.impressions = placement.decisions
         self.feedback = placement.feedback

@@ -76,9 +76,8 @@ class Placement(Deciding, Saving):
         """Return what there is to see of it by now, for another thread while this one goes on."""
         seen = copy(self)
         seen.series, seen.outcomes = self.series.still(), self.outcomes.copy()
-        for name in ASPECTS:
-            if (aspect := getattr(self, name)) is not None:
-                setattr(seen, name, aspect.still())
+        for name, aspect in self.aspects.items():
+            setattr(seen, name, aspect.still())
         return seen
 
     @property
@@ -105,18 +104,18 @@ class Placement(Deciding, Saving):
         """Return what the last mark of a kind says, or would say; None for kinds not known."""
         if kind == START:
             return self.start.text if self.start is not None and self.start_marked else None
-        return next((each.current(self) for each in self.aspects if each.mark == kind), None)
+        return next((each.current(self) for each in self.aspects.values() if each.mark == kind), None)
 
     def is_news(self, kind: str, value: str) -> bool:
         """Whether a mark says what was not so before."""
-        aspect = next((each for each in self.aspects if each.mark == kind), None)
+        aspect = next((each for each in self.aspects.values() if each.mark == kind), None)
         return self.current_mark(kind) != value if aspect is None else aspect.is_news(self, value)
 
     def marked(self, mark: MarkRow) -> None:
         """Take in a mark."""
         if mark.placement != self.id:
             return
-        for aspect in self.aspects:
+        for aspect in self.aspects.values():
             if aspect.mark == mark.kind:
                 aspect.marked(self, mark)
         if mark.kind == START:

@@ -119,7 +119,7 @@ class Saving(Learning):
         # What the next snapshot waits for is counted from here.
         self._held = self._size
         fields: dict[str, Any] = {}
-        for aspect in self.aspects:
+        for aspect in self.aspects.values():
             fields |= aspect.saved(self.here)
         saved = Saved(
             time=self.windows.time,
@@ -284,7 +284,7 @@ class Saving(Learning):
             self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
         else:
             self.series.results.restore(saved.results)
-        for aspect in self.aspects:
+        for aspect in self.aspects.values():
             aspect.restore(self.here, saved, snapshot)
         if learner is not None:
             self.series.epochs = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -158,19 +158,13 @@ class State:
         return cast("Placement", self)
 
     @property
-    def aspects(self) -> Iterator[Aspect]:
+    def aspects(self) -> dict[str, Aspect]:
         """What it does besides deciding and learning; what its configuration does not need is not there."""
-        return filter(None, (getattr(self, name) for name in ASPECTS))
-
-    @property
-    def aspects_by_name(self) -> Iterator[tuple[str, Aspect]]:
-        """Those by their names."""
-        named = ((name, getattr(self, name)) for name in ASPECTS)
-        return ((name, aspect) for name, aspect in named if aspect is not None)
+        return {name: aspect for name in ASPECTS if (aspect := getattr(self, name)) is not None}
 
     def name_arms(self) -> None:
         """Let all aspects have the arms of the learner."""
-        for aspect in self.aspects:
+        for aspect in self.aspects.values():
             aspect.arms_named(self.here)
 
     @property
@@ -222,11 +216,6 @@ class State:
     def control_shows(self) -> list[int] | None:
         """What the control shows where all arms are on offer; None where it draws, or learns."""
         return None if self.two else self.control.shows(self.offer.slots)
-
-    @property
-    def randomized(self) -> bool:
-        """Whether decisions carry the policy's propensities."""
-        return self.learner.reports_propensities
 
     # What a kind says of itself --------------------------------------------------------------
 

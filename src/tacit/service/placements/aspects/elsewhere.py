@@ -57,7 +57,7 @@ def _check_not_here(placement: Placement, time: int | None) -> None:
     why = None
     if placement.config.kind != ARMS:
         why = f"placements of kind {placement.config.kind!r} decide here"
-    for aspect in placement.aspects:
+    for aspect in placement.aspects.values():
         why = why or aspect.stays_here(placement, time)
     if why is not None:
         raise InvalidValue("placement", placement.name, f"ask the service for decisions: {why}")
