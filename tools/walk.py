@@ -1,9 +1,10 @@
-"""Count the functions of the package that one decision passes, from its bytes to its answer.
+"""Count the functions of the package that one decision passes, from its bytes to its answer, and its forms.
 
 python tools/walk.py [--list]
 
 A service of one plain placement runs in a process of its own, warm and with everything off that can
-be; a profile hook notes which functions are called while one more decision is made and answered.
+be; a profile hook notes which functions are called while one more decision is made and answered. Its
+forms are the records that these functions are given or return, and that hold a decision's key or id.
 """
 
 from __future__ import annotations
@@ -35,19 +36,37 @@ import tacit
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 package, noted, notes = str(Path(tacit.__file__).parent), set(), False
+forms = set()
+tells = {"key", "keys", "lanes", "decision_id"}
+
+def fields_of(kind):
+    for named in ("_fields", "__struct_fields__", "__dataclass_fields__"):
+        if hasattr(kind, named):
+            return set(getattr(kind, named))
+    return tells if kind.__name__.startswith("Open") else set()
+
+def look(value):
+    if type(value) in (list, tuple) and value:
+        value = value[0]
+    kind = getattr(value, "kind", object) if type(value).__name__ == "Block" else type(value)
+    if kind.__module__.startswith("tacit.") and tells & fields_of(kind):
+        forms.add((kind.__module__.replace(".", "/"), kind.__name__))
 
 def hook(frame, event, arg):
-    if notes and event == "call" and frame.f_code.co_filename.startswith(package):
+    if notes and event in ("call", "return") and frame.f_code.co_filename.startswith(package):
         code = frame.f_code
         noted.add((code.co_filename[len(package) + 1:], code.co_qualname, code.co_firstlineno))
+        for value in [arg] if event == "return" else list(frame.f_locals.values()):
+            look(value)
 
 def obey():
     global notes
     for line in sys.stdin:
         notes = line == "begin\\n"
         found = [f"{file} {line} {name}" for file, name, line in sorted(noted)]
+        found += [f"form - {file} {name}" for file, name in sorted(forms)]
         print(*found, "end", sep="\\n", flush=True)
-        noted.clear()
+        noted.clear(), forms.clear()
 
 threading.Thread(target=obey, daemon=True).start()
 threading.setprofile(hook)
@@ -57,8 +76,8 @@ serve(load_config(sys.argv[1]))
 WARM, TRIES = 200, 15
 
 
-def walked() -> list[tuple[str, str]]:
-    """Return the file and the name of each function that a decision passes."""
+def walked() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the file and the name of each function that a decision passes, and of each of its forms."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "tacit.toml")
         config.write_text(CONFIG.format(folder=folder))
@@ -80,9 +99,11 @@ def walked() -> list[tuple[str, str]]:
             service.kill()
             service.wait()
     # The others met what goes on beside: a sweep, an alarm, a commit in the other thread.
-    functions = [(line.split()[0], line.split()[2]) for line in min(walks, key=len)]
+    walk = [line.split() for line in min(walks, key=len)]
+    forms = [(f"{words[2]}.py", words[3]) for words in walk if words[0] == "form"]
+    functions = [(words[0], words[2]) for words in walk if words[0] != "form"]
     # Newer interpreters call no function for a comprehension.
-    return [(file, name) for file, name in functions if not name.endswith(("comp>", "genexpr>"))]
+    return [(file, name) for file, name in functions if not name.endswith(("comp>", "genexpr>"))], forms
 
 
 def _walk(service: subprocess.Popen[str], connection: http.client.HTTPConnection) -> list[str]:
@@ -112,8 +133,11 @@ if __name__ == "__main__":
     )
     parser.add_argument("--list", action="store_true", help="name the functions")
     wants_list = parser.parse_args().list
-    functions = walked()
+    functions, forms = walked()
     files = Counter(file for file, _ in functions)
     print(f"a decision passes {len(functions)} functions in {len(files)} files")
     for file, name in functions if wants_list else ():
+        print(f"  {file:40} {name}")
+    print(f"and takes {len(forms)} forms: {', '.join(name for _, name in forms)}")
+    for file, name in forms if wants_list else ():
         print(f"  {file:40} {name}")
