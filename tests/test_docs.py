@@ -107,11 +107,14 @@ def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
     assert output == "".join(blocks("docs/dueling.md", "text"))
 
 
+def test_the_page_on_guaranteed_duels_runs_and_prints_what_it_shows(tmp_path):
+    (code,) = blocks("docs/beat-the-mean.md", "python")
+    assert printed(code, tmp_path) == "".join(blocks("docs/beat-the-mean.md", "text"))
+
+
 def test_the_page_on_interleaving_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/interleaving.md", "python"))
-    *shown, study = blocks("docs/interleaving.md", "text")
-    assert printed(code, tmp_path) == "".join(shown)
-    assert "impressions to be sure" in study
+    assert printed(code, tmp_path) == "".join(blocks("docs/interleaving.md", "text"))
 
 
 def test_the_page_on_offline_evaluation_runs_and_prints_what_it_shows(tmp_path):
