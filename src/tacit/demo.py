@@ -295,8 +295,8 @@ def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str
     last = np.arange(len(shown)) >= 0.8 * len(shown)
     clicked = traffic.outcome(shown).clicks
     rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
-    for name, these in traffic.whom(scene).items():
-        each = last & these
+    for name, meant in traffic.whom(scene).items():
+        each = last & meant
         if not each.any():
             continue
         counts = np.bincount(shown[each], minlength=len(scene.arms))
@@ -472,7 +472,7 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
     return shown, each_sent(address, len(shown), "searchers", search)
 
 
-def each_sent(address: str, count: int, who: str, one: Callable[[HTTPConnection, int], None]) -> float:
+def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection, int], None]) -> float:
     """Let several users side by side send what belongs to each number; return the seconds it took."""
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
@@ -486,7 +486,7 @@ def each_sent(address: str, count: int, who: str, one: Callable[[HTTPConnection,
                 i = next(tickets, None)
             if i is None:
                 return
-            one(connection, i)
+            send(connection, i)
             advance(1)
 
     began = time.monotonic()

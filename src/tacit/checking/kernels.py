@@ -101,8 +101,8 @@ def compiled_as_in_python(trial: Trial) -> str:
         if decision.slots.tolist() != expected:
             raise Failed(f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}")
         learner.learn(decision, trial.rewards(round, decision.slots))
-    for (name, one), (_, other) in zip(leaves(state), leaves(learner.lanes.used()), strict=True):
-        if not np.allclose(one, other, equal_nan=True, **SAME):
+    for (name, plain), (_, found) in zip(leaves(state), leaves(learner.lanes.used()), strict=True):
+        if not np.allclose(plain, found, equal_nan=True, **SAME):
             raise Failed(f"{name}: after {PLAIN_ROUNDS} rounds it differs from plain Python's")
     return f"{PLAIN_ROUNDS} rounds: the same choices, the same state to rounding"
 
@@ -149,16 +149,16 @@ def arms_may_come(trial: Trial) -> str:
 
 def draws_from_its_generator(trial: Trial) -> str:
     """Play twice with one seed."""
-    one, other = trial.learner(), trial.learner()
-    first = trial.play(one, "a", range(trial.rounds))
-    second = trial.play(other, "a", range(trial.rounds))
+    learner, again = trial.learner(), trial.learner()
+    first = trial.play(learner, "a", range(trial.rounds))
+    second = trial.play(again, "a", range(trial.rounds))
     for round, (mine, its) in enumerate(zip(first, second, strict=True)):
         if mine.slots.tolist() != its.slots.tolist():
             raise Failed(
                 f"round {round}: the same seed shows {list(mine.shown)} and {list(its.shown)}; "
                 "take all chance from rng"
             )
-    same_states(one.lanes.used(), other.lanes.used(), "differs with the same seed")
+    same_states(learner.lanes.used(), again.lanes.used(), "differs with the same seed")
     return "the same seed, the same decisions and states"
 
 
@@ -343,8 +343,8 @@ def takes_back(trial: Trial) -> str:
     wrong.learn_many(made, [1 - reward for reward in rewards])
     wrong.correct_many(made, [1 - reward for reward in rewards], rewards)
     right.learn_many(made, rewards)
-    for (name, one), (_, other) in zip(leaves(wrong.lanes.used()), leaves(right.lanes.used()), strict=True):
-        if not np.allclose(one, other, equal_nan=True, **SAME):
+    for (name, mine), (_, its) in zip(leaves(wrong.lanes.used()), leaves(right.lanes.used()), strict=True):
+        if not np.allclose(mine, its, equal_nan=True, **SAME):
             raise Failed(f"{name}: unlearn does not take out what learn has put in")
     return "unlearn takes out what learn has put in"
 

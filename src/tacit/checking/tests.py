@@ -164,8 +164,8 @@ def serves_as_it_learns(trial: Trial) -> str:
         trial.policy.check_folds()
     except InvalidValue as why:
         raise LeftOut(f"the service refuses it: {why.allowed}") from None
-    one = "arms" if trial.policy.feature_dims == (0, 0) else "features"
-    kind = "slates" if trial.policy.showing.listed else one
+    single = "arms" if trial.policy.feature_dims == (0, 0) else "features"
+    kind = "slates" if trial.policy.showing.listed else single
     try:
         config = Config({"check": PlacementConfig(trial.policy, trial.seed, kind=kind)})
     except ConfigError as why:

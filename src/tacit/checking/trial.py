@@ -201,8 +201,8 @@ def plain_generator(seed: int) -> Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
-def same_states(one: Any, other: Any, said: str) -> None:
+def same_states(state: Any, expected: Any, said: str) -> None:
     """Fail if two states are not the same, bit for bit."""
-    for (name, mine), (_, its) in zip(leaves(one), leaves(other), strict=True):
+    for (name, mine), (_, its) in zip(leaves(state), leaves(expected), strict=True):
         if mine.tobytes() != its.tobytes():
             raise Failed(f"{name}: {said}")

@@ -309,8 +309,8 @@ class LentShard:
         if given:
             recorded = self._asked(client.feedback_many, given)
             refused += [
-                (one, became)
-                for one, became in zip(given, recorded, strict=True)
+                (line, became)
+                for line, became in zip(given, recorded, strict=True)
                 if became.outcome in REFUSED
             ]
         if refused:

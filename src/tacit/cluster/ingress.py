@@ -176,7 +176,7 @@ class Ingress(Verbs):
             elif not isinstance(home, UnknownDecision):
                 raise home
         found = await asyncio.gather(
-            *(self.links[shard].serve((MADE, placement, some)) for shard, some in parts.items())
+            *(self.links[shard].serve((MADE, placement, ids_there)) for shard, ids_there in parts.items())
         )
         return {id: row for rows in found for id, row in rows.items()}
 
@@ -207,8 +207,8 @@ class Ingress(Verbs):
         for places, answer in zip(parts.values(), answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            for place, one in zip(places, answer, strict=True):
-                results[place] = one
+            for place, result in zip(places, answer, strict=True):
+                results[place] = result
         return results
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
@@ -444,13 +444,13 @@ class Ingress(Verbs):
 
 def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int | TacitError:
     """Return the shard that knows a decision, from what each has said."""
-    knowing = [shard for shard, one in enumerate(known) if one is True]
+    knowing = [shard for shard, answer in enumerate(known) if answer is True]
     if len(knowing) > 1:
         return InConflict(f"decision_id: {id!r} stands for decisions of several keys")
     if knowing:
         return knowing[0]
-    for one in known:
-        if isinstance(one, BaseException):
+    for answer in known:
+        if isinstance(answer, BaseException):
             return NotDurable("shard: one that may know the decision is down; try again later")
     return UnknownDecision(
         f"decision_id: placement {placement!r} made no decision {id!r}; send the id that its answer gave"

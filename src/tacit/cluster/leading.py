@@ -263,9 +263,9 @@ class Exchange:
                 parts = owed.get(name, {})
                 try:
                     while parts:
-                        some = dict(list(parts.items())[:LARGEST_PART])
-                        await link.call("take_in", name, [Learned(sender, time, some)])
-                        for key in some:
+                        part = dict(list(parts.items())[:LARGEST_PART])
+                        await link.call("take_in", name, [Learned(sender, time, part)])
+                        for key in part:
                             del parts[key]
                 except TacitError as error:
                     logger.debug("%s has heard nothing: %s", link, error)

@@ -85,8 +85,8 @@ def lane_rows(init: Callable[[int], Any]) -> list[int]:
         If an array has neither as many rows for each lane nor a single one for all.
     """
     rows = []
-    none, one, two = (list(leaves(init(lanes))) for lanes in range(3))
-    for (name, *_), counts in zip(one, _lengths(none, one, two), strict=True):
+    empty, single, double = (list(leaves(init(lanes))) for lanes in range(3))
+    for (name, *_), counts in zip(single, _lengths(empty, single, double), strict=True):
         each = counts[1] - counts[0]
         if counts not in ((0, each, 2 * each), (1, 1, 1)):
             raise TypeError(

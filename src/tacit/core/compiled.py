@@ -212,12 +212,12 @@ _known: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
     found = _known.get((function, parts))
-    if found is not None and all(one.__code__ is code for one, code in found[1]):
+    if found is not None and all(fn.__code__ is code for fn, code in found[1]):
         return found[0]
     if found is not None:
         _forget()
     driver = Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
-    reach = [(one, one.__code__) for one in reached(function, parts, GENERICS) if hasattr(one, "__code__")]
+    reach = [(fn, fn.__code__) for fn in reached(function, parts, GENERICS) if hasattr(fn, "__code__")]
     _known[function, parts] = driver, reach
     return driver
 

@@ -1,8 +1,8 @@
 """Lists that are read from the top: until something attracts, or until the reader leaves."""
 
 # 1. ``CascadeArms``: a list is read until something attracts.
-# 2. ``ContextualCascade``: arms known by features, and users who may leave at any position; its optimum is
-#    found by going through a list from its end.
+# 2. ``ContextualCascade``: arms known by features, and users who may leave at any position; the best list is
+#    sought over all sets of arms that may stand above.
 
 from __future__ import annotations
 

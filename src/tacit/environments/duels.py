@@ -1,6 +1,6 @@
 """Duels: between arms whose probabilities of winning are known, or whose best depends on the key."""
 
-# 1. ``DuelEnvironment``: what environments of duels have in common; regret counts both arms.
+# 1. ``DuelEnvironment``: what environments of duels have in common.
 # 2. ``PreferenceMatrix``: known probabilities of winning, which may shift.
 # 3. ``ContextualDuels``: the best arm depends on what is known of the key.
 

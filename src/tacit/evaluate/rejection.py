@@ -239,12 +239,12 @@ def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
     return ReplaySegment(estimate, *wilson(estimate, matched, 1 - (1 - CONFIDENCE) / segments), matched)
 
 
-def _added(one: Mapping[str, PerPass], other: Mapping[str, PerPass]) -> dict[str, PerPass]:
-    found = {**other, **one}
-    for name in set(one) & set(other):
+def _added(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
+    found = {**theirs, **mine}
+    for name in set(mine) & set(theirs):
         found[name] = (
-            tuple(map(add, one[name][0], other[name][0])),
-            tuple(map(add, one[name][1], other[name][1])),
+            tuple(map(add, mine[name][0], theirs[name][0])),
+            tuple(map(add, mine[name][1], theirs[name][1])),
         )
     return found
 

@@ -41,12 +41,12 @@ class Joining:
 
     def note(self, who: Identity, time: float, decision: str) -> None:
         """Remember a decision."""
-        kept, one = self._of.setdefault(who, []), (time, decision)
-        place = bisect_left(kept, one)
-        if kept[place : place + 1] == [one]:
+        kept, known = self._of.setdefault(who, []), (time, decision)
+        place = bisect_left(kept, known)
+        if kept[place : place + 1] == [known]:
             return
-        kept.insert(place, one)
-        self._order.append((who, one))
+        kept.insert(place, known)
+        self._order.append((who, known))
         if len(self._order) > self._most:
             oldest, gone = self._order.popleft()
             self._of[oldest].remove(gone)
@@ -63,5 +63,5 @@ class Joining:
         return [decision for _, decision in kept[begin:end]]
 
 
-def _time(one: tuple[float, str]) -> float:
-    return one[0]
+def _time(known: tuple[float, str]) -> float:
+    return known[0]

@@ -393,8 +393,8 @@ def draft_probability(rankings: tuple[tuple[Item, ...], ...], items: Sequence[It
     rounds = [tops[start : start + rankers] for start in range(0, len(items), rankers)]
     if rankers == 2:  # the same sum, without arrays
         return math.prod(
-            sum(one) / 2 if not rest else (one[0] * rest[0][1] + one[1] * rest[0][0]) / 2
-            for one, *rest in rounds
+            sum(captain) / 2 if not rest else (captain[0] * rest[0][1] + captain[1] * rest[0][0]) / 2
+            for captain, *rest in rounds
         )
     return math.prod(shares(np.array(captains))[0] for captains in rounds)
 

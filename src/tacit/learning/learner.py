@@ -213,18 +213,18 @@ class Learner(BelievingLearner[ArmT_co]):
         least = self._least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             self.check_propensities([decision.propensity], [len(decision.offered)])
-        one, slots = loops.one, decision.slots
-        one.lanes[0] = self.lanes.lane(decision.key)
+        batch, slots = loops.one, decision.slots
+        batch.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.slots or not self._no_features:
-            one = self._decisions.batch([decision])
-            slots = self._decisions.actions([decision], one)[0]
+            batch = self._decisions.batch([decision])
+            slots = self._decisions.actions([decision], batch)[0]
         elif self.reads_contexts:
             loops.context[:] = decision.context
         loops.action[0] = slots
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
-        taught = bool(loops.learn(loops.params, self.lanes.state, one, self.lanes.plays, *row))
+        taught = bool(loops.learn(loops.params, self.lanes.state, batch, self.lanes.plays, *row))
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:

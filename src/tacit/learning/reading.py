@@ -222,14 +222,14 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
             numbers = f"give a dict of {fields}, {{}} where nothing is known,"
         elif _is_one(contexts, rows) and isinstance(contexts[0], Mapping):
             numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
-        one = _is_one(contexts, rows)
-        if not one and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
+        single = _is_one(contexts, rows)
+        if not single and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
             lack = f"give one for each of {rows} impressions"
             raise InvalidValue("context", f"{len(array)} contexts", lack)
-        lacking = _lacking(contexts[0] if one else contexts, dim if one else rows)
+        lacking = _lacking(contexts[0] if single else contexts, dim if single else rows)
         if lacking is not None:
             raise InvalidValue(f"context[{lacking}]", None, numbers)
-        if one:
+        if single:
             raise InvalidValue("context", contexts[0], numbers)
         raise InvalidValue("context", contexts, f"{numbers} for each impression")
     return array  # type: ignore[no-any-return]

@@ -142,6 +142,6 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 def _joined(early: Chunk, late: Chunk) -> Chunk:
     tables = [pa.Table.from_batches([chunk.batch]) for chunk in (early, late)]
-    one = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-    (batch,) = one.combine_chunks().to_batches()
+    table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+    (batch,) = table.combine_chunks().to_batches()
     return Chunk(batch, late.source, np.concatenate([early.rows, late.rows]))

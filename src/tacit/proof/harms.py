@@ -120,12 +120,12 @@ class HarmSums:
         last = self._last(arms, q, places)
         start = 0
         while start < len(arms):
-            some = slice(start, start + BLOCK - self.seen % BLOCK)
-            likely = self._likely(places[some], last[:, some])
-            self._add(arms[some], x[some, None], q[some, None], offered[some], baseline, likely)
-            np.add.at(self.fresh, (places[some], arms[some]), 1.0)
-            self.seen += len(arms[some])
-            start = some.stop
+            block = slice(start, start + BLOCK - self.seen % BLOCK)
+            likely = self._likely(places[block], last[:, block])
+            self._add(arms[block], x[block, None], q[block, None], offered[block], baseline, likely)
+            np.add.at(self.fresh, (places[block], arms[block]), 1.0)
+            self.seen += len(arms[block])
+            start = block.stop
             if self.seen % BLOCK == 0:
                 self.known = self.known * KEPT ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
@@ -193,10 +193,10 @@ class HarmSums:
             Of each such arm, by how much its metric exceeds the baseline's.
         """
         n, total, square, weight, d, dd, gg = self.sums
-        some = (weight > 0) & (gg > 0) & (square > 0)
-        n, weight = np.maximum(n, 1), np.where(some, weight, 1.0)
+        known = (weight > 0) & (gg > 0) & (square > 0)
+        n, weight = np.maximum(n, 1), np.where(known, weight, 1.0)
         # So many rewards of one arm against the other say as much.
-        enough = some & (total**2 * weight**2 >= ENOUGH * n * square * gg)
+        enough = known & (total**2 * weight**2 >= ENOUGH * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
         radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight

@@ -63,10 +63,10 @@ class _Standard(NamedTuple):
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in each), strict=True))
         decisions = n.sum(axis=1)
         weights = decisions / np.maximum(decisions.sum(axis=0), 1)
-        some = (decisions > 0)[:, None]
-        n0, n1 = np.moveaxis(np.where(some, n, 1.0), 1, 0)
+        met = (decisions > 0)[:, None]
+        n0, n1 = np.moveaxis(np.where(met, n, 1.0), 1, 0)
         spread = np.stack([dispersion(sums, largest) for sums in each])
-        spread = np.where(some[:, 0], spread, 1.0)
+        spread = np.where(met[:, 0], spread, 1.0)
         likeness = _likeness(each, n0 / (n0 + n1), largest)
         return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, likeness, largest)
 
@@ -144,8 +144,8 @@ def _between(sums: HoldoutSums) -> Floats:
 
 def _part(rewards: Floats, of: Floats, log_share: Floats) -> Floats:
     """Return r·ln(r/(R·share)), 0 for r = 0."""
-    some = np.maximum(rewards, np.finfo(np.float64).tiny)
-    return np.asarray(rewards * (np.log(some / of) - log_share))
+    positive = np.maximum(rewards, np.finfo(np.float64).tiny)
+    return np.asarray(rewards * (np.log(positive / of) - log_share))
 
 
 def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:

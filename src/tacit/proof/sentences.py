@@ -214,11 +214,11 @@ def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: da
 
 def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     """Return how many decisions do not count yet, and until when windows are open."""
-    some = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
+    decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
-        return f"{some} not count yet, as nobody has activated them."
+        return f"{decisions} not count yet, as nobody has activated them."
     on = "" if closes.date() == now.date() else f"{day(closes, now)} "
-    return f"{some} not count yet, as windows are open until {on}{closes:%H:%M:%S} (UTC)."
+    return f"{decisions} not count yet, as windows are open until {on}{closes:%H:%M:%S} (UTC)."
 
 
 def mismatch_sentence(what: str, share: float, expected: float) -> str:

@@ -245,16 +245,16 @@ class UsersOfLists(Environment):
         after_click = rng.uniform(0.4, 0.9) * k ** -rng.uniform(0.0, 0.5)
         done = rng.uniform(0.1, 0.9, self.arms)
         gamma, mixed = rng.uniform(0.7, 1.0), rng.uniform(0.2, 0.6)
-        one, none = np.ones(self.positions), np.zeros(self.arms)
+        full, none = np.ones(self.positions), np.zeros(self.arms)
         rows = {
             "position-based": [(1.0, 0, 0, none, 1.0, by_position)],
-            "cascade": [(1.0, 1, 0, none, 1.0, 0.0 * one)],
+            "cascade": [(1.0, 1, 0, none, 1.0, 0.0 * full)],
             "dependent click": [(1.0, 1, 0, none, 1.0, after_click)],
-            "dynamic Bayesian": [(1.0, 1, 0, done, gamma, gamma * one)],
+            "dynamic Bayesian": [(1.0, 1, 0, done, gamma, gamma * full)],
             "mixture": [
                 (0.9 * mixed, 0, 0, none, 1.0, by_position),
                 (0.9 - 0.9 * mixed, 1, 1, none, gamma, after_click),
-                (0.1, 2, 0, none, 0.1 * self.scale, one),
+                (0.1, 2, 0, none, 0.1 * self.scale, full),
             ],
         }[self.readers]
         share, kind, tastes, leaves, skip, onward = zip(*rows, strict=True)

@@ -304,7 +304,7 @@ def families(setup: study.Setup) -> dict[str, dict[str, RegretSetting]]:
     found = {name: made for name in names if (made := FAMILIES[name](setup))}
     if {"nineteen", "stealth"} <= found.keys():
         # Among the first is a stealthy one, which the others have, too.
-        found["nineteen"] = {name: one for name, one in SETTINGS.items() if not one.stealthy}
+        found["nineteen"] = {name: setting for name, setting in SETTINGS.items() if not setting.stealthy}
     if not found:
         raise InvalidValue("data", setup.data, "give a table of search interest for this reading")
     return {name: _shortened(made) for name, made in found.items()} if setup.reading == "quick" else found
@@ -313,12 +313,12 @@ def families(setup: study.Setup) -> dict[str, dict[str, RegretSetting]]:
 def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
     """Return the shortest setting of a family, for a part of its rounds, with its first candidates."""
     name = min(made, key=lambda name: made[name].horizon)
-    one = made[name]
+    setting = made[name]
 
     def few(world: Environment, horizon: int) -> list[Policy]:
-        return one.candidates(world, horizon)[:FEW]
+        return setting.candidates(world, horizon)[:FEW]
 
-    return {name: one._replace(horizon=one.horizon // QUICK, looks=(), candidates=few)}
+    return {name: setting._replace(horizon=setting.horizon // QUICK, looks=(), candidates=few)}
 
 
 # ---- What is found

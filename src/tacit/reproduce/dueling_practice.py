@@ -109,8 +109,8 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
         for policy, parts in columns.items():
             regrets[name, policy] = np.concatenate(parts, axis=1)
         everyone = anytime(arms) | tuned(arms, HORIZONS[-1], setting.gamma)
-        for policy, one in everyone.items():
-            nanoseconds[name, policy] = time_of(one, setting, setup.seed)
+        for policy, contender in everyone.items():
+            nanoseconds[name, policy] = time_of(contender, setting, setup.seed)
     cells = [
         cell
         for (name, policy), found in regrets.items()

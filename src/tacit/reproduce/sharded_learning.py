@@ -234,9 +234,9 @@ def _mapped(function: Callable[[Any], Any], state: Any) -> Any:
     )
 
 
-def _give(state: Any, one: Any) -> None:
+def _give(state: Any, source_state: Any) -> None:
     """Put one lane's state into all lanes."""
-    for (_, array), (_, source) in zip(leaves(state), leaves(one), strict=True):
+    for (_, array), (_, source) in zip(leaves(state), leaves(source_state), strict=True):
         array[:] = source
 
 
@@ -303,10 +303,10 @@ def _tables(cells: list[study.Cell]) -> str:
         mine = study.select(cells, benchmark=name)
         shown = [cell | {"merging": _merging(cell["interval"])} for cell in mine[1:]]
         text = study.pivot(shown, "shards", "merging", "{more_than_one_shard:+,.1f} ± {more_se:,.1f}")
-        one = mine[0]
+        alone = mine[0]
         texts.append(
-            f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {one['regret']:,.1f} "
-            f"± {one['regret_se']:,.1f}. More than that, paired by run:\n\n{text}"
+            f"**{name}**, {benchmark.horizon:,} rounds; one shard: regret {alone['regret']:,.1f} "
+            f"± {alone['regret_se']:,.1f}. More than that, paired by run:\n\n{text}"
         )
     return "\n\n".join(texts)
 
@@ -318,9 +318,9 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
 def _draw(cells: list[study.Cell], setup: study.Setup, path: Path) -> None:
     with study.drawing(path, 7.0, 8.2, rows=len(BENCHMARKS)) as axes:
         for ax, name in zip(axes, BENCHMARKS, strict=True):
-            one, *others = study.select(cells, benchmark=name)
+            alone, *sharded = study.select(cells, benchmark=name)
             for colour, interval in zip(COLOURS, INTERVALS, strict=False):
-                mine = [one, *study.select(others, interval=interval)]
+                mine = [alone, *study.select(sharded, interval=interval)]
                 x = [cell["shards"] for cell in mine]
                 y = [cell["regret"] for cell in mine]
                 bars = [0.0 if math.isnan(c["more_se"]) else 2 * c["more_se"] for c in mine]

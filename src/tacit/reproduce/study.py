@@ -253,17 +253,17 @@ def play(
     )
 
 
-def each_run(one: Callable[[int], Found], runs: int, setup: Setup, label: str | None = None) -> list[Found]:
+def each_run(run: Callable[[int], Found], runs: int, setup: Setup, label: str | None = None) -> list[Found]:
     """Return what a function gives for the number of each run; the first one compiles alone.
 
     A label shows how far it is.
     """
     shown = progress(runs, label) if label else nullcontext(lambda done: None)
     with shown as advance, ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
-        found = [one(0)]
+        found = [run(0)]
         advance(1)
         try:
-            for result in pool.map(one, range(1, runs)):
+            for result in pool.map(run, range(1, runs)):
                 found.append(result)
                 advance(1)
         except BaseException:

@@ -96,7 +96,7 @@ class InFlight(NamedTuple):
     next: Ints
 
     @classmethod
-    def empty(cls, span: int, one: Round, impression: Impression) -> InFlight:
+    def empty(cls, span: int, now: Round, impression: Impression) -> InFlight:
         """Return an empty store for feedback that takes fewer than ``span`` rounds."""
 
         def ints() -> Ints:
@@ -108,8 +108,8 @@ class InFlight(NamedTuple):
         return cls(
             lanes=ints(),
             epochs=ints(),
-            actions=like(one.action),
-            feedback=like(one.feedback),
+            actions=like(now.action),
+            feedback=like(now.feedback),
             propensities=np.zeros(span),
             offered=like(impression.arms),
             counts=ints(),
@@ -145,11 +145,11 @@ def play(
     rng: Generator,
     env_rng: Generator,
     curve: Curve,
-    one: Round,
+    now: Round,
 ) -> None:
     """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
     impression = world.impression
-    action, feedback = one.action, one.feedback
+    action, feedback = now.action, now.feedback
     own, users = taken_over(rng), taken_over(env_rng)
     for round in range(start, stop):
         lane = arrive(env, world, round, users)
@@ -307,15 +307,15 @@ class Run:
         self.curve = Curve(np.zeros(2), checkpoints, np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self.env_rng = env_rng
-        one = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+        now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
         parts = policy.params, environment.params
         if most == 0 and environment.batch == 1:
-            self.extra: tuple[Any, ...] = (one,)
+            self.extra: tuple[Any, ...] = (now,)
             self.loop = compiled(play, *parts)
         else:
             span = most + environment.batch + 1
-            flight = InFlight.empty(span, one, self.world.impression)
+            flight = InFlight.empty(span, now, self.world.impression)
             delay_rng = run_stream(seed, number, DELAY_STREAM)
             self.extra = flight, delay_rng, least, most, environment.batch
             self.loop = compiled(play_delayed, *parts)

@@ -95,7 +95,7 @@ def refusal(
         hint = meant(name, kind) if "unknown" in what else ""
         return TacitError(f"{f'{path}.{name}' if path else name}: {what}{hint}")
     expected = _EXPECTED.match(what)
-    choices = [choice for one in _alternatives(kind) for choice in _choices(one)]
+    choices = [choice for alternative in _alternatives(kind) for choice in _choices(alternative)]
     if expected is not None:
         return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {_words(expected)}")
     if "enum value" in what and choices:
@@ -135,11 +135,11 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _inner(kind: Any, name: str) -> Any:
     """Return the type of a field, of the values of a mapping, or of the items of a list."""
-    for one in _alternatives(kind):
-        if field := next((field for field in _fields(one) if field.encode_name == name), None):
+    for alternative in _alternatives(kind):
+        if field := next((field for field in _fields(alternative) if field.encode_name == name), None):
             return field.type
-        if get_origin(one) in (dict, Mapping, list, tuple):
-            return get_args(one)[1 if get_origin(one) in (dict, Mapping) else 0]
+        if get_origin(alternative) in (dict, Mapping, list, tuple):
+            return get_args(alternative)[1 if get_origin(alternative) in (dict, Mapping) else 0]
     return Any
 
 
@@ -150,8 +150,8 @@ def _alternatives(kind: Any) -> Iterator[Any]:
     elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _fields(kind):
         yield kind
     else:
-        for one in get_args(kind):
-            yield from _alternatives(one)
+        for alternative in get_args(kind):
+            yield from _alternatives(alternative)
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
@@ -167,7 +167,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 def meant(name: str, kind: Any) -> str:
     """Return which field may have been meant by one that there is not, as a question."""
-    known = [field.encode_name for one in _alternatives(kind) for field in _fields(one)]
+    known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"; {hint}there is {', '.join(known)}" if known else ""

@@ -432,9 +432,9 @@ class LinePolicy(MixPolicy, abstract=True):
         mean, spread, rank = arranged
         low, high = EVERYTHING
         for k in range(1, count):
-            one, next = begin[k - 1], begin[k]
-            gap, slope = mean[one] - mean[next], spread[one] - spread[next]
-            low, high = narrowed(low, high, gap, slope, rank[one] < rank[next])
+            upper, lower = begin[k - 1], begin[k]
+            gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
+            low, high = narrowed(low, high, gap, slope, rank[upper] < rank[lower])
         last, others = begin[count - 1], 0
         lowest, low_arm, highest, high_arm = low, -1, high, -1
         for i in range(len(impression.arms)):

@@ -173,16 +173,16 @@ class RankedBandit(SlatePolicy):
         impression, action = outcome.impression, outcome.shown
         positions = len(action)
         place = remembered(state, lane, action)
-        one = state.one[lane]
+        chosen = state.one[lane]
         for k in range(positions):
             if action[k] >= 0:
-                one[0] = action[k] if place < 0 else state.wanted[lane, place, k]
-                reward = outcome.reward[k] if one[0] == action[k] else 0.0
+                chosen[0] = action[k] if place < 0 else state.wanted[lane, place, k]
+                reward = outcome.reward[k] if chosen[0] == action[k] else 0.0
                 inner = lane * positions + k
-                known = learned_propensity(params.policy, state.policy, inner, impression, one[0])
-                single = Outcome(impression, one[0], reward, known)
+                known = learned_propensity(params.policy, state.policy, inner, impression, chosen[0])
+                single = Outcome(impression, chosen[0], reward, known)
                 learn(params.policy, state.policy, inner, single)
-        one[0] = 0
+        chosen[0] = 0
         if place >= 0:
             forget_list(state, lane, place)
 

@@ -141,13 +141,13 @@ def weigh(params: Any, state: Any, lane: int) -> Odds:
     lanes = state.lanes
     share = whole_share(state.record, lane if params.per_key else 0)
     arms = lanes.factor.shape[1]
-    prior, together, one = lanes.prior[lane], 0.0, 0.0
+    prior, together, factors = lanes.prior[lane], 0.0, 0.0
     for arm in range(arms):
         factor = bayes_factor(lanes, lane, arm)
         together += np.log(params.changes * factor + 1.0 - params.changes)
-        one += factor
+        factors += factor
     whole = prior * share * np.exp(min(together, 300.0))
-    single = prior * (1.0 - share) * one / arms if lanes.mode[lane] == WARNED else 0.0
+    single = prior * (1.0 - share) * factors / arms if lanes.mode[lane] == WARNED else 0.0
     return Odds(float(whole), float(single), float(1.0 - prior))
 
 

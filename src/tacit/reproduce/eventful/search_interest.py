@@ -492,9 +492,9 @@ def _draw(environment: WatchedInterest, year: Year, path: Path) -> None:
         names = [shorten(interest.topics[topic], 44, placeholder=" …") for topic in topics]
         _stack(axes[1], dates, wanted, topics, "What users wanted (share of the interest)", names)
         for ax, i in zip(axes[2:-1], strips, strict=True):
-            one = year.seasons[i][0]
-            shown = one.shown / np.maximum(one.shown.sum(axis=1, keepdims=True), 1)
-            restarts = np.diff(one.epochs, prepend=0)
+            season = year.seasons[i][0]
+            shown = season.shown / np.maximum(season.shown.sum(axis=1, keepdims=True), 1)
+            restarts = np.diff(season.epochs, prepend=0)
             text = f"{restarts.sum()} restarts (▼)" if restarts.any() else "never restarts"
             _stack(ax, dates, shown, topics, f"What {year.names[i]} showed: {text}")
             days = dates[restarts > 0]

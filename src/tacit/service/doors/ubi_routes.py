@@ -105,13 +105,13 @@ def feedback_of(
     ours = event.ours
     named = None if ours.get("feedback_id") is None else _id(ours["feedback_id"])
     id = named or ubi_records.digest(event._replace(ours={})._asdict())
-    action, one = event.action, shows_one(row)
+    action, single = event.action, shows_one(row)
     if action == ACTIVATE:
         return FeedbackRequest(row.id, ACTIVATE, None, id)
     if action == REWARD and "reward" in ours:
         reward = checks.number("event_attributes.tacit.reward", ours["reward"], 0.0, 1.0)
         return FeedbackRequest(row.id, REWARD, reward, id)
-    if action == NO_CLICK and not one:
+    if action == NO_CLICK and not single:
         return FeedbackRequest(row.id, CLICKS, None, id, Clicks([]))
     if action in EXAMINED_ACTIONS:
         _place(row, event)
@@ -121,7 +121,7 @@ def feedback_of(
     if action not in CLICK_ACTIONS:
         return None
     place = _place(row, event)
-    if one:
+    if single:
         return FeedbackRequest(row.id, REWARD, 1.0, id)
     # An event may say all clicks of the feedback that it is a part of.
     clicks = ours.get("clicks", [place])
@@ -408,8 +408,8 @@ async def take(engine: Service, call: RouteCall) -> UbiAnswer:
     rows = await engine.made(name, list(ids))
     placement = engine.placement(name)
     steps = [
-        one if isinstance(one, UbiOutcome) else _step(placement, one, record, rows)
-        for one, record in zip(read, records, strict=True)
+        asked if isinstance(asked, UbiOutcome) else _step(placement, asked, record, rows)
+        for asked, record in zip(read, records, strict=True)
     ]
     outcomes = await _done(engine, name, steps)
     durability: Any = engine.durability(name)
@@ -438,46 +438,46 @@ def _read(read: Callable[[Mapping[str, Any]], Read], record: Mapping[str, Any]) 
     try:
         if deeper(record):
             raise InvalidValue("record", "…", f"nest at most {DEEPEST} lists and objects")
-        one = read(record)
-        checked_id("query_id", _decision(one))
-        return one
+        asked = read(record)
+        checked_id("query_id", _decision(asked))
+        return asked
     except InvalidValue as error:
         return _refused(error)
 
 
-def _decision(one: Read) -> str:
+def _decision(asked: Read) -> str:
     """Return the id of the decision that a record may be about."""
-    named = one.ours.get("decision_id")
+    named = asked.ours.get("decision_id")
     if isinstance(named, str):
         return named
-    return one.id if isinstance(one, ubi_records.UbiQuery) else one.query
+    return asked.id if isinstance(asked, ubi_records.UbiQuery) else asked.query
 
 
 def _step(
-    placement: Placement, one: Read, record: Mapping[str, Any], rows: Mapping[str, DecisionRow]
+    placement: Placement, asked: Read, record: Mapping[str, Any], rows: Mapping[str, DecisionRow]
 ) -> _Step:
     """Return what is to be done with a record, or what became of it."""
-    row = rows.get(_decision(one))
-    if row is None and "decision_id" in one.ours:
+    row = rows.get(_decision(asked))
+    if row is None and "decision_id" in asked.ours:
         return _refused(
             UnknownDecision(
-                f"decision_id: the placement made no decision {one.ours['decision_id']!r}; "
+                f"decision_id: the placement made no decision {asked.ours['decision_id']!r}; "
                 "send the id that its answer gave, or none"
             )
         )
-    if isinstance(one, ubi_records.UbiQuery):
+    if isinstance(asked, ubi_records.UbiQuery):
         if row is None:
-            return _row(placement.id, QUERY, one.id, record)
+            return _row(placement.id, QUERY, asked.id, record)
         if row.deferred:
             return FeedbackRequest(row.id, ACTIVATE, None, ACTIVATED_ID)
         return UbiOutcome(KNOWN, row.id)
     try:
-        feedback = None if row is None else feedback_of(row, one, placement.actions)
+        feedback = None if row is None else feedback_of(row, asked, placement.actions)
     except InvalidValue as error:
         return _refused(error)
     if feedback is not None:
         return feedback
-    return _row(placement.id, EVENT, ubi_records.digest(one._replace(ours={})._asdict()), record)
+    return _row(placement.id, EVENT, ubi_records.digest(asked._replace(ours={})._asdict()), record)
 
 
 def _row(placement: int, kind: str, id: str, record: Mapping[str, Any]) -> RecordRow:

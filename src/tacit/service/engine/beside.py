@@ -220,7 +220,7 @@ class Logbook:
         rows = {id: row for id in ids if (row := remembered(placement, id)) is not None}
         wanted = [(placement.id, id) for id in ids if id not in rows]
         found = await self._writer.of_store(self._store.find, wanted) if wanted else {}
-        return rows | {id: one.decision for (_, id), one in found.items()}
+        return rows | {id: known.decision for (_, id), known in found.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""

@@ -319,9 +319,9 @@ def _for_same(config: PlacementConfig, before: Policy) -> bool:
 
     A policy to which the log is folded anew may promise other shares.
     """
-    one, other = (
+    asked, stored = (
         (getattr(policy, "arms", None), policy.feature_dims, policy.action_width)
         + (() if config.rebuild else (getattr(policy, "at_least", ()),))
         for policy in (config.policy, before)
     )
-    return one == other
+    return asked == stored

@@ -91,7 +91,7 @@ class _Recorder:
         # Judged before any is taken in: what is refused must leave no row, and rows have their numbers in
         # order.
         judged = [self._judged(piece) for piece in feedback]
-        places = [i for i, one in enumerate(judged) if isinstance(one, tuple)]
+        places = [i for i, outcome in enumerate(judged) if isinstance(outcome, tuple)]
         accepted = [row for row in judged if isinstance(row, tuple)]
         rows = self._logged(
             feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]

@@ -266,10 +266,10 @@ def _busiest_names(placement: Placement) -> list[str]:
 async def find_keys(placement: Placement, text: str) -> KeysFound:
     """Return keys in which a text occurs, among the first ones that there were."""
     keys = placement.learner.lanes.of
-    some = list(islice(keys, MOST_LOOKED))
-    found = await _beside(placement, _having, some, text)
+    looked = list(islice(keys, MOST_LOOKED))
+    found = await _beside(placement, _having, looked, text)
     first = [text] if text in keys else []
-    return KeysFound(text, [*first, *found][:MOST_FOUND], len(some), len(keys))
+    return KeysFound(text, [*first, *found][:MOST_FOUND], len(looked), len(keys))
 
 
 def _having(keys: Sequence[str], text: str) -> list[str]:
@@ -374,13 +374,13 @@ class Lending:
             If those who are still being sent earlier states take too much memory.
         """
         placement = self._engine.placement(name)
-        sent = [one for known in self._sent.get(name, ()) if (one := known()) is not None]
-        for one in sent:
-            if one.of is placement and (one.seq == seq or self.fresh.get(name) is one):
-                return one
+        sent = [lent for known in self._sent.get(name, ()) if (lent := known()) is not None]
+        for lent in sent:
+            if lent.of is placement and (lent.seq == seq or self.fresh.get(name) is lent):
+                return lent
         making = self._making.get(name)
         if making is None:
-            if len(sent) > 1 and sum(one.size for one in sent) > MOST_BYTES:
+            if len(sent) > 1 and sum(lent.size for lent in sent) > MOST_BYTES:
                 raise Busy(
                     "service: two earlier states of what was learned are still being sent; ask again later"
                 )

@@ -315,7 +315,7 @@ class _Fold:
         if self._weighs:
             mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
             known = learned_propensities(Block.of(DecisionRow, mine))
-            without = [row.id for row, one in zip(mine, known, strict=True) if one is None]
+            without = [row.id for row, decision in zip(mine, known, strict=True) if decision is None]
             self._first = self._first or "".join(without[:1])
             self._without += len(without)
         self.behind = rows[-1].seq if rows else self.behind

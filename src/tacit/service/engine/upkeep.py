@@ -346,8 +346,8 @@ class Upkeep:
             Folder to which rows are written before they are dropped.
         """
         pending = self._pending
-        some = [pending.placements[name] for name in pending.touched if name in pending.placements]
-        due = [p for p in some if p.since_snapshot >= p.snapshot_after]
+        touched = [pending.placements[name] for name in pending.touched if name in pending.placements]
+        due = [p for p in touched if p.since_snapshot >= p.snapshot_after]
         pending.touched = {p.name for p in due}
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)

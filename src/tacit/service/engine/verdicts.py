@@ -323,8 +323,8 @@ class _Reading:
         table = None if report is None else report.as_dict()
         verdict = NO_DUEL if report is None else report.verdict
         if log.closes is not None and (report is None or report.early):
-            some = open_sentence(log.open, moment(log.time), moment(log.closes))
-            verdict = f"{TOO_EARLY} {some}" if report is None else f"{verdict} {some}"
+            not_yet = open_sentence(log.open, moment(log.time), moment(log.closes))
+            verdict = f"{TOO_EARLY} {not_yet}" if report is None else f"{verdict} {not_yet}"
         return ReadVerdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
 
 

@@ -32,7 +32,7 @@ from tacit.wire.verbs import Verb
 
 
 def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    return [checked_within(f"decisions[{i}]", form.read, (placement, one)) for i, one in enumerate(requests)]
+    return [checked_within(f"decisions[{i}]", form.read, (placement, ask)) for i, ask in enumerate(requests)]
 
 
 def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:

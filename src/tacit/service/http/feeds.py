@@ -282,4 +282,4 @@ class _Taking:
             half = len(messages) // 2
             parts = messages[:half], messages[half:]
             return [outcome for part in parts for outcome in await self._recorded(placement, part)]
-        return [outcome_of(one) for one in getattr(answer, "feedback", None) or answer.decisions]
+        return [outcome_of(became) for became in getattr(answer, "feedback", None) or answer.decisions]

@@ -233,14 +233,14 @@ class _OfEngine(Collector):
         )  # fmt: skip
         placements = dict(self._engine.placements)
         for kind, name, help, read in OF_PLACEMENT:
-            samples: list[Sample] = [([of], read(one)) for of, one in placements.items()]
+            samples: list[Sample] = [([of], read(placement)) for of, placement in placements.items()]
             yield _family(kind, name, help, ("placement",), samples)
         yield _family(
             COUNTER, "tacit_feedback", "Feedback by what became of it.", ("placement", "outcome"),
             [
                 ([of, outcome], count)
-                for of, one in placements.items()
-                for outcome, count in one.outcomes.copy().items()
+                for of, placement in placements.items()
+                for outcome, count in placement.outcomes.copy().items()
             ],
         )  # fmt: skip
         yield from _of_learning(placements, whole=not self._engine.shards())
@@ -249,14 +249,14 @@ class _OfEngine(Collector):
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
             ("placement",),
             [
-                ([of], (now - one.snapshot_time) / 1e6)
-                for of, one in placements.items()
-                if one.snapshot_time is not None
+                ([of], (now - placement.snapshot_time) / 1e6)
+                for of, placement in placements.items()
+                if placement.snapshot_time is not None
             ],
         )  # fmt: skip
         yield _family(
             GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
-            [([of, one.mode], 1.0) for of, one in placements.items()],
+            [([of, placement.mode], 1.0) for of, placement in placements.items()],
         )  # fmt: skip
         yield _family(
             COUNTER, "tacit_records", "Records kept since the start of what was not decided here.",
@@ -287,19 +287,19 @@ def _of_learning(placements: Mapping[str, Placement], *, whole: bool) -> Iterato
         "Values in contexts, since the start, that are none of those declared for their field.",
         ("placement", "field"),
         [
-            ([of, field], one.encoder.others[field])
-            for of, one in placements.items()
-            if one.encoder is not None
-            for field in one.encoder.listed
+            ([of, field], placement.encoder.others[field])
+            for of, placement in placements.items()
+            if placement.encoder is not None
+            for field in placement.encoder.listed
         ],
     )  # fmt: skip
     yield _family(
         GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", ("placement",),
-        [([of], byte_count(one.learner.state)) for of, one in placements.items() if whole],
+        [([of], byte_count(placement.learner.state)) for of, placement in placements.items() if whole],
     )  # fmt: skip
     yield _family(
         GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.",
-        ("placement",), [([of], one.open_bytes) for of, one in placements.items() if whole],
+        ("placement",), [([of], placement.open_bytes) for of, placement in placements.items() if whole],
     )  # fmt: skip
 
 
@@ -370,7 +370,7 @@ class LiftMetrics(Collector):
     def look(self) -> None:
         """Take what reports that are too old need, while nothing is decided."""
         placements = self._engine.placements
-        names = sorted(name for name, one in placements.items() if one.holdout is not None)[:MOST]
+        names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
         now = self._now()
         self._known = {name: known for name, known in self._known.items() if name in names}
         stale = sorted((n for n in names if now - self._asked(n) >= FRESH), key=self._asked)
@@ -409,9 +409,9 @@ class LiftMetrics(Collector):
             for family, bounds in ((ratio, report.ratio), (difference, report.difference)):
                 for bound, value in _ends(bounds):
                     family.add_metric([name, bound], value)
-            for one in report.srm:
-                alarm.add_metric([name, one.what], float(one.alarm))
-                evidence.add_metric([name, one.what], one.evidence)
+            for mismatch in report.srm:
+                alarm.add_metric([name, mismatch.what], float(mismatch.alarm))
+                evidence.add_metric([name, mismatch.what], mismatch.evidence)
             for metric in report.metrics:
                 harm.add_metric([name, metric.name], float(metric.safety == "harm"))
         yield from (ratio, difference, alarm, evidence, harm)

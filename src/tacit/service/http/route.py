@@ -317,7 +317,7 @@ class Api:
         of_path: dict[str, list[Route]] = {}
         for route in routes:
             of_path.setdefault(route.path, []).append(route)
-        self.paths = {path: Path(self, path, some) for path, some in of_path.items()}
+        self.paths = {path: Path(self, path, routes_there) for path, routes_there in of_path.items()}
         self.unknown = Path(self, None)
         self._with_id = [
             (re.compile(re.escape(path).replace(r"\{id\}", "(.+)"), re.DOTALL), of)

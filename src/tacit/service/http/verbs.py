@@ -85,8 +85,8 @@ def decision_routes() -> Iterator[Route]:
     """Yield the routes at which placements of any kind are asked for decisions."""
     forms = (kind_of(name).form for name in KINDS)
     for path, form in {form.verb.path: form for form in forms if form is not None}.items():
-        one, many = deciding(path)
-        yield asking_route(form.verb, one)
+        single, many = deciding(path)
+        yield asking_route(form.verb, single)
         yield route_of(form.verb_many, many)
 
 
@@ -114,7 +114,7 @@ def recording(
         if read_many is not None:
             feedback = read_many(requests)
         else:
-            feedback = [checked_within(f"feedback[{i}]", read, (one,)) for i, one in enumerate(requests)]
+            feedback = [checked_within(f"feedback[{i}]", read, (piece,)) for i, piece in enumerate(requests)]
         outcomes = await engine.record_many(call.placement, feedback)
         ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
@@ -178,14 +178,14 @@ async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOve
     outcomes = iter(await _logged(engine, call.placement, good))
     made = [next(outcomes) if isinstance(impression, Impression) else impression for impression in read]
     return ManyDecisions(
-        [TakenOver(one.decision_id, *_outcome(error)) for one, error in zip(asked, made, strict=True)]
+        [TakenOver(local.decision_id, *_outcome(error)) for local, error in zip(asked, made, strict=True)]
     )
 
 
-def _read(placement: Placement, one: LocalDecision) -> Impression | TacitError:
-    request = DecisionRequest(one.key, one.arms, one.context, one.decision_id)
+def _read(placement: Placement, decision: LocalDecision) -> Impression | TacitError:
+    request = DecisionRequest(decision.key, decision.arms, decision.context, decision.decision_id)
     try:
-        return checked_made(placement, request, Made(one.arm, one.propensity))
+        return checked_made(placement, request, Made(decision.arm, decision.propensity))
     except TacitError as error:
         return error
 

@@ -210,8 +210,8 @@ def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
     names = sorted({name for part in parts for name in part})
     every = {name: [part[name] for part in parts if name in part] for name in names}
     return {
-        name: BlankedRows(sum(one.decisions for one in some), sum(one.records for one in some))
-        for name, some in every.items()
+        name: BlankedRows(sum(shard.decisions for shard in shards), sum(shard.records for shard in shards))
+        for name, shards in every.items()
     }
 
 

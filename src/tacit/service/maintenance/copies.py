@@ -147,8 +147,8 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     from tacit.logs.schema import SCHEMA
 
     stored = store.placements()
-    one = {name for name, each in config.placements.items() if each.served_as.click_log}
-    names = {placement.id: name for name, placement in stored.items() if name in one}
+    exported = {name for name, each in config.placements.items() if each.served_as.click_log}
+    names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     count = 0
 

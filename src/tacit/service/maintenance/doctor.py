@@ -152,10 +152,10 @@ def _disorder(store: Store) -> list[str]:
 
 def _difference(kept: Placement, anew: Placement) -> str | None:
     # Both are of one configuration.
-    for what, one, other in zip(("policy", "shadow"), kept.learners, anew.learners, strict=False):
-        if one.keys != other.keys:
-            return f"{what}: the snapshot has {len(one.keys)} keys, the log {len(other.keys)}"
-        found = _first_difference(one, other)
+    for what, saved, folded in zip(("policy", "shadow"), kept.learners, anew.learners, strict=False):
+        if saved.keys != folded.keys:
+            return f"{what}: the snapshot has {len(saved.keys)} keys, the log {len(folded.keys)}"
+        found = _first_difference(saved, folded)
         if found is not None:
             return f"{what}: {found}"
     for what in ("mode", "decisions", "feedback", "outcomes"):

@@ -76,13 +76,13 @@ class Chapters(NamedTuple):
 def chapters(report: LiftReport) -> Chapters:
     """Return what a report says of chapters, the last first, each with its parts."""
     rows = []
-    for place, one in reversed(list(enumerate(report.chapters))):
+    for place, chapter in reversed(list(enumerate(report.chapters))):
         before = report.chapters[place - 1].ended if place else None
-        what = before or f"{one.control} to {percent(one.share or 0)}, by {one.unit}"
-        left = "" if one.counted else "; not counted"
-        title = f"Chapter {one.number}: {what}{left}"
-        rows.append(ChapterRow(_day(one.since), title, _decisions(one.groups), *_chapter_ends(one)))
-        for part in one.parts[::-1] if len(one.parts) > 1 else ():
+        what = before or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
+        title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
+        since, decisions = _day(chapter.since), _decisions(chapter.groups)
+        rows.append(ChapterRow(since, title, decisions, *_chapter_ends(chapter)))
+        for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():
             ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(ChapterRow(_day(part.since), label, _decisions(part.groups), ratio, ""))
@@ -91,11 +91,11 @@ def chapters(report: LiftReport) -> Chapters:
     return Chapters(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
-def _chapter_ends(one: ChapterLift) -> tuple[str, str]:
+def _chapter_ends(chapter: ChapterLift) -> tuple[str, str]:
     written: Callable[[float], str]
-    of, nothing, written = one.ratio, 1.0, percent
+    of, nothing, written = chapter.ratio, 1.0, percent
     if of is None:
-        of, nothing, written = one.difference, 0.0, _bare
+        of, nothing, written = chapter.difference, 0.0, _bare
     if of is None:
         return "too early", ""
     estimate, low, high = (_signed(end, nothing, written) for end in (of.estimate, of.low, of.high))
@@ -207,16 +207,16 @@ class Preferences:
         self.won = report.get("winner") is not None
         self.leader, self.winner = report.get("leader"), report.get("winner")
         self.searches, self.units = report.get("searches", 0), report.get("units", 0)
-        self.credited = sorted(report.get("credited", {}).items(), key=lambda one: -one[1])
+        self.credited = sorted(report.get("credited", {}).items(), key=lambda credit: -credit[1])
         self.warnings = report.get("warnings", [])
         self.confidence = report.get("confidence", 0.95)
         against = [(comparison["second"], comparison, True) for comparison in report.get("comparisons", ())]
         segments = [
-            (f"{one['name']} {one['value']}", one["comparison"], one["found"])
-            for one in report.get("segments", ())
+            (f"{segment['name']} {segment['value']}", segment["comparison"], segment["found"])
+            for segment in report.get("segments", ())
         ]
         both = [*against, *segments]
-        ends = [end for _, one, _ in both if (end := one["lift"]["difference"]) is not None]
+        ends = [end for _, comparison, _ in both if (end := comparison["lift"]["difference"]) is not None]
         widest = max((abs(side) for end in ends for side in _interval(end)), default=0.0) or 1.0
         self.rivals = [_preference(*rival, widest) for rival in against]
         self.segments = [_preference(*segment, widest) for segment in segments]
@@ -232,9 +232,9 @@ def _interval(difference: Any) -> Sequence[float]:
     return difference["low"], difference["estimate"], difference["high"]
 
 
-def _preference(name: str, one: dict[str, Any], sure: bool, widest: float) -> Preference:
-    counts = name, one["searches"], one["won"], one["lost"]
-    lift = one["lift"]
+def _preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
+    counts = name, comparison["searches"], comparison["won"], comparison["lost"]
+    lift = comparison["lift"]
     if lift["difference"] is None:
         return Preference(*counts)
     ends = _interval(lift["difference"])

@@ -156,11 +156,11 @@ def together(found: Sequence[Stretch], fewest: float = FEWEST) -> list[Stretch]:
     """Join stretches until each has impressions enough; of little traffic, a twentieth of it."""
     fewest = min(fewest, sum(stretch.trials for stretch in found) / 20)
     joined: list[Stretch] = []
-    for one in found:
+    for stretch in found:
         if joined and joined[-1].trials < fewest:
-            joined[-1] = joined[-1].joined(one)
+            joined[-1] = joined[-1].joined(stretch)
         else:
-            joined.append(one)
+            joined.append(stretch)
     if len(joined) > 1 and joined[-1].trials < fewest:
         # Such as the stretch that has just begun.
         joined[-2:] = [joined[-2].joined(joined[-1])]
@@ -199,18 +199,19 @@ def rate_of(total: float, trials: float, lowest: float = 0.0) -> Rate:
 def rate_points(found: Sequence[Stretch], each: int = 1, lowest: float = 0.0) -> list[Point]:
     """Return rewards per impression over time; ``each`` arms are shown in one of a duel."""
     return [
-        Point(one.begin, one.end, *rate_of(float(one.sums[R]), one.trials / each, lowest)) for one in found
+        Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, lowest))
+        for stretch in found
     ]
 
 
 def uniform_points(found: Sequence[Stretch]) -> list[Point]:
     """Return what uniform exploration would have earned over time, where that is known."""
     points = []
-    for one in found:
-        known = one.uniform
+    for stretch in found:
+        known = stretch.uniform
         if known is not None:
             ends = known.value - known.margin, known.value + known.margin
-            points.append(Point(one.begin, one.end, known.value, *ends, int(one.trials)))
+            points.append(Point(stretch.begin, stretch.end, known.value, *ends, int(stretch.trials)))
     return points
 
 

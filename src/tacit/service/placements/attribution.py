@@ -187,10 +187,10 @@ class Attribution(OpenEntries):
             (0, self._queue, self.rule.window),
             (1, self._deferred, self.rule.activation),
         ):
-            those = entries[np.array(deferred) == waits]
-            windows.active[those] = not waits
-            windows.deadline[those] = self.time + length
-            queue.put(self.time + length, those, windows.seq[those])
+            opened = entries[np.array(deferred) == waits]
+            windows.active[opened] = not waits
+            windows.deadline[opened] = self.time + length
+            queue.put(self.time + length, opened, windows.seq[opened])
         return entries
 
     # Time ------------------------------------------------------------------------------------
@@ -250,8 +250,7 @@ class Attribution(OpenEntries):
     def _waits(self, deferred: Ending) -> Booleans:
         """Return of each of some decisions whether nobody has activated it."""
         windows, at = self._windows, deferred.entries
-        waits: Booleans = windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs)
-        return waits
+        return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
     def _keep_defaults(self, closed: Ending) -> None:
         """Remember decisions that earned the default, in the order in which windows close."""
@@ -438,7 +437,7 @@ class ClickAttribution(Attribution):
                 positions = json.loads(clicks)
                 if self.rule.aggregation == "union":
                     together = (*self._clicked.get(entry, ()), *positions)
-                    positions = [one for _, one in sorted({action_of(o): o for o in together}.items())]
+                    positions = [action for _, action in sorted({action_of(o): o for o in together}.items())]
                 self._take_so_far(entry, positions)
             settled = clicks is None or self.rule.aggregation == "first"
             self._windows.settled[entry] = came.teaches[i] = settled

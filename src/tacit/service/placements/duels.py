@@ -404,7 +404,7 @@ class DuelPlacement(Placement):
         return {key: tally.saved() for key, tally in self.tallies.items()}
 
     def _take_counts(self, counts: Any) -> None:
-        self.tallies: dict[str, Tally] = {key: Tally.restored(one) for key, one in counts.items()}
+        self.tallies: dict[str, Tally] = {key: Tally.restored(saved) for key, saved in counts.items()}
         # Kept as duels come, so that nobody who looks walks over all keys.
         self.duels = sum(tally.duels for tally in self.tallies.values())
         self.leading = max(self.tallies, key=lambda key: self.tallies[key].duels, default="")

@@ -148,24 +148,24 @@ class Learning(State):
         rewarded = [i for i, value in enumerate(values) if value is not None]
         # Not every reward is one for the policy: a duel without a winner counts, and teaches nothing.
         fresh = np.ones(len(values), np.bool_)
-        entries, those = rewards.entries, np.arange(len(values))
+        entries, places = rewards.entries, np.arange(len(values))
         if len(rewarded) < len(values):
-            those = np.array(rewarded, np.int64)
-            entries, values = entries[those], [values[i] for i in rewarded]
+            places = np.array(rewarded, np.int64)
+            entries, values = entries[places], [values[i] for i in rewarded]
         before = None if rewards.before is None else self.scaled([rewards.before] * len(values))
         of = entries.tolist()
         lessons = [(self.learner, self.open, self.control.own(of))]
         if self.second is not None:
             # The second policy first: the learner that decides has the last word on what was fresh.
             lessons.insert(0, self.second.lessons(of))
-        for learner, kept, some in lessons:
-            if not some:
+        for learner, kept, own in lessons:
+            if not own:
                 continue
-            if len(some) == len(of):
-                fresh[those] = _taught(learner, kept, entries, values, before)
+            if len(own) == len(of):
+                fresh[places] = _taught(learner, kept, entries, values, before)
             else:
-                of_some, old = [values[i] for i in some], before and before[: len(some)]
-                fresh[those[some]] = _taught(learner, kept, entries[some], of_some, old)
+                of_some, old = [values[i] for i in own], before and before[: len(own)]
+                fresh[places[own]] = _taught(learner, kept, entries[own], of_some, old)
         self._note(rewards)
         return fresh
 

@@ -188,7 +188,7 @@ class Results:
             Stretches that begin within are counted as a whole.
         most : int
         """
-        found = [one for one in self._stretches() if begin <= one[0] < end]
+        found = [stretch for stretch in self._stretches() if begin <= stretch[0] < end]
         # Wide ones are not parted, so all are as wide as the widest, or wider.
         width = max((b - a for a, b, _ in found), default=WIDTHS[0])
         first, last = (found[0][0], found[-1][1]) if found else (begin, end)
@@ -238,7 +238,7 @@ class Results:
 
 def _wider(width: int) -> Iterator[int]:
     """Yield widths that hold whole stretches of each other."""
-    yield from (one for one in STEPS if one >= width)
+    yield from (step for step in STEPS if step >= width)
     width = max(width, DAY)
     while True:
         width *= 2

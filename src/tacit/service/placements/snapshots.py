@@ -97,7 +97,7 @@ class Saving(Learning):
 
     def rooms(self) -> dict[str, CopyRoom] | None:
         """Return memory for the next draft, to be touched ahead; None where it takes no time."""
-        states = {name: arrays_of(one) for name, one in self._by_field.items()}
+        states = {name: arrays_of(learner) for name, learner in self._by_field.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
         return {name: CopyRoom(state) for name, state in states.items()}
@@ -311,9 +311,9 @@ class Saving(Learning):
         self._keep(entries, rows, self._recalled_many(rows, epochs), None)
         for i, epoch in enumerate(second_epochs):
             if epoch is not None and self.second is not None:
-                some = rows[i : i + 1]
+                row = rows[i : i + 1]
                 decision = self.second.reopened(self.here, rows[i], epoch)
-                self.second.keep(entries[i : i + 1], decision, plain=self._offers_all(some))
+                self.second.keep(entries[i : i + 1], decision, plain=self._offers_all(row))
 
 
 def _sound(snapshot: LearnerSnapshot) -> Learner:
@@ -353,8 +353,8 @@ def _pieces(
     yield "windows", head.removesuffix(NOTHING_OPEN)
     for name, opens in zip((b'"defaults":[', b'],"open":['), known, strict=True):
         between = name
-        while some := list(islice(opens, OPEN_AT_ONCE)):
-            yield "windows", between + msgspec.json.encode(some)[1:-1]
+        while batch := list(islice(opens, OPEN_AT_ONCE)):
+            yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
         if between is name:
             yield "windows", name

@@ -225,8 +225,7 @@ class FeedbackColumns(NamedTuple):
     @classmethod
     def of(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
         """Return feedback with nothing filled in."""
-        rows = len(entries)
-        return cls(entries, kinds, rewards, np.empty(rows, np.int64), np.empty(rows, np.bool_))
+        return cls(entries, kinds, rewards, np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_))
 
 
 class Closing(NamedTuple):

@@ -98,18 +98,19 @@ class Slices:
     def merged(self, other: Slices) -> Slices:
         """Return the sums over the decisions of both."""
         both = Slices()
-        begun = sorted((one for one in (self, other) if one.start >= 0), key=lambda one: one.start)
+        begun = [slices for slices in (self, other) if slices.start >= 0]
+        begun.sort(key=lambda slices: slices.start)
         if not begun:
             return both
         both.start = begun[0].start
-        both.width = max(one.width for one in begun)
-        ends = [one.start + COUNT * one.width for one in begun]
+        both.width = max(slices.width for slices in begun)
+        ends = [slices.start + COUNT * slices.width for slices in begun]
         while both.start + COUNT * both.width < max(ends):
             both.width *= 2
-        for one in begun:
-            places = (one.start - both.start + one.width * np.arange(COUNT)) // both.width
+        for slices in begun:
+            places = (slices.start - both.start + slices.width * np.arange(COUNT)) // both.width
             for g in range(2):
-                for sums, table in zip(both.table, one.table, strict=True):
+                for sums, table in zip(both.table, slices.table, strict=True):
                     np.add.at(sums[g], places, table[g])
         return both
 
@@ -291,9 +292,9 @@ class Closings(NamedTuple):
     rewards: Floats
     buckets: Ints | None
 
-    def take(self, some: slice) -> Closings:
+    def take(self, wanted: slice) -> Closings:
         """Return some of them."""
-        return Closings(*(None if column is None else column[some] for column in self))  # type: ignore[arg-type]
+        return Closings(*(None if column is None else column[wanted] for column in self))  # type: ignore[arg-type]
 
 
 class Chapter:
@@ -367,8 +368,8 @@ class Chapter:
         begins = [part.seq for part in self.parts]
         places = np.maximum(np.searchsorted(begins, seqs, "right") - 1, 0)
         for place in np.unique(places).tolist():
-            some = places == place
-            self.parts[place].sums.add(groups[some], rewards[some])
+            within = places == place
+            self.parts[place].sums.add(groups[within], rewards[within])
 
     def ended(self, time: int) -> Chapter:
         """Return what it was until a time; nothing is counted any more."""

@@ -72,7 +72,7 @@ class Earnings(Aspect):
         modes, control = rows.column("mode"), rows.column("control")
         if CONTROL in modes:
             # The coin was not asked.
-            control = [None if mode == CONTROL else one for mode, one in zip(modes, control, strict=True)]
+            control = [None if mode == CONTROL else held for mode, held in zip(modes, control, strict=True)]
         self.sums.made(control, rows.column("time")[0])
 
     def noted(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
@@ -82,8 +82,7 @@ class Earnings(Aspect):
 
     def closed(self, placement: Placement, ended: Ended) -> None:
         """Add decisions whose windows have closed."""
-        single = placement.kind.showing.single
-        if not len(ended.entries) or not (single or placement.control.coin is not None):
+        if not len(ended.entries) or (not placement.kind.showing.single and placement.control.coin is None):
             return
         if self._no_chance(placement, ended.entries):
             return

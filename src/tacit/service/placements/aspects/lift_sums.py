@@ -75,7 +75,7 @@ class Closed(NamedTuple):
             return parts[0]
         columns: list[Any]
         *columns, metrics = zip(*parts, strict=True)
-        amounts = {name: np.concatenate([one[name] for one in metrics]) for name in metrics[0]}
+        amounts = {name: np.concatenate([amounts_of[name] for amounts_of in metrics]) for name in metrics[0]}
         return cls._make([*map(_joined, columns), amounts])
 
 
@@ -232,21 +232,21 @@ class LiftSums(Chapter):
         # What is sure says nothing; arms that come with each request have no slot of their own.
         known = np.flatnonzero((propensities > 0) & (propensities < SURE))
         if self._arms > 1 and len(known):
-            some = [offers[i] for i in known.tolist()]
-            self.frequencies.add(shown[known], propensities[known], some)
+            offered = [offers[i] for i in known.tolist()]
+            self.frequencies.add(shown[known], propensities[known], offered)
 
     def _add(self, closed: Closed) -> None:
         self._add_scores(closed)
         if closed.control is None:
             return
-        held = np.array([-1 if one is None else one for one in closed.control], np.int64)
+        held = np.array([-1 if value is None else value for value in closed.control], np.int64)
         among = held >= 0
         if not among.any():
             return
         groups = 1 - held[among]
         buckets = None
         if self.clustered and closed.bucket is not None:
-            places = [0 if one is None else one for one in closed.bucket]
+            places = [0 if value is None else value for value in closed.bucket]
             buckets = np.array(places, np.int64)[among]
         seqs, times = np.array(closed.seqs)[among], np.array(closed.times)[among]
         self.count(Closings(seqs, times, groups, closed.rewards[among], buckets))
@@ -284,20 +284,20 @@ class LiftSums(Chapter):
     @classmethod
     def merged(cls, shards: Sequence[LiftSums]) -> LiftSums:
         """Return the sums over the decisions of all shards, the first of which says the terms."""
-        for one in shards:
-            one.settle()
+        for shard in shards:
+            shard.settle()
         first = shards[0]
         both = cls(first._arms, first._given)
         both.reach(first._arms, first._offered)
-        present, *past = together([[*one.past, one] for one in shards])
+        present, *past = together([[*shard.past, shard] for shard in shards])
         both._open(present)
         both.past = past[::-1]
-        alike = [one for one in shards if one.over == first.over]
-        for one in alike:
-            both.scores, both.partial = both.scores.merged(one.scores), both.partial + one.partial
-            both.frequencies = both.frequencies.merged(one.frequencies)
+        alike = [shard for shard in shards if shard.over == first.over]
+        for shard in alike:
+            both.scores, both.partial = both.scores.merged(shard.scores), both.partial + shard.partial
+            both.frequencies = both.frequencies.merged(shard.frequencies)
         if holdout_in(first.terms) is not None:
-            alike = [one for one in shards if one.terms == first.terms]
+            alike = [shard for shard in shards if shard.terms == first.terms]
         both.left_out = len(shards) - len(alike)
         return both
 
