@@ -73,7 +73,7 @@ class DrawnUsers:
         return ListTotals(looks, clicks, self.relevance[shown])
 
     def by_rate(self, seed: int) -> Ints:
-        """Return the lists of who ranks by clicks for each time shown, whoever looked."""
+        """Return the lists of who ranks by clicks for each time shown, no matter who looked."""
         rng = np.random.default_rng(seed)
         clicks, times = np.zeros(len(ARTICLES)), np.zeros(len(ARTICLES))
         lists = np.empty(self.draws.shape[:2], np.int64)

@@ -358,7 +358,7 @@ def follow_log(
 ) -> None:
     """Print the rows of the log as JSON lines, and go on as the service appends, until Ctrl-C.
 
-    Each row is printed once, in the order of its number, seq: whoever reads them can begin anew after the
+    Each row is printed once, in the order of its number, seq: who reads them can begin anew after the
     last one that arrived.
 
     Parameters

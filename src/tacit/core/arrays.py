@@ -37,7 +37,7 @@ def give_back(room: Floats) -> None:
 
 
 def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Give each array of a (nested) named tuple with its dotted name."""
+    """Yield each array of a (nested) named tuple with its dotted name."""
     for field, value in zip(state._fields, state, strict=True):
         if isinstance(value, tuple):
             yield from leaves(value, f"{prefix}{field}.")

@@ -236,7 +236,7 @@ def _forget() -> None:
 
 
 def _parts_within(params: Any) -> Iterable[type]:
-    """Give the part that a Params tuple belongs to, and those of the tuples inside it."""
+    """Yield the part that a Params tuple belongs to, and those of the tuples inside it."""
     yield dispatch.parts[type(params)]
     for value in params:
         if type(value) in dispatch.parts:

@@ -284,12 +284,12 @@ def line_up(
 def share(
     params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int, without: int
 ) -> Any:
-    """Give the probability that the order, with one arm taken out, begins with those arms."""
+    """Return the probability that the order, with one arm taken out, begins with those arms."""
     return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
 def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
-    """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+    """Return the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 

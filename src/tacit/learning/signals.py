@@ -168,7 +168,7 @@ def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> Non
 
 @kernel
 def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Give the volume against the key's own past."""
+    """Return the volume against the key's own past."""
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
@@ -180,14 +180,14 @@ def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 @kernel
 def share_of(lanes: Streams, lane: int, part: int, whole: int) -> float:
-    """Give the share that one sum is of another, held at the key's own past."""
+    """Return the share that one sum is of another, held at the key's own past."""
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
 
 @kernel
 def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
-    """Give the share of new arms among those on offer."""
+    """Return the share of new arms among those on offer."""
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
     total = 0.0
@@ -202,7 +202,7 @@ def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints)
 
 @kernel
 def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Give how long ago the key last restarted; what restarts now counts from the next moment."""
+    """Return how long ago the key last restarted; what restarts now counts from the next moment."""
     latest = lanes.shifts[lane, 0]
     if latest >= time:
         latest = lanes.shifts[lane, 1]

@@ -116,7 +116,7 @@ def estimates(log: Drawn) -> dict[str, tuple[Sums, bool]]:
 
 
 def bounds_of(name: str, sums: Sums, ratio: bool, world: World, seed: int) -> Iterator[tuple[str, Bounds]]:
-    """Give the intervals of one estimator by kind, as ``off_policy`` computes them."""
+    """Yield the intervals of one estimator by kind, as ``off_policy`` computes them."""
     limits = intervals.normal(sums, ratio, CONFIDENCE)
     yield "normal", intervals.widened(limits, sums, CONFIDENCE)
     limits = intervals.bootstrap(sums, ratio, CONFIDENCE, seed=seed, replicates=400)

@@ -411,7 +411,7 @@ MARKED: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3}
 def drawing(
     path: Path, width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any
 ) -> Iterator[Any]:
-    """Give the axes of a figure to draw in, which is then written to ``path``."""
+    """Yield the axes of a figure to draw in, which is then written to ``path``."""
     made, axes = figure(width, height, rows, **options)
     yield axes
     save(made, path)

@@ -102,7 +102,7 @@ class MixPolicy(SlatePolicy, abstract=True):
     def share(
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
-        """Give the probability that the order, one arm taken out, begins with the first arms of
+        """Return the probability that the order, one arm taken out, begins with the first arms of
         ``begin``, that arm left out there, too."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class MixPolicy(SlatePolicy, abstract=True):
     def shares(
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        """Give the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+        """Return the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
         found = 0.0
         for j in range(len(impression.arms)):
             arm = impression.arms[j]
@@ -205,7 +205,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Give the probability of showing a list; of beginning with it, if it is a shorter one."""
+        """Return the probability of showing a list; of beginning with it, if it is a shorter one."""
         count = place_in(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         found = beginning(params, arranged, lane, impression, action, count)

@@ -60,14 +60,14 @@ def elapse(averages: Floats, spans: Floats, days: float) -> None:
 
 @kernel
 def volume(averages: Floats, prior: float) -> float:
-    """Give the recent impressions' share of themselves and of what the past leads to expect."""
+    """Return the recent impressions' share of themselves and of what the past leads to expect."""
     usual = averages[0, 0] * averages[1, 1] / averages[1, 0]
     return float((averages[0, 1] + prior) / (averages[0, 1] + usual + 2.0 * prior))
 
 
 @kernel
 def abandonment(averages: Floats, prior: float) -> float:
-    """Give (1 + recent − usual)/2 of the share of impressions that got no click."""
+    """Return (1 + recent − usual)/2 of the share of impressions that got no click."""
     if averages[1, 1] <= 0.0:
         return 0.5
     usual = 1.0 - averages[1, 2] / averages[1, 1]

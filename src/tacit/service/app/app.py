@@ -51,7 +51,7 @@ from tacit.service.http.route import Addressed, Answer, Path
 # ---- The usual requests, one decision and one piece of feedback, without a framework's detours
 #
 # They pass the same guard, are done by the same endpoints, and are counted and logged alike. What
-# they do without is a coroutine, a scope and messages; and whoever sends the bytes of a head again
+# they do without is a coroutine, a scope and messages; and who sends the bytes of a head again
 # that was let in is known by them. All other requests go through uvicorn.
 
 

@@ -238,7 +238,7 @@ class Names:
         return [str(arm) for arm in range(max(counts))]
 
     def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
-        """Give feedback as event records: one for each object that it is about."""
+        """Yield feedback as event records: one for each object that it is about."""
         items = listed(row)
         ours = self._attributes(row)
         if feedback.id is not None:

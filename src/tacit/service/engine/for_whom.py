@@ -213,7 +213,7 @@ class _Picture:
             self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
 
     def answer(self) -> ForWhom:
-        """Return it as it is given to whoever asks."""
+        """Return it as it is given to all who ask."""
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
         segments = {i: segments_of(self._fields[i], self._contexts, self._sample.seen) for i in most}

@@ -304,7 +304,7 @@ def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[
 POLL_SECONDS = 0.2
 """How often a log is looked at that has nothing new."""
 AT_ONCE = 5_000
-"""Rows that are read in one transaction: whoever takes them slowly must not hold the store's files."""
+"""Rows that are read in one transaction: a slow reader must not hold the store's files."""
 JSON_FIELDS = "offered", "context", "asked", "shown", "clicks", "metrics"
 """What the log keeps as JSON in a text."""
 

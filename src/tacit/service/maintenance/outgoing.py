@@ -1,7 +1,7 @@
 """The log as a topic of Kafka: each row a message, at least once, and known by its number.
 
 ``[export]`` of a configuration lets the service start this as a process of its own, which only reads the
-store: decisions never wait for it. It ends when its input does, and so with whoever started it.
+store: decisions never wait for it. It ends when its input does, and so with the process that started it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Outgoing:
             pass
         if self._failed is not None:
             raise self._failed
-        # Whoever stops before they all are there sends them again.
+        # A process that stops before they all are there sends them again.
         while lines and not self._stopping():
             kept = kafka.TopicPartition(self._topic, 0, lines[-1].seq)
             try:

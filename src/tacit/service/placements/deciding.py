@@ -329,7 +329,7 @@ class Deciding(State):
             epochs,
             contexts if contexts.count(None) == count else listed_as_json(contexts),
             [self.modes.now] * count,
-            [would and self._counterfactual(would)] * count,
+            [would and self._would_show(would)] * count,
             [would and would.propensity] * count,
             list(map(int, deferred)),
             requests,

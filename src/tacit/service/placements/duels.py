@@ -293,7 +293,7 @@ class DuelPlacement(Placement):
                 content["alike"] = True
         return msgspec.json.encode(content).decode()
 
-    def _counterfactual(self, decision: Decision) -> Arm:
+    def _would_show(self, decision: Decision) -> Arm:
         return json.dumps(decision.pair)
 
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:

@@ -82,7 +82,7 @@ class SlatePlacement(Placement):
     def most_fixed(self) -> int:
         return self._positions
 
-    def _counterfactual(self, decision: Decision) -> Arm:
+    def _would_show(self, decision: Decision) -> Arm:
         return json.dumps(self._listed(decision))
 
     def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:

@@ -117,7 +117,7 @@ class Results:
     def _add(self, level: int, time: int, row: Floats) -> None:
         rows, place = self._rows[level], time // self._widths[level]
         if place in rows:
-            # Not in place: whoever reads a copy of these would count the row twice.
+            # Not in place: a reader of a copy of these would count the row twice.
             rows[place] = rows[place] + row
         else:
             rows[place] = row.copy()

@@ -173,7 +173,7 @@ class Series:
         if self.start < 0:
             self.start = time
         while (bucket := self._bucket(time)) >= BUCKETS:
-            # A new table: whoever reads the old one sees its buckets as they were.
+            # A new table: those who read the old one see its buckets as they were.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
             self.table, self.width = table, 2 * self.width

@@ -301,7 +301,7 @@ class State:
         """Return what the mode ``apprentice`` shows."""
         return (self.arms[int(decision.offered[0])],)
 
-    def _counterfactual(self, decision: Decision) -> Arm:
+    def _would_show(self, decision: Decision) -> Arm:
         """Return what would have been shown, as the log keeps it."""
         return decision.arm
 

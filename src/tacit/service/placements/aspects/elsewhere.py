@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ARMS = "arms"
 MOST_FEEDS, MOST_PARTS = 100, 10_000
-"""Feeds that are remembered, and parts of each: whoever may give feedback names them, and all are kept."""
+"""Feeds that are remembered, and parts of each: those who may give feedback name them, and all are kept."""
 
 # ---- Decisions made next to the caller
 

@@ -219,7 +219,7 @@ class LiftSums(Chapter):
             self.settle()
 
     def settle(self) -> None:
-        """Put into the sums what waits; whoever reads them asks for this first."""
+        """Put into the sums what waits; those who read them ask for this first."""
         if self._shown:
             shown, propensities, offers = zip(*self._shown, strict=True)
             each = list(chain.from_iterable(offers))
