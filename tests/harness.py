@@ -23,7 +23,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
-from tacit.service.log.requests import Clicks, FeedbackRequest
+from tacit.service.log.requests import Clicked, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.maintenance.doctor import verify
 
@@ -122,7 +122,7 @@ def recovered(place, config, clock=None):
 
 async def clicked(engine, row, positions=None, id=None, name="home", metrics=None, **more):
     """Record clicks on a list, by positions or items, or another action; return the outcome."""
-    clicks = FeedbackRequest(row.id, CLICKS, id=id, clicks=Clicks(positions, **more), metrics=metrics)
+    clicks = FeedbackRequest(row.id, CLICKS, id=id, clicks=Clicked(positions, **more), metrics=metrics)
     (outcome,) = await engine.record_many(name, [clicks])
     if isinstance(outcome, Exception):
         raise outcome

@@ -34,7 +34,7 @@ from tacit.evaluate.intervals import score
 from tacit.evaluate.sums import summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.doors.ubi_routes import export_ubi
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.copies import export
 
@@ -264,7 +264,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
                 for row in rows:
                     told = clicks_on(slate_of(row.shown).arms, rng)
                     places = np.flatnonzero(told).tolist()
-                    sent.append(FeedbackRequest(row.id, CLICKS, clicks=Clicks(places)))
+                    sent.append(FeedbackRequest(row.id, CLICKS, clicks=Clicked(places)))
                 await engine.record_many("home", sent)
             engine.clock.now += 60 * SECOND
             # Those that the service names are decided at once.

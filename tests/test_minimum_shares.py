@@ -10,7 +10,7 @@ import tacit
 from tacit.errors import ConfigError
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.placements.aspects.coin import floor_of
 from tacit.wire.control import ArmsOf, PinOf
@@ -135,7 +135,8 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
             lists = [slate_of(row.shown).arms for row in rows]
             clicks = [[k for k, arm in enumerate(slate) if arm in ("bold", "old")] for slate in lists]
             sent = [
-                FeedbackRequest(row.id, CLICKS, clicks=Clicks(k)) for row, k in zip(rows, clicks, strict=True)
+                FeedbackRequest(row.id, CLICKS, clicks=Clicked(k))
+                for row, k in zip(rows, clicks, strict=True)
             ]
             await engine.record_many("home", sent)
         # All has been learned by now that can be: what is promised is all that it gets.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stores import store_at
 
 from tacit.service.engine.fold import fold, opened
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, REWARD
 from tacit.service.placements.results import (
     DAY,
@@ -149,7 +149,7 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
             home = engine.placements["home"]
             told = home.checked(DecisionRequest("k"))
             (row,) = await engine.decide_many("home", [told])
-            clicks = Clicks([0], None) if kind == "slates" else None
+            clicks = Clicked([0], None) if kind == "slates" else None
             feedback = FeedbackRequest(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
             await engine.record_many("home", [feedback._replace(clicks=clicks)])
             engine.clock.now += 3600_000_000

@@ -19,7 +19,7 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
@@ -115,7 +115,7 @@ async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
         if "relevance_dim" in table:
             await ingress.ask("home", some(6))
         rows = await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
-        sent = [FeedbackRequest(row.id, CLICKS, clicks=Clicks([i % 3])) for i, row in enumerate(rows)]
+        sent = [FeedbackRequest(row.id, CLICKS, clicks=Clicked([i % 3])) for i, row in enumerate(rows)]
         await ingress.record_many("home", sent)
         for engine in engines:
             engine.clock.now += 60 * SECOND

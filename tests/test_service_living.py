@@ -22,7 +22,7 @@ from tacit.service.app.server import running
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, MarkRow
 from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
@@ -135,7 +135,7 @@ async def stepped(engine, i, what, number, waiting):
 async def feedback(engine, row, number):
     if engine.placements["home"].kind.showing.single:
         return await engine.feedback("home", row.id, float(number % 2))
-    told = FeedbackRequest(row.id, CLICKS, clicks=Clicks([0] if number % 2 else []))
+    told = FeedbackRequest(row.id, CLICKS, clicks=Clicked([0] if number % 2 else []))
     return await engine.record_many("home", [told])
 
 

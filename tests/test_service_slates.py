@@ -14,7 +14,7 @@ from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.placements.attribution import PENDING
 
@@ -37,7 +37,7 @@ async def traffic(engine, rounds):
             if rng.random() < 0.6:
                 places = [k for k, arm in enumerate(slate_of(row.shown).arms) if arm is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
-                sent = FeedbackRequest(row.id, CLICKS, clicks=Clicks(clicks))
+                sent = FeedbackRequest(row.id, CLICKS, clicks=Clicked(clicks))
                 assert await engine.record_many("home", [sent]) == [PENDING]
             shown.append((row, clicks))
     return shown

@@ -23,7 +23,7 @@ from tacit.logs.ubi_records import event_of
 from tacit.service.app.server import running
 from tacit.service.doors.ubi_routes import UbiRequest, export_ubi, feedback_of, listed, take
 from tacit.service.http.route import RouteCall
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, slate_of
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
@@ -147,7 +147,7 @@ def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
                 events = [about(row, "click", place) for place in (2, 0)]
                 assert await sent(engine, "shelf", [], events) == ([], ["pending"] * 2)
             else:
-                told = FeedbackRequest(row.id, CLICKS, clicks=Clicks([0, 2]))
+                told = FeedbackRequest(row.id, CLICKS, clicks=Clicked([0, 2]))
                 assert await engine.record_many("shelf", [told]) == ["pending"]
             engine.clock.now += 60 * SECOND
             await slated(engine, "two")
@@ -265,7 +265,7 @@ async def traffic(engine, rounds):
                 places = [place for place, item in enumerate(items) if item is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 id = f"f{i}" if i % 2 else None
-                await engine.record_many(name, [FeedbackRequest(row.id, CLICKS, None, id, Clicks(clicks))])
+                await engine.record_many(name, [FeedbackRequest(row.id, CLICKS, None, id, Clicked(clicks))])
         await engine.examined("shelf", shelf.id, f"e{i}")
         await engine.feedback("home", home.id, float(rng.integers(3)) / 2, f"f{i}")
         await engine.feedback("front", front.id, 1.0)

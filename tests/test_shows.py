@@ -16,7 +16,7 @@ from tacit.logs.decided import click_log
 from tacit.policies.shows import SHOWS, shows_of
 from tacit.service.app.server import running
 from tacit.service.kind import KINDS
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 
 SOURCE = Path(tacit.__file__).parent
@@ -61,7 +61,7 @@ async def test_sets_are_served_and_folded_from_the_log(tmp_path):
         placement = engine.placements["home"]
         for _ in range(5):
             (row,) = await engine.decide_many("home", [placement.checked(DecisionRequest("shelf"))])
-            await engine.record_many("home", [FeedbackRequest(row.id, CLICKS, clicks=Clicks([1]))])
+            await engine.record_many("home", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
             engine.clock.now += 60_000_000
         assert placement.shown(row) == tuple(sorted(placement.shown(row)))
     live = learned(engine)

@@ -20,7 +20,7 @@ from tacit.core.arrays import leaves
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
@@ -85,7 +85,7 @@ async def test_its_service_goes_on(config):
         for name in ("home", "news", "video"):
             assert await engine.feedback(name, "d48", 1.0, "late") == "learned"
         for name in ("rankers", "shelf"):
-            told = FeedbackRequest("d48", CLICKS, clicks=Clicks([0]))
+            told = FeedbackRequest("d48", CLICKS, clicks=Clicked([0]))
             assert await engine.record_many(name, [told]) in (["pending"], ["learned"])
         await engine.ask("home", ModeOf("online"))
         await engine.ask("home", ArmsOf(["d"], ["a"]))

@@ -188,7 +188,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
     """Return what an engine has learned, and a learner that was given the same."""
     from tacit.service.engine.engine import Engine
     from tacit.service.log.ids import Draws
-    from tacit.service.log.requests import Clicks, DecisionRequest, FeedbackRequest
+    from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
     from tacit.service.log.rows import CLICKS
 
     now = [MICROSECONDS]
@@ -215,7 +215,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
             reward = trial.rewards(round, decision.slots)
             if lists:
                 waiting = decision, reward
-                clicks = Clicks([place for place, hit in enumerate(reward) if hit])
+                clicks = Clicked([place for place, hit in enumerate(reward) if hit])
                 await engine.record_many("check", [FeedbackRequest(str(round), CLICKS, clicks=clicks)])
             else:
                 await engine.feedback("check", str(round), reward)

@@ -38,7 +38,7 @@ from tacit.service.log.requests import Impression, checked_id
 from tacit.service.log.rows import APPRENTICE, CONTROL, MODES, SETTINGS, DecisionRow, MarkRow
 from tacit.service.page.kinds import FeatureView
 from tacit.service.placements.aspects.coin import Tossed
-from tacit.service.placements.attribution import Rewards
+from tacit.service.placements.attribution import Lessons
 from tacit.service.placements.lists import FeaturePlacement
 from tacit.service.placements.placement import Placement
 
@@ -421,7 +421,7 @@ class PersonalizerPlacement(FeaturePlacement):
     def _offered(self, row: DecisionRow) -> int:
         return len(ShownRanking.of(row).candidates)
 
-    def _teach(self, rewards: Rewards) -> Booleans:
+    def _teach(self, rewards: Lessons) -> Booleans:
         if rewards.values:
             self.taught = self.windows.time
         return super()._teach(rewards)

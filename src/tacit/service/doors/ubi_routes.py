@@ -26,7 +26,7 @@ from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict, UnknownDecision
 from tacit.service.http.messages import DEEPEST, deeper, problem_of
 from tacit.service.http.route import RouteCall, route_of
-from tacit.service.log.requests import Clicks, FeedbackRequest, action_of, checked_id
+from tacit.service.log.requests import Clicked, FeedbackRequest, action_of, checked_id
 from tacit.service.log.rows import (
     ACTIVATE,
     CLICKS,
@@ -112,12 +112,12 @@ def feedback_of(
         reward = checks.number("event_attributes.tacit.reward", ours["reward"], 0.0, 1.0)
         return FeedbackRequest(row.id, REWARD, reward, id)
     if action == NO_CLICK and not single:
-        return FeedbackRequest(row.id, CLICKS, None, id, Clicks([]))
+        return FeedbackRequest(row.id, CLICKS, None, id, Clicked([]))
     if action in EXAMINED_ACTIONS:
         _place(row, event)
         return FeedbackRequest(row.id, EXAMINED, None, named or SEEN_ID)
     if action in actions and action not in CLICK_ACTIONS:
-        return FeedbackRequest(row.id, CLICKS, None, id, Clicks([_place(row, event)], action=action))
+        return FeedbackRequest(row.id, CLICKS, None, id, Clicked([_place(row, event)], action=action))
     if action not in CLICK_ACTIONS:
         return None
     place = _place(row, event)
@@ -127,7 +127,7 @@ def feedback_of(
     clicks = ours.get("clicks", [place])
     if not isinstance(clicks, list):
         raise InvalidValue("event_attributes.tacit.clicks", clicks, "give a list of positions")
-    return FeedbackRequest(row.id, CLICKS, None, id, Clicks(clicks))
+    return FeedbackRequest(row.id, CLICKS, None, id, Clicked(clicks))
 
 
 def _id(value: Any) -> str:

@@ -21,7 +21,7 @@ from tacit.proof.sentences import open_sentence
 from tacit.service.log.blocks import distinct
 from tacit.service.log.ids import moment
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, stretches
-from tacit.service.placements.attribution import ClickAttribution, Rewards
+from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.duels import DuelOptions, duel_of
 
 # ---- The searches of a duel placement, as its log tells them, added up for the verdict
@@ -116,7 +116,7 @@ class DuelLog:
             longest = self._rule.window + (self._rule.activation if deferred else 0)
             self._waiting.append((seq, time + longest))
 
-    def _close(self, rewards: Rewards) -> None:
+    def _close(self, rewards: Lessons) -> None:
         rows = self._windows.rows(rewards.entries)
         for row, came in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._search(row, came)

@@ -26,7 +26,7 @@ from tacit.service.http.route import Answer, Asking, Handler, Route, RouteCall, 
 from tacit.service.kind import KINDS, check_path, kind_of
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import (
-    Clicks,
+    Clicked,
     Decide,
     DecisionRequest,
     FeedbackRequest,
@@ -230,7 +230,7 @@ def _clicks(request: wire_lists.Clicks) -> FeedbackRequest:
     if (request.clicks is None) == (request.items is None):
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
     action = CLICK if request.action is None else request.action
-    clicks = Clicks(request.clicks, request.items, action)
+    clicks = Clicked(request.clicks, request.items, action)
     metrics = as_content(request.metrics)
     return FeedbackRequest(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 

@@ -123,7 +123,7 @@ class Made(NamedTuple):
     epoch: int = 0
 
 
-class Clicks(NamedTuple):
+class Clicked(NamedTuple):
     """What was clicked in a list, as a client reports it: positions from 0, or items.
 
     Another action than a click, such as a purchase, is named.
@@ -147,12 +147,12 @@ def checked_id(field: str, id: str) -> str:
     return id
 
 
-def clicked_positions(clicks: Clicks, items: Sequence[Arm], actions: Collection[str] = ()) -> str:
+def clicked_positions(clicks: Clicked, items: Sequence[Arm], actions: Collection[str] = ()) -> str:
     """Return clicked positions in a list of items as the log keeps them.
 
     Parameters
     ----------
-    clicks : Clicks
+    clicks : Clicked
     items : sequence of arms
     actions : collection of str
         Those that are known besides clicks.
@@ -164,9 +164,9 @@ def clicked_positions(clicks: Clicks, items: Sequence[Arm], actions: Collection[
 
     Examples
     --------
-    >>> clicked_positions(Clicks(items=["c", "a"]), ["a", "b", "c"])
+    >>> clicked_positions(Clicked(items=["c", "a"]), ["a", "b", "c"])
     '[0,2]'
-    >>> clicked_positions(Clicks([1], action="purchase"), ["a", "b"], ["purchase"])
+    >>> clicked_positions(Clicked([1], action="purchase"), ["a", "b"], ["purchase"])
     '[{"position":1,"action":"purchase"}]'
     """
     if clicks.action != CLICK and clicks.action not in actions:
@@ -225,7 +225,7 @@ class FeedbackRequest(NamedTuple):
         In [0, 1] where the kind is ``reward``.
     id : str or None
         Sent again, it is the same feedback.
-    clicks : Clicks or None
+    clicks : Clicked or None
         Where the kind is ``clicks``.
     metrics : str or None
         JSON of the metrics that come with it, by name.
@@ -235,7 +235,7 @@ class FeedbackRequest(NamedTuple):
     kind: str = REWARD
     reward: float | None = None
     id: str | None = None
-    clicks: Clicks | None = None
+    clicks: Clicked | None = None
     metrics: str | None = None
 
 

@@ -61,7 +61,7 @@ _BECAME = {
 }
 
 
-class Rewards(NamedTuple):
+class Lessons(NamedTuple):
     """Decisions and the rewards that they earned.
 
     Attributes
@@ -81,9 +81,9 @@ class Rewards(NamedTuple):
     before: float | None = None
     places: Sequence[int] = ()
 
-    def take(self, places: Sequence[int]) -> Rewards:
+    def take(self, places: Sequence[int]) -> Lessons:
         """Return some of them."""
-        return Rewards(
+        return Lessons(
             self.entries[places],
             [self.values[i] for i in places],
             self.before,
@@ -110,7 +110,7 @@ class Ended(NamedTuple):
 
 
 NONE_ENDED = Ended(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
-NOTHING_EARNED = Rewards(np.empty(0, np.int64), [])
+NOTHING_EARNED = Lessons(np.empty(0, np.int64), [])
 
 
 class Attribution(OpenEntries):
@@ -195,7 +195,7 @@ class Attribution(OpenEntries):
 
     # Time ------------------------------------------------------------------------------------
 
-    def advance(self, time: int) -> Rewards:
+    def advance(self, time: int) -> Lessons:
         """Close the windows that end at or before ``time``; return what they teach."""
         # Time never goes back, whatever a clock says: the order in which windows close is that of the log.
         self.time = time = max(self.time, time)
@@ -210,7 +210,7 @@ class Attribution(OpenEntries):
             return NOTHING_EARNED
         return self._closed(self._queue.take(time))
 
-    def _closed(self, closed: Ending) -> Rewards:
+    def _closed(self, closed: Ending) -> Lessons:
         closing = Closing.of(closed.entries)
         self._loops.close(self._windows, self._params, closing)
         self.ended = Ended(closing.entries, closing.earned, closing.answered)
@@ -218,7 +218,7 @@ class Attribution(OpenEntries):
         # NaN says that there is nothing to learn: already settled, or not examined where that is asked for.
         (places,) = (closing.taught == closing.taught).nonzero()
         taught = closing.entries[places]
-        return Rewards(taught, self._earned(taught, closing.taught[places].tolist()))
+        return Lessons(taught, self._earned(taught, closing.taught[places].tolist()))
 
     def _earned(self, entries: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned whose windows closed."""
@@ -273,7 +273,7 @@ class Attribution(OpenEntries):
 
     def take_in(
         self, feedback: Block[FeedbackRow], entries: Ints | None = None
-    ) -> tuple[list[str], list[Rewards]]:
+    ) -> tuple[list[str], list[Lessons]]:
         """Take in feedback of one moment; return what became of each, and what is to be learned.
 
         No decision may come twice. A reward is given as soon as no later feedback could change
@@ -319,7 +319,7 @@ class Attribution(OpenEntries):
             entry = came.entries[i : i + 1]
             self._queue.put(self._windows.deadline[entry], entry, self._windows.seq[entry])
 
-    def _to_learn(self, came: FeedbackColumns) -> Iterator[Rewards]:
+    def _to_learn(self, came: FeedbackColumns) -> Iterator[Lessons]:
         (taught,) = came.teaches.nonzero()
         if not self._params.corrects:
             if len(taught):
@@ -335,16 +335,16 @@ class Attribution(OpenEntries):
             yield self._taught(came, taught[start:stop], before)
             start = stop
 
-    def _taught(self, came: FeedbackColumns, places: Ints, before: float | None = None) -> Rewards:
+    def _taught(self, came: FeedbackColumns, places: Ints, before: float | None = None) -> Lessons:
         """Return what some rows of feedback taught, in place of what was learned before."""
         entries, rewards = came.entries[places], came.rewards[places].tolist()
-        return Rewards(entries, self._learned(entries, rewards), before, places.tolist())
+        return Lessons(entries, self._learned(entries, rewards), before, places.tolist())
 
     def _learned(self, entries: Ints, rewards: list[float]) -> list[Any]:
         """Return what decisions have earned that are to be learned at once."""
         return rewards
 
-    def earned(self, rewards: Rewards) -> Iterator[tuple[int, Any]]:
+    def earned(self, rewards: Lessons) -> Iterator[tuple[int, Any]]:
         """Yield the numbers of decisions in the log, and what each has earned."""
         return zip(self.seqs(rewards.entries), rewards.values, strict=True)
 

@@ -25,7 +25,7 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import (
-    Clicks,
+    Clicked,
     DecisionRequest,
     Impression,
     checked_id,
@@ -45,7 +45,7 @@ from tacit.service.log.rows import (
 )
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.coin import Control, PairControl
-from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Rewards
+from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
 
@@ -312,7 +312,7 @@ class DuelPlacement(Placement):
 
     # Learn -----------------------------------------------------------------------------------
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
         interleaved = shown_list(row)
         if kind == REWARD and interleaved is not None:
@@ -326,7 +326,7 @@ class DuelPlacement(Placement):
             )  # fmt: skip
         return clicked_positions(clicks, interleaved["items"], self.actions)
 
-    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
         return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
 
     def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
@@ -339,17 +339,17 @@ class DuelPlacement(Placement):
         self._ties.begin(self._rng, row.id)
         return credit.settled(self._rng, self._duels.ties)
 
-    def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
+    def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
         rows = self.windows.rows(rewards.entries)
         for place, row, came in zip(rewards.places, rows, rewards.values, strict=True):
             if self._policy_reward(row, came) is None:
                 outcomes[place] = HELD_OUT if row.control else TIED
 
-    def _note(self, rewards: Rewards) -> None:
+    def _note(self, rewards: Lessons) -> None:
         for row, came in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
             self._note_duel(row, came)
 
-    def _earned(self, rewards: Rewards) -> list[Earned]:
+    def _earned(self, rewards: Lessons) -> list[Earned]:
         rows = self.windows.rows(rewards.entries)
         return [[(None, [1.0])] if _clicked(*pair) else [] for pair in zip(rows, rewards.values, strict=True)]
 

@@ -35,7 +35,7 @@ from tacit.service.log.rows import (
     some_by_two,
 )
 from tacit.service.placements.attribution import FROZEN as NOT_LEARNING
-from tacit.service.placements.attribution import LATE_EPOCH, NONE_ENDED, NOTED, Rewards
+from tacit.service.placements.attribution import LATE_EPOCH, NONE_ENDED, NOTED, Lessons
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import weighed
 from tacit.service.placements.state import State
@@ -45,7 +45,7 @@ Earned = list[tuple[int | None, list[float]]]
 """Slots of arms, and what their rewards add to the sums."""
 
 
-class Learning(State):
+class Teaching(State):
     """Learns from feedback and from windows that close."""
 
     def advance(self, time: int) -> None:
@@ -120,7 +120,7 @@ class Learning(State):
                     offer = self.offered_slots(parsed(row.offered))
                     self.signals.activated(self.learner, row, offer, time)
 
-    def _learned(self, rewards: Rewards, outcomes: list[str]) -> None:
+    def _learned(self, rewards: Lessons, outcomes: list[str]) -> None:
         """Learn what feedback taught; where that was something else, say so."""
         learned = self._learnable(rewards)
         if len(learned.values) < len(rewards.values):
@@ -136,11 +136,11 @@ class Learning(State):
                 if not taught:
                     outcomes[place] = LATE_EPOCH
 
-    def _learnable(self, rewards: Rewards) -> Rewards:
+    def _learnable(self, rewards: Lessons) -> Lessons:
         """Return the rewards that are to be learned."""
         return rewards.take([]) if self.sets_aside else self.modes.learnable(rewards)
 
-    def _teach(self, rewards: Rewards) -> Booleans:
+    def _teach(self, rewards: Lessons) -> Booleans:
         """Learn; say of each lesson whether its decision was of the key's present epoch."""
         if not rewards.values:
             return np.zeros(0, np.bool_)
@@ -169,7 +169,7 @@ class Learning(State):
         self._note(rewards)
         return fresh
 
-    def _note(self, rewards: Rewards) -> None:
+    def _note(self, rewards: Lessons) -> None:
         """Count what came back for decisions, in place of what was counted before."""
         before = rewards.before or 0.0
         came = [i for i, reward in enumerate(rewards.values) if reward or before]
@@ -186,7 +186,7 @@ class Learning(State):
                 self._earning(entries),
             )
 
-    def _note_unlearned(self, rewards: Rewards, entries: Collection[int]) -> None:
+    def _note_unlearned(self, rewards: Lessons, entries: Collection[int]) -> None:
         """Count what came back for decisions that taught nothing, for those who look."""
         left = rewards.take([i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries])
         times = self.windows.values(left.entries, "time")
@@ -194,7 +194,7 @@ class Learning(State):
             for slot, amounts in earned:
                 self.series.results.rewarded(time, slot, amounts)
 
-    def _earned(self, rewards: Rewards) -> list[Earned]:
+    def _earned(self, rewards: Lessons) -> list[Earned]:
         """Return for each decision which arms earned how much."""
         columns = self._earning(rewards.entries), self._propensities(rewards.entries)
         return [

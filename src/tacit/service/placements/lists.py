@@ -25,11 +25,11 @@ from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import checked_within
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block, values
-from tacit.service.log.requests import Clicks, DecisionRequest, FeatureRows, Impression, clicked_positions
+from tacit.service.log.requests import Clicked, DecisionRequest, FeatureRows, Impression, clicked_positions
 from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
 from tacit.service.placements.aspects.coin import Control, ListControl
 from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
-from tacit.service.placements.attribution import ClickAttribution, Rewards
+from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
 
@@ -107,7 +107,7 @@ class SlatePlacement(Placement):
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
         if kind == REWARD:
             raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
@@ -120,7 +120,7 @@ class SlatePlacement(Placement):
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
-    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
         """Return, for each, 1 for each clicked position and 0 for the others."""
         return list(map(self._clicked, rewards.values))
 
@@ -130,7 +130,7 @@ class SlatePlacement(Placement):
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _note(self, rewards: Rewards) -> None:
+    def _note(self, rewards: Lessons) -> None:
         times = self.windows.values(rewards.entries, "time")
         actions = self.open.actions(rewards.entries)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
@@ -140,7 +140,7 @@ class SlatePlacement(Placement):
             self.tally[CLICKED, clicks] += 1
             self.tally[FIRST, clicks[:1]] += 1
 
-    def _earned(self, rewards: Rewards) -> list[Earned]:
+    def _earned(self, rewards: Lessons) -> list[Earned]:
         listed = self.open.actions(rewards.entries).tolist()
         return [
             [(self._clicked_slot(slots[position]), [1.0]) for position in clicks]

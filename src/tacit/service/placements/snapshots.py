@@ -34,7 +34,7 @@ from tacit.service.log.store import Draft, Snapshot
 from tacit.service.placements.aspects.aspect import Saved
 from tacit.service.placements.aspects.living import fit
 from tacit.service.placements.aspects.second import Second
-from tacit.service.placements.learning import Learning
+from tacit.service.placements.learning import Teaching
 from tacit.service.placements.series import Series
 
 OPEN_AT_ONCE = 500
@@ -45,7 +45,7 @@ NOTHING_OPEN = b'"defaults":[],"open":[]}'
 logger = logging.getLogger(__name__)
 
 
-class Saving(Learning):
+class Saving(Teaching):
     """Writes snapshots, and begins at one.
 
     Attributes

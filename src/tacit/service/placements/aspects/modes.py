@@ -14,7 +14,7 @@ from tacit.service.log.rows import APPRENTICE, CONTROL, FROZEN, MODE, ONLINE, SH
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import holdout_in
-from tacit.service.placements.attribution import Rewards
+from tacit.service.placements.attribution import Lessons
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Modes(Aspect):
             pairs = zip(entries.tolist(), modes, strict=True)
             self.unlearned.update(entry for entry, mode in pairs if mode in UNLEARNED)
 
-    def learnable(self, rewards: Rewards) -> Rewards:
+    def learnable(self, rewards: Lessons) -> Lessons:
         """Return the rewards that are to be learned: nothing while frozen, or shown so."""
         if self.frozen:
             return rewards.take([])
