@@ -6,7 +6,7 @@ from house import measured
 MOST = {
     "code": 61_277,
     "files": 380,
-    "classes_twice": 8,
+    "classes_twice": 5,
     "told": 0,
     "know_pin": 12,
     "service_rooms": 11,

@@ -316,9 +316,9 @@ class ShardedView:
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         self.show_counts([snapshot.counts for snapshot in snapshots])
-        for one in snapshots:
-            if one.first is not None:
-                _show_first(self, *one.first)
+        for snapshot in snapshots:
+            if snapshot.first is not None:
+                _show_first(self, *snapshot.first)
                 break
 
 
@@ -326,11 +326,11 @@ def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
     # A shard may be about to have the arms that another one has.
     columns = max(like.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
     made = Series(columns - ARMS)
-    begun = sorted((snapshot for snapshot in snapshots if snapshot.start >= 0), key=lambda one: one.start)
-    for one in begun:
-        made.add(one.table, one.start, one.width)
-    for one in snapshots:
-        made.results.take(one.results)
+    begun = [snapshot for snapshot in snapshots if snapshot.start >= 0]
+    for snapshot in sorted(begun, key=lambda snapshot: snapshot.start):
+        made.add(snapshot.table, snapshot.start, snapshot.width)
+    for snapshot in snapshots:
+        made.results.take(snapshot.results)
     made.restarts = sum(snapshot.restarts for snapshot in snapshots)
     shifts = sorted(shift for snapshot in snapshots for shift in snapshot.shifts)
     made.shifts.extend(shifts[-SHIFTS_KEPT:])

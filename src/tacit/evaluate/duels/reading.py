@@ -194,7 +194,7 @@ def always(
     Parameters
     ----------
     duels : iterable of (left, right, outcome, propensity)
-        All of the log, whoever met whom: the outcome is 1.0 where the left one won, 0.0 where the right one
+        All of the log, of all pairs: the outcome is 1.0 where the left one won, 0.0 where the right one
         did, 0.5 for a tie, or between; the propensity that of ``decision``.
     first, second : arm
         As the log names them; different ones.

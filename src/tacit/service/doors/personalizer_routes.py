@@ -72,7 +72,7 @@ from tacit.service.log.rows import (
     FeedbackRow,
     stretches,
 )
-from tacit.service.placements.attribution import Attribution, Rewards
+from tacit.service.placements.attribution import Attribution, Lessons
 from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
@@ -234,7 +234,7 @@ class EvaluationRun:
             decisions.append(decision)
         return _Shown(row, weights, decisions)
 
-    def _learn(self, rewards: Rewards) -> None:
+    def _learn(self, rewards: Lessons) -> None:
         for seq, reward in self._windows.earned(rewards):
             made = self._open.pop(seq, None)
             if made is None:

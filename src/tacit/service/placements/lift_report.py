@@ -200,12 +200,12 @@ class _Reporter:
         metric = self._config.learned
         rule, of = rule_in(terms), metrics_in(terms).get(metric or "")
         return [
-            Stratum(one, share)
-            for one in self._chosen
-            if (share := self._share(one)) is not None
-            and rule_in(one.terms) == rule
-            and metrics_in(one.terms).get(metric or "") == of
-            and (one.reward.counts.any() or one is self._sums)
+            Stratum(chapter, share)
+            for chapter in self._chosen
+            if (share := self._share(chapter)) is not None
+            and rule_in(chapter.terms) == rule
+            and metrics_in(chapter.terms).get(metric or "") == of
+            and (chapter.reward.counts.any() or chapter is self._sums)
         ]
 
     def _share(self, chapter: Chapter) -> float | None:
@@ -245,7 +245,7 @@ class _Reporter:
             pending=self._pending,
             pending_until=_text(self._closes if self._pending else None),
             counted=self._counted(),
-            chapters=[] if holdout is None else self._told_chapters(),
+            chapters=[] if holdout is None else self._chapters(),
             look=None if holdout is None else self._look(holdout),
         )
 
@@ -270,13 +270,13 @@ class _Reporter:
     def report_of(self, begin: str | None, end: str | None) -> LiftReport:
         """Return the lift of a stretch of time: of the reward, over the holdout."""
         field, given = ("from", begin) if begin else ("to", end)
-        if self._holdout is None or any(one.chapter.clustered for one in self._strata):
+        if self._holdout is None or any(stratum.chapter.clustered for stratum in self._strata):
             raise InvalidValue(field, given, NO_CHAPTERS if self._holdout is None else NO_DATES)
         ends = _time("from", begin, 0), _time("to", end, FOREVER)
-        found = [(one, one.chapter.slices.between(*ends)) for one in self._strata]
-        self._strata = [one._replace(sums=stretch.sums) for one, stretch in found if stretch.begin] or [
-            self._strata[-1]._replace(sums=HoldoutSums.empty())
-        ]
+        found = [(stratum, stratum.chapter.slices.between(*ends)) for stratum in self._strata]
+        self._strata = [
+            stratum._replace(sums=stretch.sums) for stratum, stretch in found if stretch.begin
+        ] or [self._strata[-1]._replace(sums=HoldoutSums.empty())]
         times = [time for _, stretch in found if stretch.begin for time in stretch[1:]]
         first, last = (min(times), max(times)) if times else (0, 0)
         days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
@@ -301,7 +301,8 @@ class _Reporter:
 
     def _of_strata(self) -> Lift:
         """Return the lift over all chapters that count."""
-        return self._of([one.own for one in self._strata], [one.share for one in self._strata])
+        own = [stratum.own for stratum in self._strata]
+        return self._of(own, [stratum.share for stratum in self._strata])
 
     def _of(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **more: Any) -> Lift:
         lift = holdout_lift(sums, shares, confidence=self._confidence, **more)
@@ -330,54 +331,54 @@ class _Reporter:
     def _since(self) -> int:
         """Return since when decisions count."""
         if self._holdout is not None:
-            return next((one.chapter.time for one in self._strata), self._sums.time)
+            return next((stratum.chapter.time for stratum in self._strata), self._sums.time)
         if self._control != "uniform":
             arms = [part.time for part in self._sums.parts if part.what == ARMS]
             return arms[-1] if arms else self._sums.time
         rule = rule_in(self._sums.terms)
-        return next(one.time for one in self._all if rule_in(one.terms) == rule)
+        return next(chapter.time for chapter in self._all if rule_in(chapter.terms) == rule)
 
     def _groups(self) -> dict[str, Group]:
         if self._holdout is None:
             n, rewards = _uniform(self._sums)[:2]
             return {"policy": Group(int(n), _amount(n, rewards, self._lowest))}
         empty = HoldoutSums.empty()
-        return _groups_of([one.own for one in self._strata] or [empty], self._lowest)
+        return _groups_of([stratum.own for stratum in self._strata] or [empty], self._lowest)
 
     # Chapters --------------------------------------------------------------------------------
 
-    def _told_chapters(self) -> list[ChapterLift]:
+    def _chapters(self) -> list[ChapterLift]:
         """Return all chapters of a holdout, in order."""
-        counted = {id(one.chapter) for one in self._strata if enough(one.own, one.share)}
+        counted = {id(part.chapter) for part in self._strata if enough(part.own, part.share)}
         ends = [*self._sums.past[1:], self._sums, None]
         return [
-            self._told_chapter(i, one, after, id(one) in counted)
-            for i, (one, after) in enumerate(zip(self._all, ends[-len(self._all) :], strict=True))
-            if self._share(one) is not None
+            self._chapter(i, chapter, after, id(chapter) in counted)
+            for i, (chapter, after) in enumerate(zip(self._all, ends[-len(self._all) :], strict=True))
+            if self._share(chapter) is not None
         ]
 
-    def _told_chapter(self, place: int, one: Chapter, after: Chapter | None, counted: bool) -> ChapterLift:
-        holdout = self._held if one is self._sums else holdout_in(one.terms)
+    def _chapter(self, place: int, chapter: Chapter, after: Chapter | None, counted: bool) -> ChapterLift:
+        holdout = self._held if chapter is self._sums else holdout_in(chapter.terms)
         assert holdout is not None
-        lift = self._of([one.reward], [holdout.share])
+        lift = self._of([chapter.reward], [holdout.share])
         parts = [
             PartLift(part.what, _text(part.time), _groups_of([part.sums], self._lowest), _ratio([part.sums]))
-            for part in one.parts
+            for part in chapter.parts
         ]
         return ChapterLift(
             number=place + 1,
-            since=_text(one.time),
-            until=_text(one.end),
-            ended=None if after is None else change_between(one.terms, after.terms),
+            since=_text(chapter.time),
+            until=_text(chapter.end),
+            ended=None if after is None else change_between(chapter.terms, after.terms),
             control=holdout.named,
             share=holdout.share,
             unit=holdout.unit,
-            groups=_groups_of([one.reward], self._lowest),
+            groups=_groups_of([chapter.reward], self._lowest),
             claim=lift.claim,
             ratio=_bounds(lift.ratio),
             difference=_bounds(lift.difference),
             counted=counted,
-            alarm=any(wrong.alarm for wrong in self._mismatches(one)),
+            alarm=any(wrong.alarm for wrong in self._mismatches(chapter)),
             parts=[] if self._lowest else parts,
         )
 
@@ -385,23 +386,23 @@ class _Reporter:
         """Return what changed last, and the lift before and since; nothing where it is unknown."""
         before: list[HoldoutSums] = []
         pieces = [
-            (one, i, part)
-            for one in self._strata
-            for i, part in enumerate(one.chapter.parts)
+            (stratum, i, part)
+            for stratum in self._strata
+            for i, part in enumerate(stratum.chapter.parts)
             if part.sums.counts.all()
         ]
         if len(pieces) < 2 or self._lowest:
             return ""
-        one, place, last = pieces[-1]
+        stratum, place, last = pieces[-1]
         before = [part.sums for _, _, part in pieces[:-1]]
         shares = [stratum.share for stratum, _, _ in pieces[:-1]]
-        if not any(map(enough, before, shares)) or not enough(last.sums, one.share):
+        if not any(map(enough, before, shares)) or not enough(last.sums, stratum.share):
             return ""
         if place:
             what = CHANGES.get(last.what, f"the {last.what.replace(' ', ' became ')}")
             time = last.time
         else:
-            what, time = change_between(pieces[-2][0].chapter.terms, one.chapter.terms), last.time
+            what, time = change_between(pieces[-2][0].chapter.terms, stratum.chapter.terms), last.time
         shown = [_percent(_ratio(sums)) for sums in (before, [last.sums])]
         day = said.day(moment(time), moment(self._now))
         return f"{what} on {day} (before: {shown[0]}, since: {shown[1]})"
@@ -425,9 +426,9 @@ class _Reporter:
     # What is said with it --------------------------------------------------------------------
 
     def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
-        past = [] if self._holdout is None else [one.chapter for one in self._strata]
-        earlier = [each for one in past if one is not self._sums for each in self._mismatches(one)]
-        found = [_wrong(one, self._holdout) for one in [*wrong, *earlier] if one.alarm]
+        chapters = [] if self._holdout is None else [stratum.chapter for stratum in self._strata]
+        earlier = [each for past in chapters if past is not self._sums for each in self._mismatches(past)]
+        found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not _uniform(self._sums).n:
@@ -500,7 +501,7 @@ class _Reporter:
     def _observed(self) -> tuple[float, float, float]:
         """Return how many decisions there were, their rewards, and how these scatter."""
         if self._held is not None:
-            each = [one.own for one in self._strata] or [self._sums.reward]
+            each = [stratum.own for stratum in self._strata] or [self._sums.reward]
             n = float(sum(sums.counts.sum() for sums in each))
             rewards = float(sum(sums.totals.sum() for sums in each))
             last = each[-1]
@@ -540,13 +541,13 @@ class _Reporter:
         """Return the lift of a metric over the holdout, one of so many that are to hold together."""
         own = metrics_in(self._sums.terms).get(name)
         found_in = [
-            one
-            for one in self._strata
-            if name in one.chapter.metrics and metrics_in(one.chapter.terms).get(name) == own
+            stratum
+            for stratum in self._strata
+            if name in stratum.chapter.metrics and metrics_in(stratum.chapter.terms).get(name) == own
         ]
         return holdout_lift(
-            [one.chapter.metrics[name] for one in found_in],
-            [one.share for one in found_in],
+            [stratum.chapter.metrics[name] for stratum in found_in],
+            [stratum.share for stratum in found_in],
             confidence=self._confidence,
             comparisons=comparisons,
             largest=self._config.metrics[name].largest,
@@ -578,15 +579,15 @@ def _unscaled(lift: Lift, lowest: float) -> Lift:
 def _uniform(sums: LiftSums) -> Scores:
     """Return the comparison with arms drawn uniformly, over all chapters."""
     rule, found = rule_in(sums.terms), sums.over_uniform
-    for one in sums.past:
-        if rule_in(one.terms) == rule:
-            found = added(found, one.uniform)
+    for chapter in sums.past:
+        if rule_in(chapter.terms) == rule:
+            found = added(found, chapter.uniform)
     return found
 
 
 def _groups_of(sums: Sequence[HoldoutSums], lowest: float) -> dict[str, Group]:
-    counts = np.sum([one.counts for one in sums], axis=0)
-    totals = np.sum([one.totals for one in sums], axis=0)
+    counts = np.sum([part.counts for part in sums], axis=0)
+    totals = np.sum([part.totals for part in sums], axis=0)
     return {
         name: Group(int(n), _amount(n, total, lowest))
         for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
@@ -607,16 +608,16 @@ def _misweighed(sums: LiftSums) -> list[Mismatch]:
     return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
 
 
-def _wrong(one: Mismatch, holdout: HoldoutConfig | None) -> str:
+def _wrong(mismatch: Mismatch, holdout: HoldoutConfig | None) -> str:
     """Return what to say of an alarm."""
-    if one.what == WEIGHTS or holdout is None:
+    if mismatch.what == WEIGHTS or holdout is None:
         return said.PROPENSITIES
-    return said.mismatch_sentence(one.what, one.share or 0.0, holdout.share)
+    return said.mismatch_sentence(mismatch.what, mismatch.share or 0.0, holdout.share)
 
 
 def _ratio(sums: Sequence[HoldoutSums]) -> float | None:
     """Return the ratio of mean rewards over chapters; None where the control earned nothing."""
-    n, r = (np.array(list(each)) for each in zip(*(one[:2] for one in sums), strict=True))
+    n, r = (np.array(list(each)) for each in zip(*(sums_of[:2] for sums_of in sums), strict=True))
     if not n.all():
         return None
     control, policy = (r / n * n.sum(axis=1, keepdims=True)).sum(axis=0)

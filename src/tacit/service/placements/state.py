@@ -29,7 +29,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Regime
-from tacit.service.log.requests import Clicks, Impression
+from tacit.service.log.requests import Clicked, Impression
 from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
@@ -46,7 +46,7 @@ from tacit.service.placements.aspects.pins import Pins
 from tacit.service.placements.aspects.second import Second
 from tacit.service.placements.aspects.shared import Sharing, shared_of
 from tacit.service.placements.aspects.signals import PlacementSignals
-from tacit.service.placements.attribution import Attribution, Rewards
+from tacit.service.placements.attribution import Attribution, Lessons
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import Series
 
@@ -334,7 +334,7 @@ class State:
     def _offered(self, row: DecisionRow) -> int:
         return len(self.living.first) if row.offered is None else len(json.loads(row.offered))
 
-    def _policy_rewards(self, rewards: Rewards) -> list[Any]:
+    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
         """Return what the learner learns from what came back; None for nothing."""
         return self.scaled(rewards.values)
 
@@ -345,10 +345,10 @@ class State:
             return rewards
         return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
 
-    def _name(self, rewards: Rewards, outcomes: list[str]) -> None:
+    def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
         """Name what became of feedback that was learned at once, where a kind knows better."""
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicks | None) -> str | None:
+    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
         """Return clicked positions of a decision as the log keeps them.
 
         Raises

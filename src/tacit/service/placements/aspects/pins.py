@@ -164,8 +164,8 @@ def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
         why = f"what is on offer at a placement of kind {placement.kind.name!r} comes with requests"
         raise InvalidValue("placement", placement.name, f"nothing can be pinned: {why}")
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
-        some = "one arm" if most == 1 else f"1 to {most} arms, each once"
-        raise InvalidValue("arms", list(arms), f"pin {some}")
+        count = "one arm" if most == 1 else f"1 to {most} arms, each once"
+        raise InvalidValue("arms", list(arms), f"pin {count}")
     if not placement.living.slots:
         # What is on offer comes with each request.
         return list(arms)
