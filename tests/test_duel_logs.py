@@ -251,3 +251,21 @@ def test_the_command_prints_a_table_json_and_a_plot(tmp_path):
     assert found["safe_low"][0][1] < found["low"][0][1] < found["estimate"][0][1]
     assert tacit("duel", path).returncode == 1
     assert tacit("duel", path, "--column", "winner=x").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "field"),
+    [
+        ("left,right,outcome\nOld,New,0\nOld,New ,0\n", "right"),
+        ("search,team,position,click\ns,Old,0,1\ns,New,1,0\nt,Old,0,1\nt,New ,1,0\n", "team"),
+    ],
+)
+def test_a_blank_at_the_end_makes_no_other_ranker(tmp_path, rows, field):
+    path = tmp_path / "duels.csv"
+    path.write_text(rows)
+    came = tacit("duel", path)
+    assert came.returncode == 0, came.stderr
+    assert f"wrong-{field}: 1" in came.stderr + came.stdout
+    came = tacit("duel", path, "--strict")
+    assert came.returncode == 1
+    assert f"{field}: 'New ' is not allowed" in came.stderr

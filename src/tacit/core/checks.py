@@ -58,6 +58,16 @@ def name(field: str, value: Any) -> str:
     raise InvalidValue(field, value, f"give a string of at most {MAX_NAME_BYTES} bytes in UTF-8")
 
 
+def ranker(field: str, value: Any) -> str:
+    """Return ``value`` if it is a name without blanks at its ends, which nobody sees."""
+    found = name(field, value)
+    if found != found.strip():
+        raise InvalidValue(
+            field, value, f"take the blanks at its ends away: {found.strip()!r} is another ranker"
+        )
+    return found
+
+
 def key(value: Any) -> str:
     """Return a key as text; a whole number stands for its digits."""
     if isinstance(value, Integral) and not isinstance(value, bool):

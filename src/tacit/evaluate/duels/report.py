@@ -463,7 +463,7 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     InvalidValue
         If it is no duel; names the column.
     """
-    left, right = checks.name("left", cells["left"]), checks.name("right", cells["right"])
+    left, right = checks.ranker("left", cells["left"]), checks.ranker("right", cells["right"])
     clicks = cells.get("clicks")
     clicks = checks.parsed("clicks", clicks) if clicks is not None else None
     if clicks is not None and not isinstance(clicks, list):

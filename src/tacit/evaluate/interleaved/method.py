@@ -191,7 +191,7 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     search = text("search", record.get("search"))
     position = number("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
-    team = None if team in (None, "") else text("team", team)
+    team = None if team in (None, "") else checks.ranker("team", text("team", team))
     item = None if item in (None, "") else text("item", item)
     clicks = number("click", record.get("click"), default=1.0)
     kind = text("action", record.get("action") or CLICK)

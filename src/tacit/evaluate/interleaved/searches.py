@@ -234,7 +234,8 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
     InvalidValue
         If it tells none.
     """
-    rankers = text("left", record["left"]), text("right", record["right"])
+    left, right = (checks.ranker(side, text(side, record[side])) for side in ("left", "right"))
+    rankers = left, right
     given = record.get("search") or record.get("decision_id")
     search = where if given is None else text("search", given)
     rankings = None
@@ -353,7 +354,7 @@ def team_of(attributes: Mapping[str, Any]) -> str | None:
         value = attributes.get(name)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(value, str) and value:
-            return value
+            return checks.ranker(name, value)
     return None
 
 
