@@ -27,11 +27,14 @@ class Address(NamedTuple):
     Attributes
     ----------
     brokers, topic, group : str
+    registry : str
+        Where the schemas of its messages are, if these are Avro.
     """
 
     brokers: str
     topic: str
     group: str = "tacit"
+    registry: str = ""
 
 
 def address_of(url: str) -> Address:
@@ -44,20 +47,26 @@ def address_of(url: str) -> Address:
     Examples
     --------
     >>> address_of("kafka://a:9092,b:9092/clicks?group=shop")
-    Address(brokers='a:9092,b:9092', topic='clicks', group='shop')
+    Address(brokers='a:9092,b:9092', topic='clicks', group='shop', registry='')
     """
     place, _, query = url.removeprefix(SCHEME).partition("?")
     brokers, _, topic = place.partition("/")
-    name, _, group = query.partition("=")
+    said = dict(part.partition("=")[::2] for part in query.split("&") if part)
     if "@" in brokers:
         raise InvalidValue(
             "source", "kafka://…@…", "give users and passwords as properties, not in the address"
         )
-    if not (brokers and topic) or "/" in topic or (query and (name != "group" or not group or "&" in group)):
+    if (
+        not (brokers and topic)
+        or "/" in topic
+        or not said.keys() <= {"group", "registry"}
+        or "" in said.values()
+    ):
+        shown = "kafka://…@…" if "@" in query else url
         raise InvalidValue(
-            "source", url, "give kafka://HOST:PORT/TOPIC or kafka://HOST:PORT/TOPIC?group=NAME"
+            "source", shown, "give kafka://HOST:PORT/TOPIC, with ?group=NAME, ?registry=URL or both"
         )
-    return Address(brokers, topic, group or Address._field_defaults["group"])
+    return Address(brokers, topic, **said)
 
 
 def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
