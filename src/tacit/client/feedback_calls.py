@@ -191,6 +191,27 @@ class FeedbackCalls:
         return ask(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
 
     @call
+    def examined_many(self, placement: str, events: Iterable[Event]) -> Call[list[Recorded]]:
+        """Record of 1 to 1000 decisions that what was shown was looked at, in one commit.
+
+        Parameters
+        ----------
+        placement : str
+        events : iterable of Event
+
+        Returns
+        -------
+        list of Recorded
+            In the order of the events.
+
+        Raises
+        ------
+        InvalidValue, ServiceError
+            As :meth:`feedback_many`.
+        """
+        return ask_many(verbs.EXAMINED_MANY, placement, Event, events)
+
+    @call
     def report_feed(self, name: str, report: FeedReport) -> Call[Status]:
         """Say how far a feed of events is, for the page and the metrics of the service.
 

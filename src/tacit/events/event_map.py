@@ -113,6 +113,21 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")
 
 
+class SeenMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Events of a third kind, which say that what was shown was looked at.
+
+    Attributes
+    ----------
+    where : dict
+        Which events these are, as in ``shown``.
+    decision_id : str, optional
+        By default where the other events have it.
+    """
+
+    where: dict[str, Scalar | list[Scalar]]
+    decision_id: str | None = None
+
+
 # ---- The map as a whole
 
 
@@ -149,6 +164,8 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         So long after a decision at most.
     shown : ShownMap, optional
         Which events say what was shown.
+    seen : SeenMap, optional
+        Which events say that it was looked at.
 
     Examples
     --------
@@ -181,6 +198,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arm: str | None = None
     join_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
     shown: ShownMap | None = None
+    seen: SeenMap | None = None
 
     @property
     def joined_by(self) -> list[str]:
@@ -217,7 +235,10 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError('reward: the table is empty; say what an event is worth: "click" = 1')
         for kind, worth in self.worths.items():
             worth.check(f"reward.{kind}")
-        tables = {"where": self.where, "shown.where": {} if self.shown is None else self.shown.where}
+        tables = {"where": self.where}
+        tables |= {f"{name}.where": each.where for name in ("shown", "seen") if (each := getattr(self, name))}
+        if self.seen is not None and not self.seen.where:
+            raise ConfigError("seen.where: it is empty; say which events tell that something was looked at")
         for table, fields in tables.items():
             for field, allowed in fields.items():
                 if allowed == []:

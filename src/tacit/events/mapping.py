@@ -18,10 +18,10 @@ from tacit.core.checks import ONLY_KEY
 from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.events.joining import MOST, Joining
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
-from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
+from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
 
-Message = Feedback | Clicks | LocalDecision
+Message = Feedback | Clicks | Event | LocalDecision
 Get = Callable[[Any], Any]
 
 LONGEST_ID = 256
@@ -62,7 +62,7 @@ class Mapped(NamedTuple):
     Attributes
     ----------
     placement : str
-    message : Feedback, Clicks, LocalDecision or None
+    message : Feedback, Clicks, Event, LocalDecision or None
         None where an event says what the service knows already, which is remembered.
     time : float or None
         When it happened, in seconds since 1970, where the map says it.
@@ -94,14 +94,15 @@ class Mapper:
         self._map = event_map
         self._where = conditions(event_map.where)
         self._shown = None if event_map.shown is None else ShownMapper(event_map.shown, event_map)
+        self._seen = None if event_map.seen is None else conditions(event_map.seen.where)
+        self._seen_id = (event_map.seen and event_map.seen.decision_id) or event_map.decision_id
+        self._decisions = {id: path(id) for id in (event_map.decision_id, self._seen_id) if id is not None}
         self._joining = Joining(event_map.join_seconds, most)
         self._joined_by = [
             (field, path(field)) for field in map(event_map.__getattribute__, event_map.joined_by)
         ]
         self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
-        self._kind, self._decision, self._id = (
-            path(event_map.event), path(event_map.decision_id), path(event_map.id)
-        )  # fmt: skip
+        self._kind, self._id = path(event_map.event), path(event_map.id)
         fixed = event_map.placement
         self._placement = None if isinstance(fixed, Fixed) else path(fixed)
         self._time = path(event_map.time)
@@ -110,7 +111,7 @@ class Mapper:
 
     def left_out(self, event: dict[str, Any]) -> str | None:
         """Return why the map leaves an event out; None if it does not."""
-        if self.is_shown(event):
+        if self.is_shown(event) or self.is_seen(event):
             return None
         if (other := unlike(event, self._where)) is not None:
             return other
@@ -121,6 +122,10 @@ class Mapper:
     def is_shown(self, event: dict[str, Any]) -> bool:
         """Whether an event says what was shown."""
         return self._shown is not None and unlike(event, self._shown.where) is None
+
+    def is_seen(self, event: dict[str, Any]) -> bool:
+        """Whether an event says that what was shown was looked at."""
+        return self._seen is not None and unlike(event, self._seen) is None
 
     def mapped(self, event: dict[str, Any], named: str) -> Mapped:
         """Return an event that is not left out as feedback.
@@ -143,8 +148,13 @@ class Mapper:
             placement = text_of(fixed, self._placement(event), "bad-placement")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
         if self._shown is None or not self.is_shown(event):
-            decision = self._decided(event, placement, time)
-            return Mapped(placement, self._message(event, decision, self._id_of(event, named)), time)
+            id = self._id_of(event, named)
+            if self.is_seen(event):
+                return Mapped(
+                    placement, Event(self._decided(event, placement, time, self._seen_id), id), time
+                )
+            decision = self._decided(event, placement, time, fields.decision_id)
+            return Mapped(placement, self._message(event, decision, id), time)
         decision = self._shown.id_of(event) or self._id_of(event, named)
         if self._joined_by:
             assert time is not None
@@ -155,9 +165,9 @@ class Mapper:
         field = self._map.id
         return named if field is None else text_of(field, self._id(event), "bad-id")
 
-    def _decided(self, event: dict[str, Any], placement: str, time: float | None) -> str:
+    def _decided(self, event: dict[str, Any], placement: str, time: float | None, field: str | None) -> str:
         """Return the id of the decision that an event is about."""
-        field, value = self._map.decision_id, self._decision(event)
+        value = None if field is None else self._decisions[field](event)
         if not self._joined_by or value not in (None, ""):
             return text_of(field or "decision_id", value, "bad-decision-id")
         assert time is not None

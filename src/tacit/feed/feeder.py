@@ -263,4 +263,4 @@ def _foreseen(mapper: Mapper, found: Found, tally: FeedTally) -> str:
         for field in ("key", "arm", "propensity", "reward", "clicks", "items", "metrics")
         if getattr(message, field, None) is not None
     )
-    return f"{placement}: decision {message.decision_id}: {sent}"
+    return f"{placement}: decision {message.decision_id}: {sent or 'seen'}"

@@ -13,7 +13,7 @@ from tacit.client.errors import InvalidRequest, NotFound, ServiceError, Unavaila
 from tacit.errors import InvalidValue
 from tacit.events.mapping import BadEvent, Message, outcome_of
 from tacit.feed.tally import FeedTally
-from tacit.wire.decisions import Feedback, LocalDecision, Recorded, TakenOver
+from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
 MOST = 1000
 """Messages in a request."""
@@ -85,7 +85,10 @@ class Sender:
     def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Return the service's answer, however often it must be asked."""
         client, kind = self._client, type(messages[0])
-        call = {Feedback: client.feedback_many, LocalDecision: client.take_over}.get(kind, client.clicks_many)
+        calls = {
+            Feedback: client.feedback_many, LocalDecision: client.take_over, Event: client.examined_many
+        }  # fmt: skip
+        call = calls.get(kind, client.clicks_many)
         recorded: list[Recorded | TakenOver] = self._answered(call, placement, messages)
         return recorded
 

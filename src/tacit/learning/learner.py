@@ -25,6 +25,7 @@ from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.features.click_model import known_seen
 
 BOOLEANS = bool, np.bool_
 SHOWN = 12
@@ -181,7 +182,7 @@ class Learner(BelievingLearner[ArmT_co]):
             offers = list(map(checks.listed, offers))
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
-    def learn(self, decision: Decision, reward: float | Sequence[float]) -> bool:
+    def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn from what came back for a decision.
 
         Calling this twice for one decision learns it twice. The first time that this happens to one
@@ -197,6 +198,8 @@ class Learner(BelievingLearner[ArmT_co]):
             In [0, 1]. For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0
             if the left one won, 0.0 if the right one did, 0.5 for a tie. For a slate: a number
             for each position.
+        seen : bool, optional
+            Whether what was shown was seen, where that is known; for policies with examination features.
 
         Returns
         -------
@@ -209,6 +212,8 @@ class Learner(BelievingLearner[ArmT_co]):
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+        if seen is not None:
+            loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
         refuse_others(decision)
         least = self._least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
@@ -232,7 +237,13 @@ class Learner(BelievingLearner[ArmT_co]):
         ring[place] = number
         return taught
 
-    def learn_many(self, decisions: Sequence[Decision], rewards: npt.ArrayLike) -> int:
+    def learn_many(
+        self,
+        decisions: Sequence[Decision],
+        rewards: npt.ArrayLike,
+        *,
+        seen: Sequence[bool | None] | None = None,
+    ) -> int:
         """Learn from what came back for many decisions, in their order.
 
         Parameters
@@ -241,6 +252,8 @@ class Learner(BelievingLearner[ArmT_co]):
             Each once, as for :meth:`learn`.
         rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
             Each in [0, 1].
+        seen : sequence of bool or None, optional
+            Of each as for :meth:`learn`; None where it is not known.
 
         Returns
         -------
@@ -248,6 +261,8 @@ class Learner(BelievingLearner[ArmT_co]):
             How many taught something; the others were made before their lane's last restart.
         """
         values = self._decisions.feedback("rewards", rewards, len(decisions))
+        if seen is not None:
+            values = known_seen(self.policy, values, seen)
         if not len(decisions):
             return 0
         batch, actions, propensities, epochs = self._decisions.columns(decisions)

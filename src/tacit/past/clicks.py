@@ -14,11 +14,11 @@ from tacit.events.mapping import BadEvent, Mapper
 from tacit.feed.sources import Found
 from tacit.feed.tally import DUPLICATE, FeedTally
 from tacit.logs.schema import SCHEMA
-from tacit.wire.decisions import Feedback, LocalDecision
+from tacit.wire.decisions import Event, Feedback, LocalDecision
 
 EVERY = 10**12
 """Decisions that are remembered, to which events without an id are joined: all."""
-DECISION, REWARDED, METRIC = "decision", "rewarded", "metric"
+DECISION, REWARDED, METRIC, SEEN = "decision", "rewarded", "metric", "seen"
 CHUNK = 65_536
 """Rows that are made at once."""
 
@@ -110,10 +110,12 @@ class PastClicks:
 
     def _reward(self, found: Found) -> str:
         placement, feedback, _ = self._mapper.mapped(found.event or {}, found.named)
-        assert isinstance(feedback, Feedback)
+        assert isinstance(feedback, Feedback | Event)
         number = self._number.get(f"{placement}\0{feedback.decision_id}")
         if number is None:
             raise BadEvent("unknown-decision", f"decision {feedback.decision_id!r}: it was never shown")
+        if isinstance(feedback, Event):
+            return SEEN
         if feedback.reward is None:
             return METRIC
         # As in the service, an id names one piece of feedback of a decision.

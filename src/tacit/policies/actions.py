@@ -142,6 +142,10 @@ class Wrapper(Policy, abstract=True):
         return replace(self, policy=self.policy.with_arms(arms))  # type: ignore[call-arg]
 
     @property
+    def learns_seen(self) -> bool:
+        return bool(self.policy.learns_seen)
+
+    @property
     def arm_count(self) -> int:
         count: int = self.policy.arm_count
         return count

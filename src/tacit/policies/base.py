@@ -285,6 +285,11 @@ class Policy(Part, abstract=True):
         return 0, 0
 
     @property
+    def learns_seen(self) -> bool:
+        """Whether it learns from what is known to have been seen, or not."""
+        return False
+
+    @property
     def action_width(self) -> int:
         """How many slots an action takes."""
         return 1

@@ -100,6 +100,11 @@ EXAMINED = Verb(
     "examined", "Say that what was shown was looked at",
     "POST", "examined", decisions.Event, decisions.Recorded, "feedback", (409,),
 )
+EXAMINED_MANY = Verb(
+    "examinedMany", "Say of many decisions that what was shown was looked at",
+    "POST", "examined/batch", ManyFeedback[decisions.Event], ManyFeedback[decisions.Recorded],
+    "feedback",
+)
 ACTIVATE = Verb(
     "activate", "Let a deferred decision count from now on",
     "POST", "activate", decisions.Event, decisions.Recorded, "feedback", (409,),

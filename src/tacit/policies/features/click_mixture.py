@@ -13,11 +13,14 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import coupled_choice, coupled_propensity, place_of
+from tacit.policies.features.click_model import SKIPPED, UNSEEN, coupled_choice, coupled_propensity, place_of
 from tacit.policies.features.ec_bandit import blocks_of
 from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
 from tacit.policies.features.mixture import (
+    CLICK,
     COMPONENTS,
+    SEEN,
+    WANTED,
     Component,
     Inputs,
     Mixture,
@@ -169,7 +172,7 @@ class ClickMixture(Mixture):
         for k in range(COMPONENTS):
             weight = state.weight[lane, k]
             if weight > 0.0:
-                aim = aim_at(component_of(state, lane, k, params.split), known, x, h)
+                aim = aim_at(component_of(state, lane, k, params.split), known, x, h, CLICK)
                 s = project(state.root[lane, k], h, v) + aim.by_offset**2 * aim.variance
                 # One logit after the other (West 1979), as differences of squares would cancel.
                 total += weight
@@ -216,7 +219,7 @@ class ClickMixture(Mixture):
         known = known_arm(state.inputs, lane, impression, place)
         for k in range(COMPONENTS):
             if state.weight[lane, k] > 0.0:
-                aim = aim_at(component_of(state, lane, k, params.split), known, x, h)
+                aim = aim_at(component_of(state, lane, k, params.split), known, x, h, CLICK)
                 chance += state.weight[lane, k] * sigmoid(aim.logit)
         clear(state.room[lane])
         return float(chance)
@@ -277,6 +280,35 @@ def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
     for j in range(len(root)):
         room[3, j] = dot(root[j], room[1]) / own_variance(k, j, split)
     return own, project(state.shared.root[0, k], room[3], room[4])
+
+
+@kernel
+def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
+    """Take in what came back; return the logarithm of the probability that a click or none was given."""
+    if reward >= 0.0 or not hides(k):
+        return observe_component(state, lane, k, split, max(reward, 0.0), CLICK)
+    room = state.room[lane]
+    logit, _ = tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], CLICK)
+    own, common = spread(state, lane, k, split)
+    observe_component(state, lane, k, split, reward - UNSEEN, SEEN)
+    if reward == SKIPPED:
+        centre(state, lane, split)
+        observe_component(state, lane, k, split, 0.0, WANTED)
+    return foretold(logit, own + common, 0.0)
+
+
+@kernel
+def observe_component(state: Any, lane: int, k: int, split: int, reward: float, of: int) -> float:
+    """Take in an observation, whose features ``room[2]`` has; return the logarithm of its probability."""
+    shared, room = state.shared, state.room[lane]
+    logit, _ = tangent(room[2], state.centre[lane, k], split, hides(k), 0.0, room[0], of)
+    own, common = spread(state, lane, k, split)
+    c, gain = logistic_step(logit, own + common, reward)
+    # Times c, what was observed less its mean where θ₀ = 0.
+    off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
+    commit(shared.mean[0, k], shared.root[0, k], room[4], common, c / (1.0 + c * own), gain)
+    commit(state.mean[lane, k], state.root[lane, k], room[1], own, c, off / (1.0 + c * own))
+    return foretold(logit, own + common, reward)
 
 
 @dataclass(frozen=True)
@@ -409,7 +441,7 @@ class HybridClickMixture(Mixture):
         for k in range(COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:
-                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h)
+                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h, CLICK)
                 own, common = spread(state, lane, k, params.split)
                 total += weight
                 off = logit - mean
@@ -427,17 +459,8 @@ class HybridClickMixture(Mixture):
         centre(state, lane, params.split)
         for k in range(COMPONENTS):
             if weights[k] > 0.0:
-                at, split = state.centre[lane, k], params.split
-                logit, _ = tangent(room[2], at, split, hides(k), 0.0, room[0])
-                own, common = spread(state, lane, k, params.split)
-                c, gain = logistic_step(logit, own + common, outcome.reward)
-                # Times c, what was observed less its mean where θ₀ = 0.
-                off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
-                mean, root = shared.mean[0, k], shared.root[0, k]
-                commit(mean, root, room[4], common, c / (1.0 + c * own), gain)
-                mean, root = state.mean[lane, k], state.root[lane, k]
-                commit(mean, root, room[1], own, c, off / (1.0 + c * own))
-                weights[k] = np.log(weights[k]) + foretold(logit, own + common, outcome.reward)
+                evidence = learn_component(state, lane, k, params.split, outcome.reward)
+                weights[k] = np.log(weights[k]) + evidence
             else:
                 weights[k] = -np.inf
         normalize(weights)
@@ -462,7 +485,7 @@ class HybridClickMixture(Mixture):
         for k in range(COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:
-                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h)
+                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h, CLICK)
                 chance += weight * sigmoid(logit)
         clear(state.centre[lane])
         clear(state.room[lane])

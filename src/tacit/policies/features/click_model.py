@@ -3,23 +3,64 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from tacit.core import checks, dispatch
-from tacit.core.arrays import Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, line
 from tacit.core.part import param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, Policy
 from tacit.policies.index import latest_of, mass
 
 # ---- What policies have in common that know arms by their relevance and examination features
 
 MAX_DIM = 10_000
+
+UNSEEN, SKIPPED = -2.0, -1.0
+"""Rewards, to kernels, of what is known not to have been seen, and of what was seen and earned 0."""
+
+
+def with_seen(rewards: Floats, seen: Floats) -> Floats:
+    """Return rewards as kernels see them, where it is known what was seen.
+
+    That is 1 for yes, 0 for no, NaN where it is not known. A reward above 0 says by itself that its
+    result was seen.
+
+    Examples
+    --------
+    >>> with_seen(np.array([0.0, 0.0, 0.0, 1.0]), np.array([0.0, 1.0, np.nan, 1.0])).tolist()
+    [-2.0, -1.0, 0.0, 1.0]
+    """
+    unclicked = rewards == 0.0
+    return np.where(unclicked & (seen == 0.0), UNSEEN, np.where(unclicked & (seen == 1.0), SKIPPED, rewards))
+
+
+def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> Floats:
+    """Return rewards, of shape (rows, 1), as kernels see them, where ``seen`` says what was seen.
+
+    Raises
+    ------
+    InvalidValue
+        If the policy cannot learn it, or it cannot be.
+    """
+    if not policy.learns_seen:
+        remedy = f"leave it out: {policy.label} does not learn what is seen; LaplaceEC(5, 5) does"
+        raise InvalidValue("seen", seen, remedy)
+    wrong = [one for one in seen if one is not None and not isinstance(one, bool | np.bool_)]
+    if wrong or len(seen) != len(rewards):
+        remedy = f"give True, False or None for each of {len(rewards)}"
+        raise InvalidValue("seen", wrong[0] if wrong else seen, remedy)
+    # NumPy takes None for NaN.
+    known = np.array(seen, np.float64)[:, None]
+    if np.any((known == 0.0) & (rewards > 0.0)):
+        raise InvalidValue("seen", False, "what earned a reward was seen; give True, or a reward of 0")
+    return with_seen(rewards, known)
 
 
 @kernel
@@ -55,6 +96,8 @@ class ClickModel(FeaturePolicy, abstract=True):
     randomized: ClassVar[bool] = False
 
     needs_examination: ClassVar[bool] = True
+    hides: ClassVar[bool] = False
+    """Whether a result is clicked only if it is seen, too."""
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     examination_dim: int = 0
@@ -72,6 +115,10 @@ class ClickModel(FeaturePolicy, abstract=True):
     @property
     def feature_dims(self) -> tuple[int, int]:
         return self.relevance_dim, self.examination_dim
+
+    @property
+    def learns_seen(self) -> bool:
+        return self.hides and self.examination_dim > 0
 
     @staticmethod
     def believed(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:

@@ -17,7 +17,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
 from tacit.errors import AssumptionWarning
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import ClickModel, place_of
+from tacit.policies.features.click_model import UNSEEN, ClickModel, place_of
 from tacit.policies.features.gaussian import (
     Belief,
     Gaussian,
@@ -182,6 +182,8 @@ def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> in
 class ExaminationModel(ClickModel, abstract=True):
     """Base of the policies below: two blocks of features, each with or without a constant."""
 
+    hides: ClassVar[bool] = True
+
     def advise(self, relevance: Floats, examination: Floats) -> None:
         constants = {
             "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
@@ -223,7 +225,7 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
 
     Given are variance and mean of x_C·θ_C and of x_E·θ_E before. Each iteration starts from
     them, with the bounds at the moments that the one before has found. A reward between 0 and 1
-    weighs the bounds of a click and of none.
+    weighs the bounds of a click and of none; where it is known what was seen, that is not estimated.
 
     Returns
     -------
@@ -232,10 +234,12 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
     """
     c_c, b_c, c_e, b_e = 0.0, 0.0, 0.0, 0.0
     var_c, mean_c, var_e, mean_e = s_c, at_c, s_e, at_e
+    known, looked = reward < 0.0, reward - UNSEEN
+    reward = max(reward, 0.0)
     for _ in range(iterations):
         xi_c = np.sqrt(var_c + mean_c * mean_c)
         xi_e = np.sqrt(var_e + mean_e * mean_e)
-        seen = sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + log_sigmoid(xi_c))
+        seen = looked if known else sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + log_sigmoid(xi_c))
         missed = (1.0 - reward) * seen
         c_c = 2.0 * (reward + missed) * jaakkola(xi_c)
         b_c = 0.5 * (reward - missed)

@@ -16,7 +16,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import Coupled, coupled_choice, draw_field, place_of
+from tacit.policies.features.click_model import UNSEEN, Coupled, coupled_choice, draw_field, place_of
 from tacit.policies.features.ec_bandit import Beliefs, ExaminationModel, blocks_of, most_clicked
 from tacit.policies.features.gaussian import (
     Gaussian,
@@ -77,14 +77,32 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 def laplace_update(
     impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
 ) -> float:
-    """Take in an observation; return the logit of the click probability that was believed in."""
-    logit = gradient(impression, place, mean, split, room[0])
+    """Take in what came back; return the probability of it that was believed in.
+
+    Whether a result was seen, and whether a seen one was wanted, are observations of one block each.
+    """
+    if reward >= 0.0:
+        logit = gradient(impression, place, mean, split, room[0])
+        return logit_taken(logit, reward, mean, root, room)
+    seen, h = reward - UNSEEN, room[0]
+    copy_row(impression.examination[place], h[split:])
+    chance = logit_taken(dot(h[split:], mean[split:]), seen, mean, root, room)
+    if seen == 1.0:
+        copy_row(impression.relevance[place], h[:split])
+        chance *= logit_taken(dot(h[:split], mean[:split]), 0.0, mean, root, room)
+    return chance
+
+
+@kernel
+def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
+    """Take in an observation of a logit whose gradient is in ``room``; return what probability it had."""
     s = project(root, room[0], room[1])
     c, gain = logistic_step(logit, s, reward)
     commit(mean, root, room[1], s, c, gain)
     clear(room)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
-    return float(logit / np.sqrt(1.0 + 0.125 * np.pi * s))
+    chance = sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
+    return reward * chance + (1.0 - reward) * (1.0 - chance)
 
 
 @dataclass(frozen=True)
@@ -318,9 +336,7 @@ class LaplaceECMixture(ExaminationModel):
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
             fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
-            logit = laplace_update(impression, place, reward, mean, root, room, params.split)
-            click = sigmoid(logit)
-            chance = reward * click + (1.0 - reward) * (1.0 - click)
+            chance = laplace_update(impression, place, reward, mean, root, room, params.split)
             weight = params.discount * state.log_weight[lane, k] + np.log(max(chance, 1e-300))
             state.log_weight[lane, k] = weight
             largest = max(largest, weight)

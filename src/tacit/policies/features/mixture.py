@@ -16,7 +16,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import Impression
-from tacit.policies.features.click_model import MAX_DIM, Coupled
+from tacit.policies.features.click_model import MAX_DIM, SKIPPED, UNSEEN, Coupled
 from tacit.policies.features.gaussian import (
     Belief,
     commit,
@@ -34,6 +34,8 @@ COMPONENTS = 6
 """Results may go unseen in the first half of them; in each half the prior is wider and wider."""
 DROPPED = -30.0
 """Log weight, beside the largest, below which a component is dropped."""
+CLICK, WANTED, SEEN = range(3)
+"""What is observed: a click or none; or, as far as that is known, its two parts."""
 
 
 @kernel
@@ -50,16 +52,21 @@ def hides(component: int) -> bool:
 
 @kernel
 def tangent(
-    x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats
+    x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, of: int
 ) -> tuple[float, float]:
     """Fill ``h`` with the gradient of an arm's logit by θ; return it, and its derivative by offset.
 
-    The first ``split`` features ``x`` are those of relevance.
+    The first ``split`` features ``x`` are those of relevance. The logit is that ``of`` a click, of what
+    is wanted where it is seen, or of what is seen.
     """
     relevance = dot(x[:split], mean[:split]) + offset
     examination = dot(x[split:], mean[split:])
     logit, by_relevance, by_examination = relevance + examination, 1.0, 1.0
-    if hides:
+    if of == WANTED:
+        logit, by_examination = relevance, 0.0
+    elif of == SEEN:
+        logit, by_relevance = examination, 0.0
+    elif hides:
         logit, by_relevance, by_examination = click_at(relevance, examination)
     for j in range(split):
         h[j] = by_relevance * x[j]
@@ -139,6 +146,7 @@ class Mixture(Coupled, abstract=True):
     needs_examination: ClassVar[bool] = False
     randomized: ClassVar[bool] = True
     draw: ClassVar[str] = "coupled"
+    hides: ClassVar[bool] = True
 
     context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
 
@@ -393,7 +401,7 @@ class Aim(NamedTuple):
 
 
 @kernel
-def aim_at(component: Component, known: int, x: Floats, h: Floats) -> Aim:
+def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> Aim:
     """Fill ``h`` with the gradient of an arm's logit by θ, the offset following; return the aim.
 
     The arm has the features ``x`` and is one of few, ``known``, if
@@ -404,7 +412,7 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats) -> Aim:
     if known >= 0:
         variance = component.variance[known]
         offset = component.offset[known] - dot(component.slope[known], mean)
-    logit, by_offset = tangent(x, mean, split, hides, offset, h)
+    logit, by_offset = tangent(x, mean, split, hides, offset, h, of)
     if known >= 0:
         for j in range(len(x)):
             h[j] -= by_offset * component.slope[known, j]
@@ -413,12 +421,28 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats) -> Aim:
 
 @kernel
 def take_in(component: Component, known: int, reward: float, room: Floats) -> float:
+    """Take in what came back; return the logarithm of the probability that a click or none was given.
+
+    So it can be compared with what models say that know nothing of what is seen.
+    """
+    if reward >= 0.0 or not component.hides:
+        return observe(component, known, max(reward, 0.0), room, CLICK)
+    aim = aim_at(component, known, room[2], room[0], CLICK)
+    s = project(component.root, room[0], room[1]) + aim.by_offset**2 * aim.variance
+    observe(component, known, reward - UNSEEN, room, SEEN)
+    if reward == SKIPPED:
+        observe(component, known, 0.0, room, WANTED)
+    return foretold(aim.logit, s, 0.0)
+
+
+@kernel
+def observe(component: Component, known: int, reward: float, room: Floats, of: int) -> float:
     """Take in an observation; return the logarithm of the probability that it was given.
 
     ``room[2]`` has the features. An observation of precision c along the gradient has, for θ, the
     offset's variance for noise besides, and is of precision c/(1 + c·variance).
     """
-    logit, by_offset, variance = aim_at(component, known, room[2], room[0])
+    logit, by_offset, variance = aim_at(component, known, room[2], room[0], of)
     own = by_offset * by_offset * variance
     s = project(component.root, room[0], room[1])
     c, gain = logistic_step(logit, s + own, reward)

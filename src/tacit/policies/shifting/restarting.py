@@ -233,7 +233,7 @@ class CUSUMRestart(Restarting):
         state.rounds[lane] += 1
         if state.rounds[lane] > params.armed:
             chance = believed(params.policy, state.policy, lane, outcome.impression, outcome.shown)
-            residual = (outcome.reward - chance) / np.sqrt(max(chance * (1.0 - chance), 1e-6))
+            residual = (max(outcome.reward, 0.0) - chance) / np.sqrt(max(chance * (1.0 - chance), 1e-6))
             rise = max(0.0, state.walks[lane, 0] + residual - params.drift)
             fall = max(0.0, state.walks[lane, 1] - residual - params.drift)
             state.walks[lane, 0] = rise

@@ -47,7 +47,7 @@ class Rule(msgspec.Struct, frozen=True):
         positions, the ``union``.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those
-        ``examined``; the others teach nothing.
+        ``examined``, the others teaching nothing; or all, and which were not examined is ``learned``.
     late : str
         What a reward after the window does: ``record``, or ``correct`` the default, if it is the
         first one.
@@ -65,7 +65,7 @@ class Rule(msgspec.Struct, frozen=True):
     window: int = 30_000_000
     default: float = 0.0
     aggregation: Aggregation | ClickAggregation = "first"
-    seen: Literal["decided", "examined"] = "decided"
+    seen: Literal["decided", "examined", "learned"] = "decided"
     late: Literal["record", "correct"] = "record"
     activation: int = 3_600_000_000
     correction: int = 3_600_000_000
@@ -419,6 +419,17 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 f"shadow: it reads {policy.context_dim} numbers of context and the policy "
                 f"{self.policy.context_dim}; give one that reads as many, or none"
             )
+        if self.rule.seen == "learned" and policy is self.policy:
+            if not policy.learns_seen:
+                raise ConfigError(
+                    f"seen: {policy.label} does not learn what is seen; give the kind 'features' an "
+                    'examination_dim and policy = "auto" or "laplace-ec", or take seen = "examined"'
+                )
+            if self.rule.default != self.rule.lowest:
+                raise ConfigError(
+                    f"default_reward: {self.rule.default:g} is not the least reward, {self.rule.lowest:g}; "
+                    'leave it out, as what was not seen earns nothing where seen = "learned"'
+                )
         if self.rule.late == "correct" and not policy.correctable:
             raise ConfigError(
                 f"late: {policy.label} cannot take out what it has learned; give a "

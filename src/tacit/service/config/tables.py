@@ -42,7 +42,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Seconds in which feedback counts.
     seen : str
         Which decisions without a reward earn the default: all that were ``decided``, or only those
-        that were ``examined`` or clicked.
+        that were ``examined`` or clicked. For policies with examination features also ``learned``: all
+        earn it, and which were examined teaches how likely each is seen.
     activation_window : float
         Seconds in which a deferred decision must be activated; else it never counts.
     mode : str
@@ -93,7 +94,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     snapshot_every: Count = 50_000
     attribution_window: Seconds = 30.0
-    seen: Literal["decided", "examined"] = "decided"
+    seen: Literal["decided", "examined", "learned"] = "decided"
     activation_window: Seconds = 3600.0
     mode: Literal["online", "apprentice", "frozen", "shadow"] = "online"
     shadow: str | dict[str, Any] | None = None

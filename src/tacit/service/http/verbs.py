@@ -153,6 +153,7 @@ def _activated(request: wire.Event) -> FeedbackRequest:
 
 
 _feedback, _feedback_many = recording(_reward, _rewards)
+_look, _look_many = recording(_examined)
 
 
 # ---- The routes of those who decide next to their caller: what was learned, and what was decided
@@ -341,6 +342,7 @@ def _rebuilt(made: Replacement) -> wire_control.Rebuilt:
 MANY: dict[type, tuple[Handler, type]] = {
     wire.Feedback: (_feedback_many, wire.ManyFeedback),
     wire_lists.Clicks: (_click_many, wire.ManyFeedback),
+    wire.Event: (_look_many, wire.ManyFeedback),
     LocalDecision: (_take_over, ManyDecisions),
 }
 """What handles many messages of a type, and how they are asked together."""
@@ -349,7 +351,8 @@ ROUTES = (
     *decision_routes(),
     asking_route(verbs.FEEDBACK, _feedback),
     route_of(verbs.FEEDBACK_MANY, _feedback_many),
-    asking_route(verbs.EXAMINED, recording(_examined)[0]),
+    asking_route(verbs.EXAMINED, _look),
+    route_of(verbs.EXAMINED_MANY, _look_many),
     asking_route(verbs.ACTIVATE, recording(_activated)[0]),
     asking_route(verbs.CLICKS, _click),
     route_of(verbs.CLICKS_MANY, _click_many),

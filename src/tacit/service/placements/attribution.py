@@ -344,6 +344,10 @@ class Attribution(OpenEntries):
         """Return what decisions have earned that are to be learned at once."""
         return rewards
 
+    def seen(self, entries: Ints) -> Floats | None:
+        """Return of each decision whether it was examined, 1 or 0; None where that is not learned."""
+        return self._windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
+
     def earned(self, rewards: Lessons) -> Iterator[tuple[int, Any]]:
         """Yield the numbers of decisions in the log, and what each has earned."""
         return zip(self.seqs(rewards.entries), rewards.values, strict=True)

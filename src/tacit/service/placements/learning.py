@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
+from tacit.policies.features.click_model import with_seen
 from tacit.service.log.blocks import Block, distinct
 from tacit.service.log.rows import (
     ACTIVATE,
@@ -152,6 +153,7 @@ class Teaching(State):
         if len(rewarded) < len(values):
             places = np.array(rewarded, np.int64)
             entries, values = entries[places], [values[i] for i in rewarded]
+        seen = self.windows.seen(entries)
         before = None if rewards.before is None else self.scaled([rewards.before] * len(values))
         of = entries.tolist()
         lessons = [(self.learner, self.open, self.control.own(of))]
@@ -162,10 +164,11 @@ class Teaching(State):
             if not own:
                 continue
             if len(own) == len(of):
-                fresh[places] = _taught(learner, kept, entries, values, before)
+                fresh[places] = _taught(learner, kept, entries, values, before, seen)
             else:
                 of_some, old = [values[i] for i in own], before and before[: len(own)]
-                fresh[places[own]] = _taught(learner, kept, entries[own], of_some, old)
+                seen_of_some = None if seen is None else seen[own]
+                fresh[places[own]] = _taught(learner, kept, entries[own], of_some, old, seen_of_some)
         self._note(rewards)
         return fresh
 
@@ -281,10 +284,18 @@ class Teaching(State):
 
 
 def _taught(
-    learner: Learner, kept: OpenDecisions, entries: Ints, values: list[Any], before: list[float] | None
+    learner: Learner,
+    kept: OpenDecisions,
+    entries: Ints,
+    values: list[Any],
+    before: list[float] | None,
+    seen: Floats | None,
 ) -> Any:
     """Teach a learner, or put rewards that came late in the place of the defaults."""
     if before is not None:
         learner.correct_many(kept.decisions(entries), before, values)
         return True
+    # A control may have a policy that knows nothing of what is seen.
+    if seen is not None and learner.policy.learns_seen:
+        values = with_seen(np.array(values), seen).tolist()
     return kept.learn(entries, values)
