@@ -148,13 +148,12 @@ class Mapper:
             placement = text_of(fixed, self._placement(event), "bad-placement")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
         if self._shown is None or not self.is_shown(event):
+            seen = self.is_seen(event)
+            decision = self._decided(event, placement, time, self._seen_id if seen else fields.decision_id)
             id = self._id_of(event, named)
-            if self.is_seen(event):
-                return Mapped(
-                    placement, Event(self._decided(event, placement, time, self._seen_id), id), time
-                )
-            decision = self._decided(event, placement, time, fields.decision_id)
-            return Mapped(placement, self._message(event, decision, id), time)
+            return Mapped(
+                placement, Event(decision, id) if seen else self._message(event, decision, id), time
+            )
         decision = self._shown.id_of(event) or self._id_of(event, named)
         if self._joined_by:
             assert time is not None
