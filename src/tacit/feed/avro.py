@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -79,12 +80,16 @@ class Registry:
 
     def _read(self, path: str, named: dict[str, Any]) -> Any:
         """Return a schema, after those that it refers to."""
+        content = self._got(path)
         try:
-            registered = msgspec.json.decode(self._got(path), type=_Registered)
-            for each in registered.references:
-                self._read(f"subjects/{each.subject}/versions/{each.version}", named)
+            registered = msgspec.json.decode(content, type=_Registered)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{path} of the registry is no schema") from error
+        for each in registered.references:
+            self._read(f"subjects/{quote(each.subject, safe='')}/versions/{each.version}", named)
+        try:
             return fastavro.parse_schema(msgspec.json.decode(registered.schema), named)
-        except (msgspec.MsgspecError, fastavro.schema.SchemaParseException, RecursionError) as error:
+        except Exception as error:
             raise ValueError(
                 f"{path} of the registry is no schema of Avro: {type(error).__name__}"
             ) from error
