@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_277,
-    "files": 380,
+    "code": 61_525,
+    "files": 381,
     "classes_twice": 5,
     "told": 0,
     "know_pin": 12,
