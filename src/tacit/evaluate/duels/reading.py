@@ -1,5 +1,8 @@
 """From files of interleaved impressions to a report; and what would be if two arms always met."""
 
+# 1. ``read_duels``: rows of a log, or interleaved impressions with their clicks, become duels and a report.
+# 2. ``always``: how often one arm would win if two always met, by the propensities with which they did.
+
 from __future__ import annotations
 
 import warnings

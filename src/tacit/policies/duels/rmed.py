@@ -113,6 +113,7 @@ class RMED1(DuelPolicy):
     def choose(
         params: RMED1, state: State, lane: int, impression: Impression, rng: Generator
     ) -> tuple[int, int]:
+        # Foreseen: until that round the pass is one arm that duels itself, so nothing needs to be computed.
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return state.best[lane], state.best[lane]
         left, right = unmet_pair(state, lane, impression, rng)
@@ -162,6 +163,7 @@ class RMED1(DuelPolicy):
             state.wins[lane, left, right] += outcome.reward
             state.wins[lane, right, left] += 1.0 - outcome.reward
             weigh(state, lane, left, right)
+            # Pairs that never met come before any pass, and do not take a turn.
             if first:
                 state.met[lane, left] += 1.0
                 state.met[lane, right] += 1.0
@@ -299,6 +301,7 @@ def denial_chance(
 def weigh(state: RMED1.State, lane: int, left: int, right: int) -> None:
     """Renew the pair's terms, and the sums in which they are."""
     won, lost = state.wins[lane, left, right], state.wins[lane, right, left]
+    # The sum of these is I, what speaks against an arm.
     term = (won + lost) * bernoulli_kl(won / (won + lost), 0.5)
     against_left = term if won <= lost else 0.0
     against_right = term if lost <= won else 0.0
@@ -318,6 +321,7 @@ def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, 
     least = math.inf
     for arm in impression.arms:
         least = min(least, state.evidence[lane, arm])
+    # Algorithm 1: an arm whose evidence is within ln t + f(K) of the least may still be the best.
     limit = least + np.log(state.rounds[lane]) + slack
     over = True
     for arm in impression.arms:

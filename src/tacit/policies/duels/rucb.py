@@ -80,6 +80,8 @@ def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now
     won, lost = bounds.wins[lane, arm, other], bounds.wins[lane, other, arm]
     verdict = 0.0
     if lost > won:
+        # u(i, j) < ½ holds while ln t is below this: so a verdict knows when it runs out, and no bound is
+        # computed again.
         until = (lost - won) * (lost - won) / (4.0 * alpha * (lost + won))
         if now < until:
             verdict = 1.0
@@ -115,6 +117,7 @@ def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: i
         bounds.wins[lane, right, left] += 1.0 - outcome
         judge(bounds, lane, alpha, left, right, now)
         judge(bounds, lane, alpha, right, left, now)
+    # Rounds pass for all pairs, but only those whose verdict has run out are looked at.
     if now >= bounds.soonest[lane]:
         review(bounds, lane, alpha, now)
         return False

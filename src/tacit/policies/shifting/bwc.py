@@ -142,6 +142,7 @@ class Diary(NamedTuple):
 def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
     """Enter the next phase, with a fresh bandit or with what the last phase learned."""
     phases = state.phases
+    # Odd numbers are testing phases, even ones adapting; one that is audited ends in a test, too.
     phases.number[lane] += 1
     phases.length[lane] = 0
     phases.late[lane, :] = 0
@@ -170,6 +171,7 @@ def note_trigger(state: Any, lane: int, context: Floats) -> None:
 @kernel
 def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
     """Keep the context if it is one of those, spread over L/4 rounds, that share the label."""
+    # Early ones: an event among them would still show at the phase's end.
     wanted = phases.witnesses.shape[1]
     step = max(params.test_rounds // 4 // wanted, 1)
     length = phases.length[lane]
@@ -189,6 +191,8 @@ def shows_change(params: Any, state: Any, lane: int) -> bool:
     reference = estimate(params.policy, state.policy, lane, most)
     changed = False
     for arm in range(phases.late.shape[1]):
+        # Algorithm 2, lines 8 to 11: good within ¼, bad beyond ½ of the least shift; what lies between is
+        # neither.
         gap = reference - estimate(params.policy, state.policy, lane, arm)
         changed = changed or (phases.good[lane, arm] and gap > 0.5 * params.min_shift)
         phases.good[lane, arm] = gap <= 0.25 * params.min_shift
@@ -205,6 +209,7 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
         for k in range(phases.witnesses.shape[1]):
             learn_false(params.classifier, state.classifier, row, phases.witnesses[lane, k])
     entry = phases.entry[lane]
+    # The diary is a ring of all lanes: the entry may have been written over by another key's restart.
     if diary.lane[0, entry] == lane:
         diary.label[0, entry] = TRUE if changed else FALSE
 
@@ -432,6 +437,7 @@ class BWC(Restarting):
         if not first and not adapting:
             if phases.witnesses.shape[1] > 0:
                 note_witness(params, phases, lane, context)
+        # In a testing phase the classifier is not asked: algorithm 1 tests to its end.
         elif first or audited or predict(params.classifier, state.classifier, row, context):
             begin_phase(params, state, lane, not first)
             note_trigger(state, lane, context)
@@ -444,6 +450,7 @@ class BWC(Restarting):
         length, full = phases.length[lane], params.test_rounds
         if length > full:
             return
+        # v* is played most in the later half: by then the bandit has found its arm.
         if length > full - full // 2:
             phases.late[lane, outcome.shown] += 1
         if length == full:

@@ -129,6 +129,7 @@ def posterior(own: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> t
     Only that nothing has changed begins with the arm's own prior: a change of all keys at once
     would make it wrong.
     """
+    # Row 0 is the prior of any arm, row 1 + arm that of this one.
     row = 1 + arm if own.kind[lane, h] == INITIAL else 0
     a = priors.beta[0, row, 0] + float(own.counts[lane, h, arm, 0])
     b = priors.beta[0, row, 1] + float(own.counts[lane, h, arm, 1])
@@ -188,10 +189,12 @@ def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, s
             total += own.weight[lane, h]
             own.counts[lane, h, arm, 0] = float(own.counts[lane, h, arm, 0]) + scale * reward
             own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
+            # Single precision stops counting at 2²⁴; halved, the mean stays and new rewards still count.
             if max(own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]) > MOST_COUNTED:
                 own.counts[lane, h, arm, 0] *= np.float32(0.5)
                 own.counts[lane, h, arm, 1] *= np.float32(0.5)
     for h in range(HYPOTHESES):
+        # Never 0 for the one that is believed: the epoch that is remembered is its.
         own.weight[lane, h] /= total
         if own.weight[lane, h] < DROPPED:
             own.weight[lane, h] = DROPPED if h == own.leading[lane] else 0.0
@@ -205,12 +208,14 @@ def believe(params: Any, state: Any, lane: int) -> None:
     old = own.leading[lane]
     new = old
     for h in range(HYPOTHESES):
+        # More than half: at most one hypothesis can have it, so what is believed is not a matter of order.
         if own.weight[lane, h] > 0.5 and own.born[lane, h] > own.born[lane, old]:
             new = h
     kind = own.kind[lane, new]
     if new == old:
         return
     own.leading[lane] = new
+    # Counted as a change when it was found; now it is known that it was one to earlier rates.
     if kind & REVISED:
         found.fresh[0] -= 1.0
         found.recalled[0] += 1.0
@@ -260,6 +265,7 @@ def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
     """Put counts at the front of what is remembered, for the epoch of the same best arm, or for
     the oldest."""
     leader = leader_of(own, priors, lane, own.counts[lane, h], 1.0)
+    # One epoch is kept for each best arm: an intent that recurs is found again, and four suffice.
     place = own.epochs[lane]
     for e in range(own.epochs[lane]):
         if leader_of(own, priors, lane, own.remembered[lane, e], THOUSANDTHS) == leader:
@@ -294,6 +300,8 @@ def pass_round(params: Any, state: Any, lane: int) -> None:
     """
     own = state.own
     rate = params.pace * rate_of(own, lane)
+    # The probability gathers over the rounds between two additions: eight hypotheses cannot begin every
+    # round.
     own.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)
     own.rounds[lane] += 1
     if own.rounds[lane] % params.spawn == 0:
@@ -311,12 +319,14 @@ def warn(params: Any, state: Any, lane: int) -> float:
     for h in range(HYPOTHESES):
         if own.kind[lane, h] & ANNOUNCED and own.born[lane, h] + WARNED_ROUNDS > own.rounds[lane]:
             return 0.0
+    # How right warnings were for all keys is the prior of how right they are for this one.
     general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
     change = (general + own.announced[lane]) / (1.0 + own.warnings[lane])
     own.warnings[lane] += 1
     found.warnings[0] += 1.0
     if change < WORTHLESS:
         return 0.0
+    # Something is left for what was believed: a certain warning would leave no way back.
     change = min(change, 0.98)
     add_hypotheses(params, state, lane, change, ANNOUNCED)
     return float(change)
@@ -361,6 +371,7 @@ def lightest_of(own: Hypotheses, lane: int) -> int:
 def add_hypothesis(own: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
     """Put a hypothesis in the place of the lightest, unless that is heavier or believed."""
     lightest = lightest_of(own, lane)
+    # The number of hypotheses is fixed, so a new one must be likelier than what it replaces.
     if own.weight[lane, lightest] < weight:
         place_hypothesis(own, lane, lightest, weight, kind)
         for arm in range(own.counts.shape[2]):

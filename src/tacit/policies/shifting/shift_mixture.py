@@ -432,6 +432,8 @@ class ShiftMixture(TellsArms):
         arm, reward = outcome.shown, outcome.reward
         own, shared = state.own, state.shared
         scale = note_reward(params, state, lane, arm, reward)
+        # In this order: a reward speaks for or against hypotheses as they were before this round may have
+        # changed rates.
         weigh(own, shared.priors, lane, arm, reward, scale)
         believe(params, state, lane)
         pass_round(params, state, lane)

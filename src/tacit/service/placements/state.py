@@ -5,7 +5,7 @@
 # 2. Its aspects, and what those who look ask of it.
 # 3. What a kind says of itself: what is shown, pinned, taken back, counted.
 # 4. ``decided``: decisions, made just now or read from the log, open their windows and are counted.
-# Below it ``Deciding``, ``Learning`` and ``Saving`` add how it decides, learns and is saved, a file each.
+# Below it ``Deciding``, ``Teaching`` and ``Saving`` add how it decides, learns and is saved, a file each.
 
 from __future__ import annotations
 

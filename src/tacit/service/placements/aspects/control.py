@@ -1,5 +1,8 @@
 """The control group of a placement's holdout: which decisions are the control's, and on what terms."""
 
+# 1. ``ControlGroup``: the holdout that holds, its coin, and what the propensities are once it is tossed.
+# 2. Whether a placement can have a holdout; the verbs that begin and end one.
+
 from __future__ import annotations
 
 import json
