@@ -420,3 +420,15 @@ def test_a_snapshot_goes_on_alike(tmp_path):
 def test_what_is_out_of_range_is_named(make, field):
     with pytest.raises(InvalidValue, match=field):
         make()
+
+
+def test_the_same_lists_come_without_propensities():
+    items = np.random.default_rng(5).standard_normal((6, 4))
+    asked, plain = (
+        tacit.Learner(tacit.ItemListMix(4, positions=2), seed=3, propensities=wanted) for wanted in (True, False)
+    )
+    for clicks in ([1.0, 0.0], [0.0, 1.0]):
+        decision, same = (learner.choose(relevance=items) for learner in (asked, plain))
+        assert decision.slate == same.slate
+        for learner, made in ((asked, decision), (plain, same)):
+            learner.learn(made, clicks)

@@ -28,7 +28,7 @@ def lines_of(state: ItemListState, model: int, impression: Impression, layout: D
     slots, width = 0, WIDTH if tally.rounds[model] > 0.0 else 0.0
     for i in range(len(arms)):
         slots = max(slots, arms[i] + 1)
-    mean, spread, rank = np.zeros(slots), np.zeros(slots), np.full(slots, -1)
+    mean, spread, rank = np.zeros(slots), np.zeros(slots), np.full(slots, -1, np.int64)
     weights = own_weights(impression.relevance.shape[1])
     for i in range(len(arms)):
         own = own_place(impression.relevance[i], weights)
