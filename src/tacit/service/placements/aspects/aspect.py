@@ -52,9 +52,7 @@ class Aspect:
         return self.current(placement) != value
 
     @staticmethod
-    def change(
-        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
-    ) -> tuple[str, dict[str, Any]] | None:
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
         """Return what somebody changed by a mark of its kind, and the details; None for nothing of note.
 
         Parameters

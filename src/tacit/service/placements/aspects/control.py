@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import CONFIGURATION, HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import configured_in, holdout_in, terms_of
 from tacit.service.placements.aspects.coin import Coin, ListControl
 from tacit.wire import control as wire
@@ -81,9 +81,7 @@ class ControlGroup(Aspect):
             self.hold(placement, holdout_in(placement.earnings.sums.terms))
 
     @staticmethod
-    def change(
-        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
-    ) -> tuple[str, dict[str, Any]] | None:
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
         """Return another holdout, or none; of one that is configured, the configuration's own mark tells."""
         if mark.who == CONFIGURATION:
             return None

@@ -23,7 +23,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
 from tacit.service.placements.aspects.lift_sums import AT_ONCE, Closed
 from tacit.service.placements.aspects.living import encoded
 from tacit.service.placements.lift_report import lift_of_metric
@@ -117,9 +117,7 @@ class Guardrail(Aspect):
             self.arms_named(placement)
 
     @staticmethod
-    def change(
-        mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]
-    ) -> tuple[str, dict[str, Any]] | None:
+    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
         """Return the harm that was proved by a mark, if one was."""
         harm = json.loads(mark.value).get("harm")
         return None if harm is None else (GUARDRAIL, harm)
