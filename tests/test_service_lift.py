@@ -399,14 +399,14 @@ def test_shards_are_added_up(tmp_path):
         return whole, parts
 
     whole, parts = asyncio.run(session())
-    lifts = [part.lift for part in parts]
+    lifts = [part.aspects["earnings"] for part in parts]
     assert whole.lift.reward.counts.sum() == 3 * 30 + 3 * 31
     expected = sum(lift.reward.totals for lift in lifts)
     np.testing.assert_allclose(whole.lift.reward.totals, expected, rtol=1e-12)
     assert whole.lift.time == min(lift.time for lift in lifts)
     found = lift_report(whole, whole.lift.time + SECOND)
     assert found.groups["control"].decisions > 0
-    parts[1].lift.begin(terms_of(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
+    lifts[1].begin(terms_of(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
     whole.show(parts)
     told = lift_report(whole, whole.lift.time + SECOND)
     assert told.verdict.startswith("This leaves out 1 shard, which has not begun")

@@ -21,7 +21,7 @@ from tacit.service.engine.for_whom import of_shards
 from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
-from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict
+from tacit.service.engine.verdicts import NOT_IN_SHARDS, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
@@ -279,14 +279,7 @@ class Ingress(Verbs):
         """Return which users the shard that decides most shows what; otherwise as ``Engine.for_whom``."""
         return of_shards(await self._of_each("for_whom", placement, limit))
 
-    async def verdict(
-        self,
-        placement: str,
-        confidence: float = 0.95,
-        false_share: float = 0.05,
-        *,
-        patience: float = PATIENCE,
-    ) -> ReadVerdict:
+    async def verdict(self, placement: str, *asked: Any, **options: Any) -> ReadVerdict:
         """Refuse to judge duels: each shard has a part of the log."""
         check_path(self.placement(placement), "duel")
         raise InvalidValue("placement", placement, NOT_IN_SHARDS)

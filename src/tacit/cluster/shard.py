@@ -312,7 +312,9 @@ class ShardedView:
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
         for name, aspect in self.aspects.items():
-            aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
+            # A shard may not have the configuration yet that this process has.
+            if all(name in snapshot.aspects for snapshot in snapshots):
+                aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
         self.show_counts([snapshot.counts for snapshot in snapshots])
