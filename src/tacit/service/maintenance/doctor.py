@@ -216,6 +216,7 @@ EXTRAS = {
     "otel": ("opentelemetry",),
     "client": ("httpx", "msgspec"),
     "kafka": ("confluent_kafka",),
+    "avro": ("fastavro",),
     "plots": ("matplotlib",),
     "interleaving": ("scipy",),
 }
