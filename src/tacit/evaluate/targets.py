@@ -42,7 +42,7 @@ class Target(Protocol):
     columns: frozenset[str]
 
     def begin(self, every: bool = False) -> Self:
-        """Return it as it is before the first row of a log; say whether ``every`` is needed."""
+        """Return it as it is before the first row of a log; ``every`` where that will be asked for, too."""
 
     def shown(self, rows: LoggedRows) -> Floats:
         """Return the probability of the arm that was shown, per row; called once per batch."""

@@ -122,7 +122,7 @@ class Probabilistic(InterleavingMethod):
     def _finished(
         self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: list[int]
     ) -> Interleaved:
-        """Fill the list up, and say what came from whom with which probability."""
+        """Fill the list up; return it with what came from whom with which probability."""
         chances = given_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
         complete = filled(rankings, items, self.length)
@@ -288,7 +288,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                 yield shown.probability, shown
 
     def _finished(self, rankings: tuple[tuple[Item, ...], ...], items: list[Item]) -> Interleaved:
-        """Fill the list up, and say what came from whom with which probability."""
+        """Fill the list up; return it with what came from whom with which probability."""
         chances = given_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
         rounds = [shares(chances[start : start + len(rankings)]) for start in starts]

@@ -354,7 +354,7 @@ class TeamDraftMultileave(InterleavingMethod):
     def _finished(
         self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: Teams
     ) -> Interleaved:
-        """Fill the list up, and say with which probability it is shown."""
+        """Fill the list up; return it with the probability with which it is shown."""
         complete = filled(rankings, items, self.length)
         return self._interleaved(
             complete,

@@ -185,7 +185,7 @@ def learn_rows(
     epochs: Ints,
     fresh: Booleans,
 ) -> int:
-    """Learn row by row; say of each row whether it was of its lane's present epoch, and so taught
+    """Learn row by row; return of each row whether it was of its lane's present epoch, and so taught
     something, and return how many were."""
     learned = 0
     for i in range(len(batch.lanes)):

@@ -114,7 +114,7 @@ def apart(state: State, lane: int) -> bool:
 
 @kernel
 def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
-    """Set the radius for the fewest comparisons of any arm; say whether these are enough."""
+    """Set the radius for the fewest comparisons of any arm; return whether these are enough."""
     least = regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
     return least >= enough

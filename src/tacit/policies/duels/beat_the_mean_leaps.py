@@ -159,7 +159,7 @@ def radius(kappa: float, level: int) -> float:
 
 @kernel
 def calm(book: Book, front: int, level: int, kappa: float, rng: Generator) -> bool:
-    """Draw the coming sweep of the arms under watch; say whether it surely goes by."""
+    """Draw the coming sweep of the arms under watch; return whether it surely goes by."""
     low, high = math.inf, -math.inf
     for i in range(front):
         arm = book.members[i]

@@ -100,7 +100,7 @@ def verdict(book: FilterRun, arm: int, kappa: float) -> int:
 
 @kernel
 def sweep(book: FilterRun, front: int, level: int, kappa: float, chances: Floats, rng: Generator) -> bool:
-    """Play the next sweep of the arms under watch; say whether it decides anything."""
+    """Play the next sweep of the arms under watch; return whether it decides anything."""
     decided = False
     for i in range(front):
         arm = book.members[i]

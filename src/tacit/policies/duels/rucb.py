@@ -106,7 +106,7 @@ def review(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
 
 @kernel
 def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
-    """Count a round and its outcome; say whether all verdicts surely stand.
+    """Count a round and its outcome; return whether all verdicts surely stand.
 
     An arm's duel against itself tells nothing.
     """
@@ -148,7 +148,7 @@ def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, other: in
 
 @kernel
 def possible_winners(bounds: PairBounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
-    """Count the arms on offer that surely lose to none; say whether ``best`` is one."""
+    """Count the arms on offer that surely lose to none; return whether ``best`` is one."""
     count, among = 0, False
     for arm in impression.arms:
         if sure_losses(bounds, lane, impression, arm) == 0.0:

@@ -93,7 +93,7 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
 
 @dispatch.kernel
 def played(working: WorkingSet, lane: int, arm: int) -> bool:
-    """Note that an arm was compared; say whether all that were due have been."""
+    """Note that an arm was compared; return whether all that were due have been."""
     if working.place[lane, arm] < working.due[lane]:
         working.due[lane] -= 1
         exchange(working, lane, arm, working.due[lane])

@@ -182,7 +182,7 @@ def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> Non
 
 @kernel
 def shows_change(params: Any, state: Any, lane: int) -> bool:
-    """Replace G⁺ by that of the present phase; say whether its G⁻ meets the G⁺ before it."""
+    """Replace G⁺ by that of the present phase; return whether its G⁻ meets the G⁺ before it."""
     phases = state.phases
     most = 0
     for arm in range(1, phases.late.shape[1]):

@@ -74,7 +74,7 @@ def _once(connection: http.client.HTTPConnection, name: str, placement: Placemen
             raise TacitError(f"placements.{name}: {path} was answered with {answer['detail']}")
         return answer
 
-    # What is asked in the terms of another API is not said in ours.
+    # What is asked by another API's names is not said in ours.
     shown = post(placement.kind.path, asked).get("decision_id")
     if shown is not None and placement.kind.takes_clicks:
         post("clicks", {"decision_id": shown, "clicks": [0]})

@@ -1,1 +1,1 @@
-"""The service in the terms of others: Personalizer, OpenFeature, User Behavior Insights."""
+"""The service as others ask for it: Personalizer, OpenFeature, User Behavior Insights."""

@@ -1,4 +1,4 @@
-"""Flags and their evaluation in OpenFeature's terms (OFREP)."""
+"""Flags and their evaluation as OpenFeature asks for them (OFREP)."""
 
 from __future__ import annotations
 

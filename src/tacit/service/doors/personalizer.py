@@ -1,4 +1,4 @@
-"""Placements in Personalizer's terms: requests read, decisions and rewards, the record of the kind.
+"""Placements as Personalizer asks for them: requests read, decisions and rewards, the record of the kind.
 
 A rank request becomes an impression of features; the placement decides, learns and answers in that API's
 terms; its table in the configuration, an example of a request, and the record of the kind come last.

@@ -142,7 +142,7 @@ class Teaching(State):
         return rewards.take([]) if self.sets_aside else self.modes.learnable(rewards)
 
     def _teach(self, rewards: Lessons) -> Booleans:
-        """Learn; say of each lesson whether its decision was of the key's present epoch."""
+        """Learn; return of each lesson whether its decision was of the key's present epoch."""
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)

@@ -237,7 +237,7 @@ class Saving(Teaching):
             fit(self.second.learner, self.living.now)
 
     def _restored(self, snapshot: Snapshot) -> bool:
-        """Begin at a snapshot; say whether it could be used."""
+        """Begin at a snapshot; return whether it could be used."""
         if snapshot.plan != self.fold_spec:
             logger.warning(
                 "placement %s: the attribution rule, a policy or the propensities were changed; "
