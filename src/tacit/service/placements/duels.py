@@ -345,7 +345,7 @@ class DuelPlacement(Placement):
             if self._policy_reward(row, came) is None:
                 outcomes[place] = HELD_OUT if row.control else TIED
 
-    def _note(self, rewards: Lessons) -> None:
+    def _count_rewards(self, rewards: Lessons) -> None:
         for row, came in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
             self._note_duel(row, came)
 

@@ -5,7 +5,7 @@
 # 2. ``take_in``: feedback of one moment; the rule says which of it is final, and what became of the rest.
 # 3. ``_teach``: what is final goes to the learner, and to a second policy, each for the decisions that are
 #    its own.
-# 4. ``_note``: the same is counted for those who look.
+# 4. ``_count_rewards``: the same is counted for those who look.
 # 5. ``recall``: the fold. A decision of the log is taken in as if it were made now; its feedback then walks
 #    1. to 4.
 
@@ -71,7 +71,7 @@ class Teaching(State):
             # A default that was never learned must not be put right by a reward that comes late.
             left = np.setdiff1d(rewards.entries, learned.entries)
             self.windows.not_learned(left)
-            self._note_unlearned(rewards, left.tolist())
+            self._count_unlearned(rewards, left.tolist())
         self._teach(learned)
 
     def take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
@@ -127,7 +127,7 @@ class Teaching(State):
         if len(learned.values) < len(rewards.values):
             for place in set(rewards.places).difference(learned.places):
                 outcomes[place] = NOT_LEARNING
-            self._note_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
+            self._count_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
         fresh = self._teach(learned)
         self._name(learned, outcomes)
         # A policy that restarted the key meanwhile does not learn from before; a correction says nothing of
@@ -169,10 +169,10 @@ class Teaching(State):
                 of_some, old = [values[i] for i in own], before and before[: len(own)]
                 seen_of_some = None if seen is None else seen[own]
                 fresh[places[own]] = _taught(learner, kept, entries[own], of_some, old, seen_of_some)
-        self._note(rewards)
+        self._count_rewards(rewards)
         return fresh
 
-    def _note(self, rewards: Lessons) -> None:
+    def _count_rewards(self, rewards: Lessons) -> None:
         """Count what came back for decisions, in place of what was counted before."""
         before = rewards.before or 0.0
         came = [i for i, reward in enumerate(rewards.values) if reward or before]
@@ -189,7 +189,7 @@ class Teaching(State):
                 self._earning(entries),
             )
 
-    def _note_unlearned(self, rewards: Lessons, entries: Collection[int]) -> None:
+    def _count_unlearned(self, rewards: Lessons, entries: Collection[int]) -> None:
         """Count what came back for decisions that taught nothing, for those who look."""
         left = rewards.take([i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries])
         times = self.windows.values(left.entries, "time")

@@ -130,7 +130,7 @@ class SlatePlacement(Placement):
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _note(self, rewards: Lessons) -> None:
+    def _count_rewards(self, rewards: Lessons) -> None:
         times = self.windows.values(rewards.entries, "time")
         actions = self.open.actions(rewards.entries)
         for time, slots, clicks in zip(times, actions, rewards.values, strict=True):

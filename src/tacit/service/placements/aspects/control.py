@@ -60,14 +60,14 @@ class ControlGroup(Aspect):
         if holdout is not None:
             self.coin = Coin(holdout, placement.seed, placement.control_of(holdout))
 
-    def hold(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
+    def hold_out(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
         """Have another holdout, or none."""
         self.holdout = holdout
         self.arms_named(placement)
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark: another holdout, or none, from now on."""
-        self.hold(placement, holdout_in(mark.value))
+        self.hold_out(placement, holdout_in(mark.value))
         sticky = self.holdout is not None and self.holdout.unit != DECISION
         placement.earnings.sums.begin(mark.value, mark.seq, mark.time, clustered=sticky)
 
@@ -78,7 +78,7 @@ class ControlGroup(Aspect):
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its part of a snapshot, which the sums behind the lift have."""
         if saved.lift is not None:
-            self.hold(placement, holdout_in(placement.earnings.sums.terms))
+            self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
@@ -89,7 +89,7 @@ class ControlGroup(Aspect):
 
     def show(self, placement: Placement, parts: Sequence[None]) -> None:
         """Show the holdout on which the sums of all shards rest."""
-        self.hold(placement, holdout_in(placement.earnings.sums.terms))
+        self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made next to the caller."""
