@@ -425,7 +425,8 @@ def test_what_is_out_of_range_is_named(make, field):
 def test_the_same_lists_come_without_propensities():
     items = np.random.default_rng(5).standard_normal((6, 4))
     asked, plain = (
-        tacit.Learner(tacit.ItemListMix(4, positions=2), seed=3, propensities=wanted) for wanted in (True, False)
+        tacit.Learner(tacit.ItemListMix(4, positions=2), seed=3, propensities=wanted)
+        for wanted in (True, False)
     )
     for clicks in ([1.0, 0.0], [0.0, 1.0]):
         decision, same = (learner.choose(relevance=items) for learner in (asked, plain))

@@ -31,7 +31,7 @@ class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     stake: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
 
     @property
-    def slots(self) -> Any:
+    def choices(self) -> Any:
         return self.coins
 
     @property

@@ -114,8 +114,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start: str | None = None
 
     @property
-    def slots(self) -> Any:
-        """The policy's arms."""
+    def choices(self) -> Any:
+        """The arms among which the policy chooses."""
         raise NotImplementedError
 
     @property
@@ -173,7 +173,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             remedy = "leave it out: the policy of the holdout's control is the second one"
             raise InvalidValue("shadow", self.shadow, remedy)
         policies = [
-            None if spec is None else self.fitted(policy_from_spec(spec, self.slots, setting=self.setting))
+            None if spec is None else self.fitted(policy_from_spec(spec, self.choices, setting=self.setting))
             for spec in (self.policy, control or self.shadow)
         ]
         policy, second = policies

@@ -477,7 +477,7 @@ class PersonalizerTable(PlacementTable, forbid_unknown_fields=True, kw_only=True
     propensities: Literal[True] = True
 
     @property
-    def slots(self) -> Any:
+    def choices(self) -> Any:
         return None
 
     @property

@@ -102,7 +102,7 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     at_least: dict[str, float] | None = None
 
     @property
-    def slots(self) -> Any:
+    def choices(self) -> Any:
         return self.arms
 
     @property

@@ -80,7 +80,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     mode: Literal["online", "frozen", "shadow"] = "online"
 
     @property
-    def slots(self) -> Any:
+    def choices(self) -> Any:
         return self.rankers
 
     @property
