@@ -65,8 +65,8 @@ def obey():
         notes = line == "begin\\n"
         found = [f"{file} {line} {name}" for file, name, line in sorted(noted)]
         found += [f"form - {file} {name}" for file, name in sorted(forms)]
-        print(*found, "end", sep="\\n", flush=True)
         noted.clear(), forms.clear()
+        print(*found, "end", sep="\\n", flush=True)
 
 threading.Thread(target=obey, daemon=True).start()
 threading.setprofile(hook)
