@@ -6,7 +6,7 @@ Three services decide by turns of a second, in a random order each round, for on
 fast as it is answered: one whose log stays, one whose log is followed, one whose log goes to a topic of
 Tansu. Services and the one who asks have the first core, who reads the log and the broker the second. Each
 round is a line added to the file, so that several calls go on with one study; at the end the ratios of all
-rounds so far are said.
+rounds so far are said. --folder is where the stores are: in memory (/dev/shm) the disk's moods are out of it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def turn(connection):
     return taken
 
 
-def measured(file, seconds):
+def measured(file, seconds, where):
     """Add rounds to a file for so many seconds."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=where) as name:
         folder, processes, connections = Path(name), [], {}
         broker, address = broker_started()
         processes.append(broker)
@@ -120,9 +120,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--folder", default="/dev/shm" if Path("/dev/shm").is_dir() else None)
     asked = parser.parse_args()
     with asked.file.open("a") as file:
-        measured(file, asked.seconds)
+        measured(file, asked.seconds, asked.folder)
     said([json.loads(line) for line in asked.file.read_text().splitlines()])
 
 

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from harness import Client as Requests
 from harness import Clock, as_after_a_crash, folded, learned, recovered, served, started, stopped, with_home
 from test_cli import tacit as command
 from test_feed import fed, written
@@ -280,16 +281,22 @@ seen = "learned"
 seed = 7
 snapshot_every = 50
 attribution_window = 36000
+[feeds.shop]
+map = "feed.toml"
 """
 
 
 def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
-    (tmp_path / "tacit.toml").write_text(SERVED)
     (tmp_path / "feed.toml").write_text(MAP)
+    (tmp_path / "tacit.toml").write_text(SERVED)
     process, port = started(tmp_path / "tacit.toml")
     features = {"relevance": [[1.0], [0.5]], "examination": [[0.5], [1.0]]}
     with Client(f"http://127.0.0.1:{port}") as client:
         ids = [one.decision_id for one in client.decide_many("home", [Impression("k", **features)] * 300)]
+    pushed = {"type": "viewed", "id": "v0", "about": {"decision": ids[0]}}
+    for became in ("noted", "duplicate"):
+        status, _, taken = Requests(f":{port}").ask("POST", "/v1/feed/shop", pushed)
+        assert (status, taken["sent"]) == (200, {became: 1})
     events = [
         {"type": "viewed", "id": f"v{i}", "about": {"decision": id}} for i, id in enumerate(ids) if i % 3
     ]
@@ -315,6 +322,6 @@ def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
         placement.advance(10**17)  # All windows close.
     found = [placement.learner.posterior("k") for placement in placements]
     np.testing.assert_array_equal(found[0].joint.mean, found[1].joint.mean)
-    # 200 of 300 were seen, and 60 of these wanted.
+    # 201 of 300 were seen, and 60 of these wanted.
     assert found[0].examination.mean[0] > 0.5
     assert found[0].relevance.mean[0] < -0.5
