@@ -111,6 +111,7 @@ bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/open_decisions.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/beside.py
 	$(BIN)/python benchmarks/local_decisions.py
 
 bench-ray: $(VENV)/.dev

@@ -1,12 +1,16 @@
-"""Measure the decision service over HTTP: against a handler that does nothing, and in batches.
+"""Measure the decision service over HTTP: against handlers that do nothing, and in batches.
 
     python benchmarks/serve.py --seconds 1 --rounds 15 --connections 64 16 1
+    python benchmarks/serve.py --before ../0.2    the same, and the service of another checkout in turn
 
 The load comes from a process of its own over connections that are kept alive, keys after a
-Zipf law, 10 arms, a decision and then its feedback. Rounds of both sides alternate; a ratio is the
-median of those of each pair, by the processor's time and by the clock. The other side of the
-comparison is the same HTTP stack (uvicorn, uvloop, httptools, Starlette, msgspec), which reads the
-same request, checks it, and answers as much.
+Zipf law, 10 arms, a decision and then its feedback. Rounds of all sides alternate; a ratio is the
+median of those of each round, by the processor's time and by the clock. The other sides read the
+same requests, check them, and answer as much:
+
+- ``framework``: an empty handler of uvicorn, uvloop, httptools, Starlette and msgspec. The service answers
+  requests whose head it knows without httptools, Starlette and a coroutine, which this one has not;
+- ``own``: the service itself, on that same short way, but its engine decides, learns and logs nothing.
 """
 
 from __future__ import annotations
@@ -67,8 +71,19 @@ uvicorn.Server(settings).run(sockets=[listener])
 """
 SERVICE = """
 import sys
-from tacit.service.config.file import load_config
-from tacit.service.app.server import serve
+try:
+    from tacit.service.config.file import load_config
+    from tacit.service.app.server import serve
+except ModuleNotFoundError:  # version 0.1
+    from tacit.service.config_file import load_config
+    from tacit.service.server import serve
+if sys.argv[4:]:
+    from tacit.service.engine.engine import Engine
+    from tacit.service.log.requests import Decide
+    from tacit.service.log.rows import DecisionRow
+    row = DecisionRow(1, "018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", 1, 1, 0, "", None, 3, 0.1, 0, None)
+    answers = {True: [row], False: ["learned"]}
+    Engine.begin = lambda self, request, reply: reply.set_result(answers[type(request) is Decide])
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,
     "placements.default.arms": 10, "placements.default.policy": sys.argv[2],
@@ -165,8 +180,19 @@ def measured(process, port, seconds, connections):
     return result | {"cpu_us": 1e6 * spent / (result["rate"] * seconds)}
 
 
-def started(*command):
-    process = subprocess.Popen([sys.executable, "-c", *command], stdout=subprocess.PIPE, text=True)
+def measured_batches(process, port, seconds):
+    """Return what a decision takes where 100 are asked for together."""
+    before = cpu_seconds(process)
+    result = loaded(port, seconds, BATCH, BATCH_CONNECTIONS)
+    spent = cpu_seconds(process) - before
+    return result | {"rate": result["decisions"], "cpu_us": 1e6 * spent / (result["decisions"] * seconds)}
+
+
+def started(*command, source=None):
+    """Start a server, of another checkout's source if it is given; return it and its port."""
+    environment = os.environ if source is None else os.environ | {"PYTHONPATH": str(Path(source, "src"))}
+    command = [sys.executable, "-c", *command]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     return process, int(process.stdout.readline().split()[1])
 
 
@@ -177,25 +203,24 @@ def spread(values):
     return round(middle, 3), round(error, 3)
 
 
-def compared(rounds):
-    """Return what rounds of both sides say."""
-    nothing, service = zip(*rounds, strict=True)
-
-    def ratios(name, *, inverse=False):
-        pairs = [(b[name], a[name]) for b, a in rounds]
-        return spread([b / a if inverse else a / b for b, a in pairs])
-
-    return {
-        "ratio by processor time": ratios("cpu_us", inverse=True),
-        "ratio by clock": ratios("rate"),
-        "p50 to p50": ratios("p50"),
-        "p99 to p99": ratios("p99"),
-        **{
-            f"{side}: {name}": round(statistics.median(one[name] for one in some), 3)
-            for side, some in (("nothing", nothing), ("service", service))
+def compared(names, rounds):
+    """Return what rounds of all sides say, the last of which is compared with the others."""
+    report = {}
+    for place, name in enumerate(names[:-1]):
+        pairs = [(one[place], one[-1]) for one in rounds]
+        report[f"beside {name}"] = {
+            "share by processor time": spread([b["cpu_us"] / a["cpu_us"] for b, a in pairs]),
+            "share by clock": spread([a["rate"] / b["rate"] for b, a in pairs]),
+            "over it, cpu_us": spread([a["cpu_us"] - b["cpu_us"] for b, a in pairs]),
+            "p50 to p50": spread([a["p50"] / b["p50"] for b, a in pairs]),
+            "p99 to p99": spread([a["p99"] / b["p99"] for b, a in pairs]),
+        }
+    for side, some in zip(names, zip(*rounds, strict=True), strict=True):
+        report[side] = {
+            name: round(statistics.median(one[name] for one in some), 3)
             for name in ("rate", "cpu_us", "p50", "p99")
-        },
-    }
+        }
+    return report
 
 
 def main():
@@ -205,6 +230,7 @@ def main():
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
     parser.add_argument("--policies", nargs="+", default=("thompson", "thompson+", "ucb1+"),
                         help="a plus asks for propensities")  # fmt: skip
+    parser.add_argument("--before", help="another checkout, whose service is measured in turn with this one")
     parser.add_argument("--load", nargs=4)
     told = parser.parse_args()
     if told.load:
@@ -218,26 +244,33 @@ def main():
         return
     for policy in told.policies:
         with tempfile.TemporaryDirectory() as folder:
-            nothing, bare = started(NOTHING)
             propensities = "yes" if policy.endswith("+") else "no"
-            path = str(Path(folder) / "s.db")
-            service, port = started(SERVICE, path, policy.rstrip("+"), propensities)
+            settings = policy.rstrip("+"), propensities
+            sides = {
+                "framework": started(NOTHING),
+                "own": started(SERVICE, str(Path(folder) / "o.db"), *settings, "nothing"),
+            }
+            servers = {"service": started(SERVICE, str(Path(folder) / "s.db"), *settings)}
+            if told.before is not None:
+                path = str(Path(folder) / "b.db")
+                servers = {"before": started(SERVICE, path, *settings, source=told.before)} | servers
+            sides |= servers
             try:
                 report = {"load of the machine": os.getloadavg()}
                 for connections in told.connections:
+                    # The first round warms up.
                     rounds = [
-                        [
-                            measured(each, at, told.seconds, connections)
-                            for each, at in ((nothing, bare), (service, port))
-                        ]
+                        [measured(*side, told.seconds, connections) for side in sides.values()]
                         for _ in range(told.rounds + 1)
                     ]
-                    # The first one warms up.
-                    report[f"{connections} connections"] = compared(rounds[1:])
-                batch = loaded(port, told.seconds, BATCH, BATCH_CONNECTIONS)
-                report["decisions/s in batches of 100"] = batch["decisions"]
+                    report[f"{connections} connections"] = compared(list(sides), rounds[1:])
+                rounds = [
+                    [measured_batches(*server, told.seconds) for server in servers.values()]
+                    for _ in range(told.rounds + 1)
+                ]
+                report["decisions in batches of 100"] = compared(list(servers), rounds[1:])
             finally:
-                for process in (nothing, service):
+                for process, _ in sides.values():
                     process.terminate()
                     process.wait(30)
         name = f"{policy.rstrip('+')}, propensities: {propensities}"
