@@ -342,6 +342,8 @@ def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Ba
         variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
     else:
         variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
+    # An arm that was not met begins at what is expected of any arm by now: mean and variance of its constant
+    # are exchanged.
     if not models.met[model, arm, h]:
         first = begins(models, model, arm, h, base)
         logit += first.logit - np.float64(models.mean[model, arm, h, 0])
@@ -359,6 +361,7 @@ def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
         y[i] = np.float32(0.0)
     k = 0
     for j in range(known):
+        # Of a symmetric matrix only what is on and below the diagonal is kept, column by column.
         column, others = spread[k : k + known - j], x[j:known]
         add_times(column, x[j], y[j:])
         if known > LONG:
@@ -430,6 +433,7 @@ def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
 
     As :func:`~tacit.policies.features.gaussian.logistic_step`; no click tells the less, the less it was seen.
     """
+    # Newton's method for the mode: the posterior changes along the observation only, so one number is sought.
     at, precision, gain = logit, 0.0, 0.0
     for _ in range(STEPS):
         chance = sigmoid(at)
@@ -462,12 +466,14 @@ def learn_arm(
         spread = models.spread[model, arm, h]
     project_packed(spread, known, x, y)
     logit = np.float64(dot_single(x, models.mean[model, arm, h]))
+    # Single precision may leave a variance a little below 0.
     s = max(np.float64(dot_single(x, y)), 0.0)
     aim, times = logit + given.offset, given.times
     if given.seen < 1.0:
         c, gain = hidden_step(aim, s, given.reward, given.seen)
     else:
         c, gain = logistic_step(aim, times * s, given.reward)
+    # What tells as much as several clicks has so many times their precision.
     c *= times
     add_times(y, np.float32(times * gain), models.mean[model, arm, h])
     shrink_packed(spread, known, y, np.float32(c / (1.0 + c * s)))

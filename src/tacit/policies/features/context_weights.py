@@ -170,6 +170,7 @@ def share_weights(weights: Floats, share: float) -> None:
     for h in range(len(weights)):
         total += weights[h]
     for h in range(len(weights)):
+        # Fixed share (Herbster, Warmuth 1998): no hypothesis falls so far behind that it cannot come back.
         weights[h] = (1.0 - share) * weights[h] / total + share / len(weights)
 
 
@@ -223,6 +224,8 @@ def settle(tally: MixtureTally, model: int, right: float) -> None:
 def take_warning(state: ContextState, model: int, layout: Design) -> None:
     """Let the recent hypothesis begin anew at a warning, weighed as far as earlier ones were right."""
     tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
+    # A hypothesis that has just begun is not judged yet: another warning would throw away the little it
+    # knows.
     early = announced.waiting[model] > 0.0 and tally.age[model] < SEASONED
     if early or tally.rounds[model] < KEPT:
         return
@@ -230,6 +233,7 @@ def take_warning(state: ContextState, model: int, layout: Design) -> None:
     change = min((0.5 + announced.right[model]) / (1.0 + announced.warnings[model]), SUREST)
     if change >= WORTHLESS:
         adopted = weights[RECENT] > heaviest_other(weights)
+        # The odds of a change, as the weight is beside the largest one.
         restart_recent(state, model, layout, adopted, change / (1.0 - change))
         announced.waiting[model] = 1.0
 

@@ -307,6 +307,7 @@ def measure(inputs: Inputs, lane: int, start: int, stop: int) -> None:
     for j in range(start, stop):
         peak = inputs.largest[lane, j]
         factor = shrink / peak if peak > 0.0 else shrink
+        # What was learned is at the old size, so a factor stays until it is off by more than two.
         if not 0.5 * factor < inputs.factor[lane, j] < 2.0 * factor:
             inputs.factor[lane, j] = factor
 
@@ -415,6 +416,7 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> A
     logit, by_offset = tangent(x, mean, split, hides, offset, h, of)
     if known >= 0:
         for j in range(len(x)):
+            # The offset's mean is linear in θ: by the chain rule its slope is part of the gradient.
             h[j] -= by_offset * component.slope[known, j]
     return Aim(logit, by_offset, variance)
 

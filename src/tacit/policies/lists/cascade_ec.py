@@ -92,6 +92,7 @@ def leave_out(room: Floats, listed: int, one_click: bool) -> None:
     worst, best = listed - 1, worth_without(room, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
         worth = worth_without(room, listed, j, one_click)
+        # Strictly more: of arms that are worth the same, the lowest is left out.
         if worth > best:
             worst, best = j, worth
     for j in range(worst, listed - 1):
@@ -158,10 +159,12 @@ def fill_list(
     past, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
         constant = theta[past + k] if len(theta) > past else 0.0
+        # Odds against being seen multiply, so a position is a factor; beyond 350 exp would overflow.
         room[POSITION, k] = np.exp(min(max(-constant, -350.0), 350.0))
     mixed = len(theta) > past
     for sweep in range(2 * SWEEPS if mixed else SWEEPS):
         for i in range(len(impression.arms)):
+            # An arm that was left out in the first sweep may fit once others have changed.
             if not holds(room, listed, i):
                 attraction = sigmoid(scored(impression.relevance[i], theta[:split]))
                 logit = dot(impression.examination[i], theta[split:past])

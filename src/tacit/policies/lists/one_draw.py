@@ -223,6 +223,9 @@ def draw_list(
     for k in range(len(action)):
         action[k] = -1
     z, arm, place = abs(rng.standard_normal()), -1, -1
+    # One number decides on both: below ``kept`` it keeps a promise, from there to ``put`` it explores. Either
+    # way one arm is put at one place of the order that z gives, so a list's probability stays a sum over
+    # intervals of z.
     kept = promised_in(params, arms)
     put = kept + (1.0 - kept) * params.epsilon
     drawn = rng.random() if put > 0.0 else 1.0
