@@ -4,7 +4,9 @@ Then the spare that takes a lost one's place, and what there is to see of all sh
 """
 
 # 1. ``ShardActor``: an engine on an event loop of its own; what it is asked comes as batches.
-# 2. ``Spares``: an actor that has loaded and compiled all, to take a lost one's place in seconds.
+# 2. ``Spares``: an actor that has loaded and compiled all, to take a lost one's place.
+# 3. ``ShardSnapshot``, ``ShardedView``: what there is to see of a placement, a picture of each part and the
+#    whole, which is a placement that decides nothing.
 
 from __future__ import annotations
 

@@ -3,8 +3,11 @@
 The log follows the configuration; the past is read; somebody is forgotten; shards tell what they learned.
 """
 
-# Three classes, each given the engine that it serves: ``Logbook`` reads the past on the store's thread,
-# ``Forgetting`` blanks somebody in log and archive, ``ShardExchange`` gives and takes what shards learn.
+# Four classes, each given what it needs of the engine that it serves:
+# 1. ``Following``: what is configured and the log does not say yet, it makes the log say.
+# 2. ``Logbook``: reads the past on the store's thread.
+# 3. ``Forgetting``: blanks somebody in log and archive.
+# 4. ``ShardExchange``: gives and takes what shards learn.
 
 from __future__ import annotations
 

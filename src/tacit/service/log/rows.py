@@ -4,6 +4,7 @@
 # 2. ``DecisionRow``, ``FeedbackRow``, ``MarkRow``, ``RecordRow``: the four kinds, and the checksum beside
 #    each.
 # 3. ``Rows``, ``in_order``, ``stretches``: parts of the log, and the whole in its order.
+# 4. How rows are read again: propensities, JSON, decisions.
 
 from __future__ import annotations
 
