@@ -1,5 +1,10 @@
 """What policies share that know arms by relevance and examination; and one draw for all of their arms."""
 
+# 1. ``with_seen``, ``known_seen``: rewards where it is known what was seen.
+# 2. ``ClickModel``: policies that believe in a click probability for every row of features.
+# 3. ``Coupled``: one number z moves all arms' scores up their lines; the probability of a choice is an
+#    interval of z.
+
 from __future__ import annotations
 
 import math
