@@ -57,7 +57,7 @@ def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> 
     if not policy.learns_seen:
         remedy = f"leave it out: {policy.label} does not learn what is seen; LaplaceEC(5, 5) does"
         raise InvalidValue("seen", seen, remedy)
-    wrong = [one for one in seen if one is not None and not isinstance(one, bool | np.bool_)]
+    wrong = [value for value in seen if value is not None and not isinstance(value, bool | np.bool_)]
     if wrong or len(seen) != len(rewards):
         remedy = f"give True, False or None for each of {len(rewards)}"
         raise InvalidValue("seen", wrong[0] if wrong else seen, remedy)

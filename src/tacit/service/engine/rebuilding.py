@@ -369,7 +369,7 @@ def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
             raise InvalidValue("policy", spec, remedy)
         return as_begun(configured.policy, before)
     arms = getattr(before, "arms", None)
-    policy = checked_as("policy", lambda one: policy_from_spec(one, arms, imports=False), spec)
+    policy = checked_as("policy", lambda text: policy_from_spec(text, arms, imports=False), spec)
     positions = getattr(before, "positions", None)
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
         return replace(policy, positions=positions)  # type: ignore[call-arg]

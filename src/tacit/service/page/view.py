@@ -265,7 +265,7 @@ class View:
         self.keys = placement.key_count
         self.open = placement.pending
         self.mode = placement.mode
-        self.outcomes = sorted(placement.outcomes.items(), key=lambda one: -one[1])
+        self.outcomes = sorted(placement.outcomes.items(), key=lambda counted: -counted[1])
         self.asked = look.asked
         self.retired = {str(arm) for arm in placement.offer.retired}
         self.history = timeline.latest(look.changes)

@@ -177,7 +177,7 @@ class Results:
             for rows, width in zip(self._rows, self._widths, strict=True)
             for place, row in rows.items()
         ]
-        return sorted(found, key=lambda one: one[:2])
+        return sorted(found, key=lambda stretch: stretch[:2])
 
     def between(self, begin: int, end: int, most: int) -> Stretches:
         """Return the sums over at most some stretches of a time; empty ones are left out.
