@@ -266,7 +266,7 @@ def compiled(python, wheel, folder):
         }
         compile_all = "from tacit.warmup import compile_shipped; compile_shipped()"
         run(inside, "-c", compile_all, env=elsewhere, cwd=apart, quiet=True)
-        for lock in code.rglob("lock"):
+        for lock in code.rglob("*lock"):
             lock.unlink()
         (code / "made_for.json").write_text(made_for)
         command = sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", apart

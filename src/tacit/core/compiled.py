@@ -14,7 +14,7 @@ import gc
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from typing import Any
 
@@ -188,7 +188,7 @@ def _form(value: Any) -> Any:
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
-    with _without_collector():
+    with _without_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
 

@@ -6,11 +6,12 @@ index is a pickle: it is read from inside of the installed package only, which i
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ class LoopCache(caching.FunctionCache):
         self._folder = cache_root() / key / variant
         self._impl_class: Any = type("Impl", (_Entries,), {"_locator_classes": [_at(self._folder)]})
         super().__init__(function)  # type: ignore[no-untyped-call]
+        self._turns = ExitStack()
         self._shipped = caching.IndexDataCacheFile(  # type: ignore[no-untyped-call]
             str(SHIPPED / key / variant), self._impl.filename_base, variant
         )
@@ -105,21 +107,42 @@ class LoopCache(caching.FunctionCache):
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return _index_key(sig, codegen.magic_tuple())
 
+    def close(self) -> None:
+        """Let other processes go on that wait for what was compiled."""
+        self._turns.close()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._found(sig, target_context)
+        if found is None:
+            notice.compiling()
+            # One process compiles it, and those that want it meanwhile take what it has made.
+            if self._takes_turns(_index_key(sig, target_context.codegen().magic_tuple())):
+                found = self._found(sig, target_context)
+        return found
+
+    def _takes_turns(self, index_key: Any) -> bool:
+        """Wait for a process that compiles the same; whether that could be."""
+        import filelock
+
+        name = hashlib.sha256(repr(index_key).encode()).hexdigest()[:20]
+        with _kept_if_possible():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._turns.enter_context(filelock.FileLock(self._folder / f"{name}.lock"))
+            return True
+        return False
+
+    def _found(self, sig: Any, target_context: Any) -> Any:
         # numba would first learn all rules by which code is made. What is made already needs but
         # the functions that it calls.
         rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
         try:
             with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
-                found = self._load_shipped(sig, target_context) or self._load_overload(  # type: ignore[no-untyped-call]
+                return self._load_shipped(sig, target_context) or self._load_overload(  # type: ignore[no-untyped-call]
                     sig, target_context
                 )
         except (AttributeError, ImportError):
             # It was compiled for classes that have moved since.
-            found = None
-        if found is None:
-            notice.compiling()
-        return found
+            return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
         triple, *_ = target_context.codegen().magic_tuple()
