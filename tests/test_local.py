@@ -302,6 +302,7 @@ def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
     config.write_text(
         f'[server]\nport = 0\n[store]\npath = "{tmp_path}/tacit.db"\n'
         f"[placements.home]\narms = {json.dumps(NAMES)}\npolicy = {{ name = 'Thompson' }}\n"
+        "attribution_window = 3600\n"  # however busy the machine is, what is sent again is in time
     )
     told, port = [], 0
     for round in range(2):

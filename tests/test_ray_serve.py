@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from urllib.parse import quote
 
 import psycopg
@@ -21,9 +23,10 @@ import pytest
 import stores
 from harness import PATIENCE, Client, eventually
 
+from tacit.cluster.link import Link
 from tacit.service.config.file import load_config
 from tacit.service.engine.layout import stores_of
-from tacit.service.log.ids import partition_in, partition_of, shard_of
+from tacit.service.log.ids import Shard, partition_in, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 
@@ -125,6 +128,39 @@ def key_in(placement, shard, number=0, shards=SHARDS):
     keys = (f"key {i}" for i in range(10_000))
     found = [key for key in keys if shard_of(partition_of(placement, key), shards) == shard]
     return found[number]
+
+
+class Busy:
+    """A shard's handle: of what it is asked it answers at once only whether it lives, if it does."""
+
+    def __init__(self, lives):
+        self.lives, self.asked, self.pulses = lives, concurrent.futures.Future(), 0
+        self.look = self.pid = self.pulse = self
+
+    def options(self, concurrency_group):
+        return types.SimpleNamespace(remote=self.beat)
+
+    def beat(self):
+        answer = concurrent.futures.Future()
+        if self.lives:
+            self.pulses += 1
+            answer.set_result(None)
+        if self.pulses == 3:
+            self.asked.set_result(("fine", 0, {}, {}))
+        return types.SimpleNamespace(future=lambda: answer)
+
+    def remote(self):
+        return types.SimpleNamespace(future=lambda: self.asked)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_shard_that_is_busy_is_not_taken_for_lost(lives, monkeypatch):
+    monkeypatch.setattr("tacit.cluster.link.PATIENCE_SECONDS", 0.01)
+    link = Link(Shard(0, 2), Busy(lives))
+    link.up = True
+    await link.look()
+    assert (link.up, link.losses, link.health) == ((True, 0, "fine") if lives else (False, 1, None))
+    await link.stop()
 
 
 def test_a_key_and_all_its_feedback_are_in_one_shard(service):

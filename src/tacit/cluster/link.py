@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.evaluation import imported
-from tacit.cluster.shard import Lost, Request, ShardSnapshot, Spares, new_actor
+from tacit.cluster.shard import PULSE, Lost, Request, ShardSnapshot, Spares, new_actor
 from tacit.errors import TacitError
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable
@@ -34,7 +34,10 @@ MOST_CALLS = 2
 """Under way at once: while the shard commits one, it is sent the next."""
 ASK_AGAIN_SECONDS = 0.2
 PATIENCE_SECONDS = 20.0
-"""After which a shard that says nothing of itself is taken for lost."""
+"""After which a shard that gives no answer is asked whether it lives, and after as many more taken for lost.
+
+One that compiles a loop, on a busy machine, may have no time for more than that.
+"""
 
 Waiting = tuple[Request, "asyncio.Future[Any]"]
 
@@ -101,9 +104,17 @@ class Link:
         """Go on with the actor that took the place of the shard."""
         self.actor = actor
 
-    async def _ask(self, method: str, *given: Any, timeout: float | None = PATIENCE_SECONDS) -> Any:
-        reference = getattr(self.actor, method).remote(*given)
-        return await asyncio.wait_for(asyncio.wrap_future(reference.future()), timeout)
+    async def _ask(self, method: str, *given: Any, watched: bool = True) -> Any:
+        actor = self.actor
+        answer = asyncio.wrap_future(getattr(actor, method).remote(*given).future())
+        try:
+            while watched and not (await asyncio.wait([answer], timeout=PATIENCE_SECONDS))[0]:
+                pulse = actor.pulse.options(concurrency_group=PULSE).remote()
+                await asyncio.wait_for(asyncio.wrap_future(pulse.future()), PATIENCE_SECONDS)
+        except BaseException:
+            answer.cancel()
+            raise
+        return await answer
 
     # Requests --------------------------------------------------------------------------------
 
@@ -148,7 +159,7 @@ class Link:
 
     async def _send(self, group: list[Waiting]) -> None:
         try:
-            results = await self._ask("serve", [request for request, _ in group], timeout=None)
+            results = await self._ask("serve", [request for request, _ in group], watched=False)
         except self._errors as error:
             # Also one that has begun anew since, and was not asked to open its log.
             self._lost(error)
@@ -251,7 +262,7 @@ class OwnLink(Link):
         self._spares, self._replaced = spares, replaced
 
     async def _begin(self) -> None:
-        self.pid = await self._ask("ready", self.shard, self.config, timeout=None)
+        self.pid = await self._ask("ready", self.shard, self.config, watched=False)
 
     async def _revive(self) -> None:
         """Put the spare in the place of the shard."""
@@ -288,7 +299,7 @@ class OwnLink(Link):
         await super().stop()
         try:
             if self.up:
-                await self._ask("stop", timeout=None)
+                await self._ask("stop", watched=False)
         except self._errors as error:
             logger.error("%s did not end well: %s", self, error)
         imported().kill(self.actor)

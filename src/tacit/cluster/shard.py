@@ -52,6 +52,10 @@ Request = tuple[str, str, Any]
 """A method of the engine, a placement, and the rest."""
 
 
+PULSE = "pulse"
+"""The event loop on which a shard says that it lives."""
+
+
 class ShardActor:
     """One shard, on an event loop of its own.
 
@@ -119,6 +123,9 @@ class ShardActor:
     def _end(self) -> None:
         """End for good: somebody else owns the log."""
         imported().actor.exit_actor()
+
+    async def pulse(self) -> None:
+        """Answer, on an event loop of its own: the other one is busy while a loop is compiled."""
 
     async def pid(self) -> int:
         """Return the id of the process, once the log is open."""
@@ -197,7 +204,7 @@ logger = logging.getLogger(__name__)
 def new_actor() -> Any:
     """Return an actor for any shard."""
     options = {"max_restarts": 0, "max_concurrency": 10_000, "scheduling_strategy": "SPREAD"}
-    return imported().remote(ShardActor).options(**options).remote()
+    return imported().remote(concurrency_groups={PULSE: 1})(ShardActor).options(**options).remote()
 
 
 class Spares:
