@@ -38,7 +38,8 @@ CHROMIUM = (
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave to the long form what needs a program or package that no extra brings and is not here."""
+    """Leave to the long form what is marked so, and what needs a program or package that no extra brings
+    and is not here."""
     lacking = {}
     for item in items:
         for mark in item.iter_markers("needs"):
@@ -47,9 +48,11 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--hypothesis-profile") == "long":
         for item, name in lacking.items():
             item.add_marker(pytest.mark.skip(reason=f"{name} is not installed"))
-    elif lacking:
-        config.hook.pytest_deselected(items=list(lacking))
-        items[:] = [item for item in items if item not in lacking]
+        return
+    left = [item for item in items if item in lacking or item.get_closest_marker("long")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
 
 
 @pytest.hookimpl(tryfirst=True)

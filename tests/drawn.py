@@ -19,3 +19,8 @@ settings.load_profile("short")
 def examples(number):
     """Return settings for a property that is to be tried on a number of examples, where others are on 100."""
     return settings(max_examples=max(LEAST, number * settings.default.max_examples // 100))
+
+
+def is_long():
+    """Whether this is the long form, in which what takes long to compile is compiled as well."""
+    return settings.default.max_examples >= 100

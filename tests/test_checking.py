@@ -33,9 +33,11 @@ BROKEN = {
     wrong.NoLaneAxis: ("in Python", "rows for 0, 1 and 2 lanes"),
 }
 
+# Of each shape one whose dozen loops compile fast; the long form has the larger ones.
 OURS = [
-    tacit.Thompson(3),
-    tacit.ListMix(3, positions=2),
+    pytest.param(tacit.Thompson(3), marks=pytest.mark.long),
+    pytest.param(tacit.ListMix(3, positions=2), marks=pytest.mark.long),
+    tacit.CascadeUCB1(3, positions=2),
     tacit.RMED1(3),
     tacit.EpsilonGreedy(["a", "b", "c"]),
     tacit.LinTS(2, 2),

@@ -198,7 +198,7 @@ def test_the_default_draw_is_that_of_all_parameters():
 
 
 def test_a_restarted_policy_keeps_its_propensity():
-    learner = taught(tacit.CUSUMRestart(tacit.ClickMixture(2, 3)))
+    learner = taught(tacit.CUSUMRestart(tacit.LinTS(2, 3, draw="coupled")))
     offer = offer_of(np.random.default_rng(3))
     told = learner.probabilities("q", **offer)
     decision = learner.choose("q", **offer)

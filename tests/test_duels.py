@@ -158,7 +158,15 @@ def test_choosing_leaves_no_trace(policy):
     assert before == [leaf.tobytes() for _, leaf in leaves(learner.state)]
 
 
-@by_label
+# The loops of these take 3 s each to compile, and what is late comes to each as to the others.
+SLOW = tacit.DoubleThompsonSampling, tacit.FeelGoodThompson, tacit.RMED1
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(each, marks=[pytest.mark.long] * isinstance(each, SLOW)) for each in POLICIES],
+    ids=lambda policy: policy.label,
+)
 def test_late_and_batched_feedback_is_learned(policy):
     environment = tacit.PreferenceMatrix("uniform-gap(4, 0.3)", delay=(0, 9), batch=5)
     result = tacit.simulate(policy, environment, 4000, runs=4, seed=2)

@@ -624,13 +624,13 @@ KNOWN = [
     (tacit.LinUCB(2, 3), OFFER),
     (tacit.HLinUCB(3, 2, 3), OFFER),
     (tacit.LinearEpsilonGreedy(2, epsilon=0.3), {"relevance": OFFER["relevance"]}),
-    (tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER),
+    pytest.param(tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER, marks=pytest.mark.long),
     (tacit.LaplaceEC(2, 3, draw="coupled"), OFFER),
     (tacit.ClickMixture(2, 3), OFFER),
     (tacit.ClickMixture(2), {"relevance": OFFER["relevance"]}),
-    (tacit.HybridClickMixture(2, 3), OFFER),
+    pytest.param(tacit.HybridClickMixture(2, 3), OFFER, marks=pytest.mark.long),
     (tacit.LinTS(2, 3, draw="coupled"), OFFER),
-    (tacit.LogisticTS(2, 3, draw="coupled"), OFFER),
+    pytest.param(tacit.LogisticTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
     (tacit.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
 ]
 

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from drawn import is_long
+from items_of_ones_own import LikedLists
 from test_context_mixture import state_bytes
 from test_item_list_mix import read, sigmoid
 
@@ -18,7 +20,8 @@ from tacit.policies.lists.one_draw import LinePolicy, Lines
 ITEMS = np.random.default_rng(1).standard_normal((200, 6)).astype(np.float32)
 NAMES = [f"item {i}" for i in range(len(ITEMS))]
 TABLE = {"id": NAMES, "vector": ITEMS.tolist()}
-LOGGING = tacit.ItemListMix(6, positions=3, epsilon=0.3)
+# One that compiles fast; the real one's loops over logs take 40 s.
+LOGGING = (tacit.ItemListMix if is_long() else LikedLists)(6, positions=3, epsilon=0.3)
 
 
 def logged(policy, lists, seed=2, **reading):

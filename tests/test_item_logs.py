@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from drawn import examples
+from drawn import examples, is_long
 from hypothesis import given
 from hypothesis import strategies as st
+from items_of_ones_own import LikedItems
 
 import tacit
 from tacit.core.arrays import leaves
@@ -37,7 +38,8 @@ def item_table(values, **more):
 
 
 def policy():
-    return tacit.EmbeddingMixture(relevance_dim=DIM)
+    """Return one that compiles fast; the page on items and the long form have the real one."""
+    return (tacit.EmbeddingMixture if is_long() else LikedItems)(relevance_dim=DIM)
 
 
 def uniform_log(rounds=300, seed=7):

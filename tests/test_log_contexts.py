@@ -115,7 +115,7 @@ def test_it_is_replayed_alike_in_parts(log):
 
 def test_it_is_weighed_beside_a_fixed_one(log):
     policy = tacit.auto(arms=ARMS, context_dim=1)
-    target = Learning(tacit.ExplorationFloor(policy, 0.1))
+    target = Learning(policy)
     found = off_policy(target, log, arms=ARMS, columns={"context": ["age"]})
     # Whoever ignores who is asking earns 0.4.
     assert found.estimates[1].intervals["normal"][0] > 0.45
@@ -208,7 +208,7 @@ def test_large_numbers_that_hardly_vary_are_regressed_on_as_well(log):
 
 
 def test_doubly_robust_is_the_sharper_for_the_context(log):
-    older = Learning(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context_dim=2), 0.2))
+    older = Learning(tacit.auto(arms=ARMS, context_dim=2))
     blind = [DoublyRobust(ArmMeans())]
     ips, _, sharp, plain = off_policy(older, with_contexts(log), LEAN + blind, arms=ARMS).estimates
     # A context explains a third of the rewards' variance here; the estimates are of the same rows.
@@ -251,7 +251,7 @@ def test_the_regressions_are_the_same_however_many_work_at_them(log, tmp_path):
 
 
 def test_the_direct_method_of_a_contextual_learner_is_worked_by_hand(log):
-    few, policy = 40, tacit.ExplorationFloor(tacit.auto(arms=ARMS, context_dim=1), 0.2)
+    few, policy = 40, tacit.auto(arms=ARMS, context_dim=1)
     rows = {name: column[:few] for name, column in log.items()}
     rows["context"] = rows["age"][:, None].tolist()
     learner, values = tacit.Learner(policy, seed=1), []
@@ -339,14 +339,14 @@ def test_what_is_true_or_false_has_a_row_for_each_in_a_table(log):
 
 
 def test_a_learning_policy_is_weighed_by_the_schema_that_it_declares(kept):
-    policy = tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1)
+    policy = tacit.auto(arms=ARMS, context=SCHEMA)
     found = off_policy(policy, kept, arms=ARMS)
     # Whoever ignores who is asking earns 0.4.
     assert found.estimates[1].intervals["normal"][0] > 0.45
 
 
 def test_a_frozen_learner_is_weighed_by_what_it_believes(log, kept, tmp_path):
-    learner = tacit.Learner(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1), seed=1)
+    learner = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1)
     learner.fit_log({name: column[:300] for name, column in log.items()}, arms=ARMS)
     expected = [
         learner.probabilities("home", {"age": age, "device": device})[ARMS.index(arm)] * reward / 0.5
@@ -374,7 +374,7 @@ def learner_columns(log):
 
 def test_targets_by_context_are_the_same_in_parts(log, tmp_path):
     reader = read_log(as_file(log, tmp_path), arms=ARMS)
-    learner = tacit.Learner(tacit.ExplorationFloor(tacit.auto(arms=ARMS, context=SCHEMA), 0.1), seed=1)
+    learner = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1)
     numbers = {"ios": {"film": 1.0}, "web": {"song": 1.0}}
     for target in (Probabilities(older, ARMS, columns=["age"]), Table(numbers, per="device"), learner):
         here, parts = (off_policy(target, reader), cluster.off_policy(target, reader))

@@ -111,6 +111,7 @@ async def test_other_promises_are_refused_before_anything_changes(tmp_path):
         assert set(shares(rows)) <= {"control", "bold"}
 
 
+@pytest.mark.long
 async def test_promises_hold_for_whoever_is_asking(tmp_path):
     path, config = tmp_path / "s.db", promising(policy=None, context_dim=1)
     async with served(path, config) as engine:

@@ -170,7 +170,7 @@ def test_items_for_users_are_exported_with_their_vectors_and_judge_another_polic
         commands = [
             ["log", "export", "log", "--config", "tacit.toml"],
             ["evaluate", "log/clicks-shop.parquet", "--items", "log/items-shop.parquet", "--estimator", "ips",
-             "--policy", "embedding-mixture(relevance_dim=2, context_dim=4)"],
+             "--policy", "items_of_ones_own:LikedItems(relevance_dim=2, context_dim=4)"],
         ]  # fmt: skip
         found = [CliRunner().invoke(cli, command) for command in commands]
     assert [each.exit_code for each in found] == [0, 0], found[-1].output
@@ -222,7 +222,7 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
         assert not (tmp_path / "alone" / "clicks.parquet").exists()
         counts = [pq.read_metadata(tmp_path / of / "decisions.parquet").num_rows for of in ("log", "alone")]
         assert counts == [60, 61]
-    other = tacit.ExplorationFloor(tacit.ContextMixture(["film", "song"], 6, per_key=True), 0.2)
+    other = tacit.ContextMixture(["film", "song"], 6, per_key=True)
     found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
     assert found.rows == 60
     assert 0.0 <= found.estimates[1].value <= 1.0

@@ -29,6 +29,7 @@ from harness import (
     stopped,
     with_home,
 )
+from items_of_ones_own import LikedLists
 from stores import store_at
 
 import tacit
@@ -421,7 +422,7 @@ async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(
     assert again.decisions == len(made) - 1
     pairs = zip(leaves(again.state), state, strict=True)
     assert all(np.array_equal(a, b) for (_, a), b in pairs)
-    target = tacit.auto(shows="slate", relevance_dim=DIM, context=CONTEXT)
+    target = LikedLists(DIM, context=CONTEXT)
     with pytest.warns(AssumptionWarning, match="as much as"):
         found = tacit.off_policy(Ranking(target), log, [IndependentIPS(3)], items=items)
     assert found.estimates[0].intervals["normal"]

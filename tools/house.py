@@ -17,6 +17,15 @@ from typing import NamedTuple
 SOURCE = Path(__file__).parent.parent / "src" / "tacit"
 NOT_COUNTED = {"Params", "State", "World"}
 """Names that every policy, classifier or environment gives to a class of its own."""
+SILENT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+"""Tokens that make no line one of code."""
 PIN = re.compile(r"(?<![a-zA-Z])(un)?pin(s|ned|_\w+)?\b|\bPin(ned)?(?![a-z])")
 
 
@@ -86,10 +95,9 @@ def code_lines(text: str, tree: ast.Module) -> set[int]:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             prose |= set(range(value.lineno, _end(value) + 1))
     lines: set[int] = set()
-    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in silent | {tokenize.ENDMARKER}:
-            lines |= set(range(token.start[0], token.end[0] + 1))
+        if token.type not in SILENT:
+            lines.update(range(token.start[0], token.end[0] + 1))
     return lines - prose
 
 
