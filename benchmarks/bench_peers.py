@@ -6,6 +6,7 @@ python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 python benchmarks/bench_peers.py --tuned    takes over which candidates tuning found best before: their
                                             versions and streams must be the same ones
+python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on test seeds from there on
 
 The parts are ``timed``, ``learned`` and ``wrong``. A run that was cut off goes on where it was;
 what it measured lies in ``.measured``.
@@ -20,7 +21,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -108,6 +109,8 @@ class Effort:
         Streams of a timed role per repetition.
     tuning, testing : int
         Streams that candidates are compared on, and that the best is tested on.
+    first : int
+        The seed of the first of the latter.
     limit : float
         Seconds by the clock that one job of a package may take.
     """
@@ -117,6 +120,7 @@ class Effort:
     tuning: int
     testing: int
     limit: float
+    first: int = streams.TEST
 
 
 FULL = Effort(
@@ -387,7 +391,7 @@ def tested(bench: Bench, peer: str, role: str) -> Any:
         tuned = bench.play(peer, own, range(bench.effort.tuning), played_as)["played"]
         regrets = {name: mean(run[2][0] for run in runs) for name, runs in tuned.items()}
         best, candidates = min(regrets, key=regrets.__getitem__), len(tuned)
-    seeds = range(streams.TEST, streams.TEST + bench.effort.testing)
+    seeds = range(bench.effort.first, bench.effort.first + bench.effort.testing)
     found = bench.play(peer, role, seeds, played_as, best)
     runs = found["played"][best]
     return {
@@ -444,13 +448,17 @@ def main() -> None:
     parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="these packages alone")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
+    parser.add_argument("--first", type=int, default=streams.TEST, help="the first seed of a test stream")
+    parser.add_argument("--testing", type=int, help="how many streams to test on")
     asked = parser.parse_args()
     path = HERE / "peers.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     before = results["learned"]["rows"] if asked.tuned else []
     results |= {"packages": {peer: venvs.pinned(peer)[0] for peer in PEERS}, "truth": truths()}
+    effort = SHORT if asked.short else FULL
+    effort = replace(effort, first=asked.first, testing=asked.testing or effort.testing)
     for part in [asked.only] if asked.only else PARTS:
-        bench = Bench(part, SHORT if asked.short else FULL, asked.so_far, asked.data)
+        bench = Bench(part, effort, asked.so_far, asked.data)
         bench.tuned = {(row["role"], row["entrant"]): row for row in before}
         bench.peers = tuple(asked.peers)
         results[part] = measured(part, bench)

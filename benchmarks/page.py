@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -167,14 +167,14 @@ def quality(results: Results, part: str) -> str:
     for row in rows:
         found.setdefault(row["entrant"], {})[row["role"]] = row
     # What was measured before 0.3 has no times.
-    times = ["µs a round"] if "microseconds" in rows[0] else []
+    times = ["µs a round, median"] if "microseconds" in rows[0] else []
     return table(
         " | ".join(["package", *(TITLES[role] for role in roles), *times]),
         [
             (
                 ENTRANTS.get(entrant, entrant),
                 *(regret(by_role.get(role)) for role in roles),
-                *(number(max(each["microseconds"] for each in by_role.values())) for _ in times),
+                *(number(median(each["microseconds"] for each in by_role.values())) for _ in times),
             )
             for entrant, by_role in sorted(found.items(), key=lambda each: by_columns(each[1], roles))
         ],
