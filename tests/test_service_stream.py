@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from types import SimpleNamespace
 
+import apsw
 import pytest
 from harness import PATIENCE, eventually, recovered, with_home
 from stores import store_at
@@ -16,7 +18,8 @@ from tacit.errors import TacitError
 from tacit.service.app.server import running
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import ReadSqlite
-from tacit.service.maintenance.copies import lines_after
+from tacit.service.maintenance import copies
+from tacit.service.maintenance.copies import follow, lines_after
 
 
 def some(client, count):
@@ -88,3 +91,20 @@ def test_a_store_that_is_only_read_is_of_one_moment_and_is_never_written(tmp_pat
                     write()
     with closing(store_at(path)) as store:
         assert store.end().seq == end + 4
+
+
+def test_who_waits_for_rows_keeps_nobody_from_shortening_the_log(tmp_path, monkeypatch):
+    """SQLite tries anew at each commit for as long as a reader holds a moment, which decisions wait for."""
+    path, held = tmp_path / "t.db", []
+    with running(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
+        some(client, 5)
+
+        def look(_=None):
+            with closing(apsw.Connection(str(path))) as writer:
+                some(client, 1)
+                held.append(writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0])
+
+        monkeypatch.setattr(copies, "time", SimpleNamespace(sleep=look))
+        with closing(ReadSqlite(path)) as store:
+            follow(store, look, 0, lambda: len(held) > 3)
+    assert held == [0] * len(held)

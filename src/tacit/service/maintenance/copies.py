@@ -348,6 +348,9 @@ def follow(
     """
     while not stopping():
         lines = list(lines_after(store, after))
+        # While a moment is held, who serves the store cannot shorten its write-ahead log, and tries at
+        # each commit.
+        store.renew()
         if lines:
             take(lines)
             after = lines[-1].seq
@@ -355,7 +358,6 @@ def follow(
             return
         else:
             time.sleep(POLL_SECONDS)
-        store.renew()
 
 
 def lines_after(store: Store, after: int) -> Iterator[LogLine]:
