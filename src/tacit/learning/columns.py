@@ -127,6 +127,7 @@ class ColumnLearner(Generic[ArmT_co]):
         """Make anew what depends on the policy and on the arms on offer."""
         self.policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
+        self._plain = self._no_features and not self.reads_contexts
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # What was decided before it was tuned keeps the propensity that it had.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
@@ -235,9 +236,9 @@ class ColumnLearner(Generic[ArmT_co]):
         InvalidValue, UnknownName
             As ``Learner.choose_many``; then nothing was decided.
         """
-        rows, loops, arms = len(keys), self.loops, given[1]
-        plain = self._no_features and not self.reads_contexts
-        if plain and all(each is None for each in given):
+        rows, loops = len(keys), self.loops
+        contexts, arms, relevance, examination = given
+        if self._plain and contexts is None and arms is None and relevance is None and examination is None:
             batch = loops.plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
         else:
             given = self._with_items(rows, given)

@@ -399,6 +399,8 @@ class Loops:
     def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
         self.params = policy.params
         self._offered = offer.slots
+        # Where one impression has its arms: no loop writes there.
+        self._stretch = np.zeros(1, np.int64), np.full(1, len(offer.slots), np.int64)
         self._lanes, self._rng = lanes, rng
         self.one = self.plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
         self.action = np.empty((1, policy.action_width), np.int64)
@@ -413,9 +415,10 @@ class Loops:
     def plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
         """Return impressions that are offered all arms."""
         rows, arms = len(lanes), self._offered
-        stops = np.empty(rows, np.int64)
-        stops.fill(len(arms))
-        starts = np.zeros(rows, np.int64)
+        if rows == 1:
+            starts, stops = self._stretch
+        else:
+            starts, stops = np.zeros(rows, np.int64), np.full(rows, len(arms), np.int64)
         return Batch(lanes, arms, starts, stops, contexts, NO_FEATURES, NO_FEATURES)
 
     @cached_property

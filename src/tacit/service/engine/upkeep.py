@@ -346,9 +346,9 @@ class Upkeep:
             Folder to which rows are written before they are dropped.
         """
         pending = self._pending
-        touched = [pending.placements[name] for name in pending.touched if name in pending.placements]
-        due = [p for p in touched if p.since_snapshot >= p.snapshot_after]
-        pending.touched = {p.name for p in due}
+        touched = map(pending.placements.get, pending.touched)
+        due = [p for p in touched if p is not None and p.since_snapshot >= p.snapshot_after]
+        pending.touched = {p.name for p in due} if due else set()
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)

@@ -61,7 +61,7 @@ class Commits:
         self.observed: Callable[[int, float], None] = lambda rows, seconds: None
         self.last: int | None = None
         self.seconds = 0.0
-        self._recent: deque[tuple[int, int]] = deque()
+        self._recent: deque[list[int]] = deque()
 
     def count(self, rows: int, seconds: float, now: int) -> None:
         """Count a commit of so many rows that has worked.
@@ -78,8 +78,9 @@ class Commits:
         self.observed(rows, seconds)
         second = now // 1_000_000
         if self._recent and self._recent[-1][0] == second:
-            rows += self._recent.pop()[1]
-        self._recent.append((second, rows))
+            self._recent[-1][1] += rows
+            return
+        self._recent.append([second, rows])
         while self._recent[0][0] <= second - RATE_SECONDS:
             self._recent.popleft()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -81,7 +82,7 @@ class Block(Sequence[Row], Generic[Row]):
     def __getitem__(self, index: int | slice) -> Row | Block[Row]:
         if isinstance(index, slice):
             return Block(self.kind, [column[index] for column in self.columns])
-        row: Row = self.kind._make([column[index] for column in self.columns])
+        row: Row = self.kind._make(map(itemgetter(index), self.columns))
         return row
 
     def with_column(self, field: str, values: list[Any]) -> Block[Row]:

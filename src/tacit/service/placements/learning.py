@@ -146,6 +146,11 @@ class Teaching(State):
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)
+        if rewards.before is None and self.second is None and not self.control.not_own and None not in values:
+            seen = self.windows.seen(rewards.entries)
+            fresh: Booleans = _taught(self.learner, self.open, rewards.entries, values, None, seen)
+            self._count_rewards(rewards)
+            return fresh
         rewarded = [i for i, value in enumerate(values) if value is not None]
         # Not every reward is one for the policy: a duel without a winner counts, and teaches nothing.
         fresh = np.ones(len(values), np.bool_)
