@@ -19,8 +19,8 @@ os.environ.setdefault("TACIT_QUIET", "1")
 # Ray's workers yield to all else (nice 15): beside another busy test they would hardly run.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# Looked through for examples it would be read twice, and each class in it be two.
-collect_ignore = ["toy_set.py"]
+# Looked through for examples they would be read twice, and each class in them be two.
+collect_ignore = ["items_of_ones_own.py", "toy_set.py"]
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"
