@@ -168,10 +168,11 @@ def read(placement: Placement, request: wire.Impression) -> Impression:
 
 def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impression]) -> Sequence[Impression]:
     """Return many requests as impressions; those of just a key all at once."""
-    if all(map(JUST_A_KEY.__eq__, map(_but_key, requests))):
+    keys = [request.key for request in requests]
+    if list(map(wire.Impression, keys)) == requests:
         # Where a key does not fit, the other way says which.
         with contextlib.suppress(TacitError):
-            return placement.checked_keys([request.key for request in requests])
+            return placement.checked_keys(keys)
     return EACH.read_many(EACH, placement, requests)
 
 

@@ -62,7 +62,7 @@ class Deciding(State):
         """
         if not self.asks_just_keys:
             return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
-        for key in filterfalse(self.learner.__contains__, keys):
+        for key in filterfalse(self.learner.lanes.of.__contains__, keys):
             _checked_key(key)
         count = len(keys)
         blank: tuple[list[Any], ...] = [None] * count, [None] * count, [None] * count
