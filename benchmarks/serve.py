@@ -71,12 +71,16 @@ uvicorn.Server(settings).run(sockets=[listener])
 """
 SERVICE = """
 import sys
-try:
-    from tacit.service.config.file import load_config
-    from tacit.service.app.server import serve
-except ModuleNotFoundError:  # version 0.1
-    from tacit.service.config_file import load_config
-    from tacit.service.server import serve
+from importlib import import_module
+def found(*places):
+    for place in places:
+        try:
+            return import_module(f"tacit.service.{place}")
+        except ModuleNotFoundError:
+            pass
+# Where this version, 0.2 and 0.1 have them.
+load_config = found("config.file", "config_file").load_config
+serve = found("app.server", "running.server", "server").serve
 if sys.argv[4:]:
     from tacit.service.engine.engine import Engine
     from tacit.service.log.requests import Decide
