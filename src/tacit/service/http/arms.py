@@ -66,7 +66,6 @@ class Form(NamedTuple):
 
 KEY = "independence day"
 EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}
-JUST_A_KEY = (None, None, None, False, None, None, None, None, None, None)
 
 
 class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
@@ -142,27 +141,12 @@ def example(placement: Placement) -> dict[str, Any]:
     return {"key": KEY, "context": [0.5] * policy.context_dim} if policy.context_dim else {"key": KEY}
 
 
-_but_key = attrgetter(
-    "arms",
-    "context",
-    "decision_id",
-    "deferred",
-    "relevance",
-    "examination",
-    "session",
-    "user",
-    "segment",
-    "unknown",
-)
-
-
 def read(placement: Placement, request: wire.Impression) -> Impression:
     """Return a request as an impression, checked."""
-    said = _but_key(request)
-    if said == JUST_A_KEY and placement.asks_just_keys:
+    if placement.asks_just_keys and request == wire.Impression(request.key):
         return placement.of_key(request.key)
-    *most, segment, unknown = said
-    given = DecisionRequest(request.key, *most)
+    *most, segment, unknown = msgspec.structs.astuple(request)
+    given = DecisionRequest(*most)
     return placement.checked(given._replace(segment=segment, unknown=unknown))
 
 
