@@ -6,7 +6,7 @@ python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 python benchmarks/bench_peers.py --tuned    takes over which candidates tuning found best before: their
                                             versions and streams must be the same ones
-python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on test seeds from there on
+python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on seeds from there on
 
 The parts are ``timed``, ``learned`` and ``wrong``. A run that was cut off goes on where it was;
 what it measured lies in ``.measured``.
