@@ -150,10 +150,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return self._kept("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
-        """Return what the policy's record says of its assumptions, all keys together.
-
-        For policies that keep one, such as :class:`~tacit.BWC`.
-        """
+        """Return what a policy's record, such as :class:`~tacit.BWC` keeps, says of its assumptions."""
         diagnostics = self._kept("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
@@ -177,8 +174,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         """Return with what probability each arm on offer would be chosen now; None if not known.
 
         Takes what :meth:`choose` does, of policies that show an arm or a list: for a list the array
-        is of shape (arms on offer, positions), with what probability each arm would be at each
-        position.
+        is of shape (arms on offer, positions).
 
         Examples
         --------
@@ -285,10 +281,8 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
 
         Parameters
         ----------
-        context, key, arms
-            As for :meth:`choose`.
-        confidence : float, default 0.95
-            Of the intervals, in (0, 1).
+        context, key, arms, confidence
+            As for :meth:`choose` and :meth:`estimates`.
 
         Examples
         --------

@@ -45,9 +45,8 @@ class Learner(BelievingLearner[ArmT_co]):
         The algorithm and its hyperparameters.
     seed : int, SeedSequence, Generator or None
         Where every random draw comes from: the same seed and calls give the same decisions and
-        states, bit for bit. The draws of a number are the learner's alone, apart from those of
-        ``numpy.random.default_rng``; nothing else should draw from a Generator that is given. None
-        draws a seed from the system.
+        states, bit for bit. A number's draws are the learner's alone, apart from those of NumPy's
+        ``default_rng``; nothing else should draw from a Generator that is given. None draws a seed.
     propensities : bool, default True
         Whether decisions carry their propensity; it costs time where it must be integrated.
 
@@ -174,8 +173,7 @@ class Learner(BelievingLearner[ArmT_co]):
         arms : sequence, optional
             Per impression the arms on offer, or None for all.
         relevance, examination : sequence of array, optional
-            Per impression the features of each arm on offer; or one array of shape
-            (impressions, arms on offer, d).
+            Per impression those of each arm on offer; or an array (impressions, arms on offer, d).
         """
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
@@ -185,10 +183,8 @@ class Learner(BelievingLearner[ArmT_co]):
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn from what came back for a decision.
 
-        Calling this twice for one decision learns it twice. The first time that this happens to one
-        of the learner's own, among the 8,192 learned last, an
-        :class:`~tacit.errors.AssumptionWarning` says so; snapshots do not remember it. The
-        decision's ``id`` tells them apart, as the decision service does by itself.
+        Calling this twice for one decision learns it twice; an :class:`~tacit.errors.AssumptionWarning`
+        says so the first time, among the 8,192 learned last. The decision's ``id`` tells them apart.
 
         Parameters
         ----------
