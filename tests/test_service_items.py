@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from drawn import is_long
 from harness import (
     PATIENCE,
     START,
@@ -315,7 +316,7 @@ def test_items_that_were_acknowledged_survive_kill_9(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(KILLED)
     known, first = {}, 0
-    for _ in range(3):
+    for _ in range(3 if is_long() else 2):
         process, port = started(path)
         filling = Filling(port, known, first)
         filling.start()

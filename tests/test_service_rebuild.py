@@ -15,7 +15,7 @@ import pytest
 import test_service_control as control
 import test_service_living as living
 from click.testing import CliRunner
-from drawn import examples
+from drawn import examples, is_long
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -507,7 +507,7 @@ def test_a_killed_process_has_one_policy_or_the_other(tmp_path):
         '[placements.home]\narms = ["a", "b", "c"]\nseed = 7\npolicy = "thompson"\n'
     )
     config, ends = load_config(toml), set()
-    for i, pause in enumerate((0.0, 0.02, 0.1, 0.3, None)):
+    for i, pause in enumerate((0.0, 0.02, 0.1, 0.3, None) if is_long() else (0.02, 0.2, None)):
         process, port = harness.started(toml)
         url, other = f"http://127.0.0.1:{port}", ("ucb1", "thompson")[i % 2]
         with Client(url, retries=0, timeout=60) as client:
