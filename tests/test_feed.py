@@ -828,7 +828,7 @@ def test_each_event_counts_once_though_feeder_and_service_are_killed(tmp_path):
     with Client(f"http://127.0.0.1:{port}") as client:
         ids = [id for _ in range(20 if is_long() else 5) for id in decided(client, 1000)]
     path = written(tmp_path / "events.jsonl", events_of(ids))
-    for i in range(6):
+    for i in range(6 if is_long() else 4):
         url = f"http://127.0.0.1:{port}"
         with feeding(url, path, folder=tmp_path) as feeder:
             # Each time it gets further before one of the two is killed.
