@@ -7,6 +7,7 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
+from drawn import is_long
 
 import tacit
 from tacit.core.compiled import compiled
@@ -144,15 +145,16 @@ def test_counts_are_merged_and_never_lost_while_nothing_changes():
 def test_warnings_help_where_they_tell_and_cost_little_where_they_do_not(base):
     """Paired with the same base: at most half as much again without events (10 to 30 % here, with
     20 000 rounds a key), far better with them."""
+    runs = 6 if is_long() else 2
     plain = tacit.Thompson(4) if base == "thompson" else tacit.KLUCB(4)
     policies = [plain, tacit.ProbationBandit(4, classifier=tacit.Rectangle(3, 0.1), base=base)]
     quiet = tacit.ShiftingArms(arms=4, keys=10, shifting=0.0, dim=3)
-    result = tacit.simulate(policies, quiet, 200_000, runs=6, seed=5)
+    result = tacit.simulate(policies, quiet, 200_000, runs=runs, seed=5)
     still, weighing = result.regret[:, :, -1].mean(axis=1)
     assert weighing < 1.5 * still
     for options in ({}, {"signals": "noise"}, {"missed": 0.5}):
         shifting = tacit.ShiftingArms(arms=4, keys=10, events=(4, 4), dim=3, **options)
-        result = tacit.simulate(policies, shifting, 200_000, runs=6, seed=5)
+        result = tacit.simulate(policies, shifting, 200_000, runs=runs, seed=5)
         still, weighing = result.regret[:, :, -1].mean(axis=1)
         assert weighing < 0.6 * still, options
 

@@ -150,7 +150,11 @@ def taught_by_features(policy, rounds=150, offered=2):
 @pytest.mark.parametrize("offered", [2, 3])
 @pytest.mark.parametrize(
     "policy",
-    [tacit.ClickMixture(2, 1, context_dim=1), tacit.HLinUCB(ARMS, 2, 1), tacit.CascadeEC(2, 1, positions=2)],
+    [
+        pytest.param(tacit.ClickMixture(2, 1, context_dim=1), marks=pytest.mark.long),
+        tacit.HLinUCB(ARMS, 2, 1),
+        tacit.CascadeEC(2, 1, positions=2),
+    ],
     ids=lambda policy: policy.label,
 )
 def test_a_log_and_a_table_of_features_are_what_was_learned(policy, offered):
