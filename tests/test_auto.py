@@ -31,7 +31,7 @@ def tacit_main(arguments):
 SCHEMA = {"age": "number"}
 RECOMMENDED = [
     ({"arms": 5}, tacit.DriftMixture(5)),
-    ({"arms": ["a", "b"], "signals_dim": 2}, tacit.DriftMixture(["a", "b"], context_dim=2)),
+    ({"arms": ["a", "b"], "signals_dim": 2}, tacit.DriftMixture(["a", "b"], context_dim=2, announced=0.9)),
     ({"arms": ["a", "b"], "context_dim": 2}, tacit.ContextMixture(["a", "b"], 2)),
     ({"arms": 3, "context_dim": 2, "per_key": True}, tacit.ContextMixture(3, 2, per_key=True)),
     ({"relevance_dim": 64, "per_key": True}, tacit.EmbeddingMixture(64, per_key=True)),

@@ -9,7 +9,9 @@ import pytest
 from test_shift_mixture import chances, impression, learn
 
 import tacit
+from tacit.errors import InvalidValue
 from tacit.policies import DriftMixture
+from tacit.policies.spec import policy_from_stored, policy_to_spec
 
 
 def test_a_line_is_as_steep_as_its_upper_side():
@@ -155,6 +157,47 @@ def test_a_warning_counts_as_far_as_what_follows_bears_it_out():
     right = own.weight[0, own.born[0] >= 1].sum()
     assert (found.warnings[0], found.announced[0]) == (1.0, pytest.approx(right, rel=0.1))
     assert own.warnings[0] == 1
+
+
+def test_what_nothing_announces_counts_as_far_as_changes_were_not_announced():
+    """Nine in ten are held to be announced; then four are found of which one was."""
+    policy = DriftMixture(2, context_dim=1, announced=0.9)
+    state = policy.init(1)
+    assert state.memory.weight[0] == pytest.approx(0.02)
+    learn(policy, state, 0, 0, 1.0)
+    assert state.own.hazard[0] == pytest.approx(0.1 * 0.5 * 0.3 / 300)
+    found = state.shared.found
+    found.fresh[0], found.recalled[0], found.announced[0] = 3.0, 1.0, 1.0
+    DriftMixture.restart(policy.params, state, 0)
+    assert state.memory.weight[0] == pytest.approx(0.2 * (0.1 + 3.0) / (1.0 + 4.0))
+
+
+def test_where_changes_are_announced_a_first_warning_is_believed_less():
+    """As if half of two had been right, of which half leaves the best arm as it was; and then the memory waits
+    for what is not shown as if nothing were announced, until the warning is settled."""
+    policy = DriftMixture(2, context_dim=1, announced=0.9)
+    state = policy.init(1)
+    for i in range(20):
+        DriftMixture.observe(policy.params, state, 0, impression(np.arange(2), np.array([i / 100])))
+    DriftMixture.observe(policy.params, state, 0, impression(np.arange(2), np.array([5.0])))
+    np.testing.assert_allclose(np.sort(state.own.weight[0])[-3:], [0.125, 0.125, 0.75])
+    before = state.own.hazard[0]
+    learn(policy, state, 0, 0, 1.0)
+    assert state.own.hazard[0] - before == pytest.approx(0.5 * 0.3 / 300)
+
+
+def test_who_began_without_a_word_of_announcements_goes_on_as_before():
+    spec = {"name": "DriftMixture", "arms": 3, "context_dim": 2, "margin": 0.1, "notice_within": None}
+    stored = policy_from_stored(spec)
+    assert stored == DriftMixture(3, context_dim=2)
+    assert stored.announced == 0.0
+    assert "announced" not in policy_to_spec(stored)
+    assert policy_to_spec(tacit.auto(3, signals_dim=2))["announced"] == 0.9
+
+
+def test_changes_are_announced_by_signals_only():
+    with pytest.raises(InvalidValue, match="^announced: 0.9 is not allowed; leave it out, or give context_dim"):
+        DriftMixture(3, announced=0.9)
 
 
 def test_warnings_that_mean_nothing_are_believed_less():

@@ -21,6 +21,8 @@ from tacit.policies.stationary.thompson import Thompson
 SHOWS = ("arm", "duel", "slate")
 EMBEDDING = 32
 """With more numbers of an arm than these, they are an embedding."""
+ANNOUNCED = 0.9
+"""How large a share of changes signals are held to announce before any was found."""
 
 
 def auto(
@@ -168,6 +170,8 @@ def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
         return ContextMixture(arms, numbers, **more, priors=priors)
     _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
     given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": said["notice_within"]}
+    if signals_dim:
+        given["announced"] = ANNOUNCED
     return DriftMixture(arms, **given, priors=priors)
 
 

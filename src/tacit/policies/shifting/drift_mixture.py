@@ -8,8 +8,8 @@ was clicked after earlier ones bears them out (``take_warning``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ import numpy.typing as npt
 from tacit.classifiers.rectangle import is_unusual
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import enter, kernel
-from tacit.core.part import param
+from tacit.core.part import param, within
+from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
+from tacit.policies.index import LATER
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all
 from tacit.policies.shifting.hypotheses import (
     FRESH,
@@ -60,10 +62,14 @@ SHARE, MOST_SHARE = 0.1, 0.05
 KEPT, MOST_PLAYS = 0.998, 30.0
 # Below this scale, counts are brought back to a scale of 1.
 LEAST_SCALE = 1e-6
+# The most that the share of changes which are announced may be supposed to be.
+MOST_ANNOUNCED = 0.99
 # After so many rounds it is known how far a warning was right; none is believed more than this.
 SETTLED, SUREST = 300, 0.98
 # How often an announced change leaves the best arm as it was; in place of an earlier epoch, that it does.
 UNSEEN, BUT_LEADER = 0.5, -2
+# Where changes are held to be announced, half a warning of so many is held to have been right before any.
+WARNED_BEFORE = 2.0
 # How many plays a new hypothesis takes over, in turns of all arms between two changes.
 TURNS = 20.0
 
@@ -113,11 +119,26 @@ def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> Non
 
 
 @kernel
-def weigh_memory(memory: Memory, lane: int, remembers: float, foretells: float, share: float) -> None:
-    """Weigh the memory by how likely it and the hypotheses made a reward; deal out a share anew."""
+def unannounced(params: Any, state: Any, lane: int) -> float:
+    """Return how large a share of changes nothing announces, by those that were found in all lanes.
+
+    After a warning it is as if all were: what was announced may be in an arm that is not shown.
+    """
+    if params.announced == 0.0 or state.warned[lane] > 0:
+        return 1.0
+    found = state.shared.found
+    changes = found.fresh[0] + found.recalled[0]
+    return float((1.0 - params.announced + max(changes - found.announced[0], 0.0)) / (1.0 + changes))
+
+
+@kernel
+def weigh_memory(
+    memory: Memory, lane: int, remembers: float, foretells: float, share: float, dealt: float
+) -> None:
+    """Weigh the memory by how likely it and the hypotheses made a reward; deal out a share of all anew."""
     weight = memory.weight[lane] * remembers
     weight /= weight + (1.0 - memory.weight[lane]) * foretells
-    memory.weight[lane] = (1.0 - share) * weight + share * MEMORY_WEIGHT
+    memory.weight[lane] = (1.0 - share) * weight + share * dealt
 
 
 @kernel
@@ -145,7 +166,8 @@ def take_warning(params: Any, state: Any, lane: int) -> float:
         if own.rounds[lane] < state.warned[lane] - 1 + WARNED_ROUNDS:
             return 0.0
         settle(state, lane)
-    general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
+    before = 1.0 if params.announced == 0.0 else WARNED_BEFORE
+    general = (0.5 + found.announced[0]) / (before + found.warnings[0])
     change = min((general + own.announced[lane]) / (1.0 + own.warnings[lane]), SUREST)
     if change < WORTHLESS:
         return 0.0
@@ -201,11 +223,15 @@ class DriftMixture(ShiftMixture):
     ----------
     arms, context_dim, margin, notice_within, priors
         As in ``ShiftMixture``.
+    announced : float, default 0.0
+        How large a share of changes the signals in a context are held to announce before any was found, from 0
+        to 0.99; the keys teach how large it is. The memory and hypotheses that nothing announced count as
+        much as the rest. :func:`auto` takes 0.9 where there are signals.
 
     Raises
     ------
     InvalidValue
-        If a value is outside its range.
+        If a value is outside its range, or changes are announced by a context of no numbers.
 
     See Also
     --------
@@ -245,6 +271,15 @@ class DriftMixture(ShiftMixture):
         "10,000); changes unseen in what is not shown, 1.6 ± 0.1 times that of a window tuned for them",
     )
 
+    announced: Annotated[float, within(0.0, MOST_ANNOUNCED)] = field(
+        default=0.0, kw_only=True, metadata=LATER
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.announced and not self.context_dim:
+            raise InvalidValue("announced", self.announced, "leave it out, or give context_dim signals")
+
     @param
     def idle(self) -> float:
         """The least weight of a hypothesis that decides."""
@@ -262,7 +297,7 @@ class DriftMixture(ShiftMixture):
 
     def init(self, lanes: int) -> Any:
         begun, arms = super().init(lanes), self.arm_count
-        counts, weight = np.zeros((lanes, arms, 2), np.float32), np.full(lanes, MEMORY_WEIGHT)
+        counts, weight = np.zeros((lanes, arms, 2), np.float32), np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
         memory = Memory(counts, np.ones(lanes), weight)
         return self.State(
             begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)), np.zeros(lanes, np.int64)
@@ -329,10 +364,12 @@ class DriftMixture(ShiftMixture):
         for h in range(HYPOTHESES):
             known += own.weight[lane, h]
         foretells = weigh(own, shared.priors, lane, arm, reward, scale) / known
-        weigh_memory(state.memory, lane, likelihood_of(a, b, reward, scale), foretells, share)
+        part = unannounced(params, state, lane)
+        remembers = likelihood_of(a, b, reward, scale)
+        weigh_memory(state.memory, lane, remembers, foretells, share, MEMORY_WEIGHT * part)
         fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
         believe(params, state, lane)
-        pass_round(params, state, lane)
+        pass_round(params, state, lane, part)
         if state.warned[lane] > 0 and own.rounds[lane] >= state.warned[lane] - 1 + SETTLED:
             settle(state, lane)
         count_round(shared.priors, params.prior_betas, params.floor)
@@ -355,5 +392,5 @@ class DriftMixture(ShiftMixture):
         forget_lane(state.own, lane)
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0
-        state.memory.weight[lane] = MEMORY_WEIGHT
         state.warned[lane] = 0
+        state.memory.weight[lane] = MEMORY_WEIGHT * unannounced(params, state, lane)

@@ -293,13 +293,13 @@ def rate_of(own: Hypotheses, lane: int) -> float:
 
 
 @kernel
-def pass_round(params: Any, state: Any, lane: int) -> None:
-    """Count a round of the lane, in which the rates may have changed.
+def pass_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
+    """Count a round of the lane, in which the rates may have changed, as far as nothing announces it.
 
     They do at a rate of ``params.hazard`` or more; hypotheses are added every ``params.spawn`` rounds.
     """
     own = state.own
-    rate = params.pace * rate_of(own, lane)
+    rate = params.pace * rate_of(own, lane) * unannounced
     # The probability gathers over the rounds between two additions: eight hypotheses cannot begin every
     # round.
     own.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)

@@ -436,7 +436,7 @@ class ShiftMixture(TellsArms):
         # changed rates.
         weigh(own, shared.priors, lane, arm, reward, scale)
         believe(params, state, lane)
-        pass_round(params, state, lane)
+        pass_round(params, state, lane, 1.0)
         count_round(shared.priors, params.prior_betas, params.floor)
 
     @staticmethod
