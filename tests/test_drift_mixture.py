@@ -173,8 +173,8 @@ def test_what_nothing_announces_counts_as_far_as_changes_were_not_announced():
 
 
 def test_where_changes_are_announced_a_first_warning_is_believed_less():
-    """As if half of two had been right, of which half leaves the best arm as it was; and then the memory waits
-    for what is not shown as if nothing were announced, until the warning is settled."""
+    """As if half of two had been right, of which half leaves the best arm as it was; and then the memory
+    waits for what is not shown as if nothing were announced, until the warning is settled."""
     policy = DriftMixture(2, context_dim=1, announced=0.9)
     state = policy.init(1)
     for i in range(20):
@@ -196,7 +196,7 @@ def test_who_began_without_a_word_of_announcements_goes_on_as_before():
 
 
 def test_changes_are_announced_by_signals_only():
-    with pytest.raises(InvalidValue, match="^announced: 0.9 is not allowed; leave it out, or give context_dim"):
+    with pytest.raises(InvalidValue, match=r"^announced: 0\.9 is not allowed; leave it out, or give context"):
         DriftMixture(3, announced=0.9)
 
 

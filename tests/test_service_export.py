@@ -3,7 +3,10 @@
 import contextlib
 import json
 import signal
+import subprocess
+import sys
 
+import msgspec
 import pytest
 from harness import PATIENCE, eventually, started, stopped
 from stores import store_at
@@ -123,6 +126,24 @@ def test_the_topic_knows_which_row_was_sent_last(cluster, tmp_path):  # noqa: F8
     for url, sent_before in ((f"kafka://{cluster}/by-hand?group=g", 40), (f"kafka://{cluster}/by-hand", 0)):
         with contextlib.closing(Outgoing(address_of(url), {})) as outgoing:
             assert outgoing.sent_before() == sent_before
+
+
+HANGING = """
+import sys, threading
+from tacit.service.maintenance import outgoing
+outgoing.LEAVING_SECONDS = 0.1
+outgoing.sent_on = lambda *_: threading.Event().wait()
+sys.exit(outgoing.main())
+"""
+
+
+def test_it_ends_with_its_service_whatever_it_waits_for(tmp_path):
+    config = load_config(configured(tmp_path, "127.0.0.1:1", "rows"))
+    with subprocess.Popen([sys.executable, "-c", HANGING], stdin=subprocess.PIPE) as sending:
+        sending.communicate(
+            msgspec.json.encode({"store": config.store, "export": config.export}) + b"\n", PATIENCE
+        )
+    assert sending.returncode == 1
 
 
 def test_what_cannot_be_exported_is_said(cluster, tmp_path, monkeypatch, caplog):  # noqa: F811

@@ -224,9 +224,9 @@ class DriftMixture(ShiftMixture):
     arms, context_dim, margin, notice_within, priors
         As in ``ShiftMixture``.
     announced : float, default 0.0
-        How large a share of changes the signals in a context are held to announce before any was found, from 0
-        to 0.99; the keys teach how large it is. The memory and hypotheses that nothing announced count as
-        much as the rest. :func:`auto` takes 0.9 where there are signals.
+        How large a share of changes the signals in a context are held to announce before any was found,
+        from 0 to 0.99; the keys teach how large it is. The memory and hypotheses that nothing announced
+        count as much as the rest. :func:`auto` takes 0.9 where there are signals.
 
     Raises
     ------
@@ -297,8 +297,8 @@ class DriftMixture(ShiftMixture):
 
     def init(self, lanes: int) -> Any:
         begun, arms = super().init(lanes), self.arm_count
-        counts, weight = np.zeros((lanes, arms, 2), np.float32), np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
-        memory = Memory(counts, np.ones(lanes), weight)
+        weight = np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
+        memory = Memory(np.zeros((lanes, arms, 2), np.float32), np.ones(lanes), weight)
         return self.State(
             begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)), np.zeros(lanes, np.int64)
         )

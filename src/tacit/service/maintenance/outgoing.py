@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ except ImportError as error:
 
 POLL_SECONDS = 0.5
 NICENESS = 10
+LEAVING_SECONDS = 10.0
+"""How long brokers have to answer once it shall end: what they have not confirmed is sent again."""
 
 
 class Outgoing:
@@ -152,6 +155,9 @@ def main() -> int:
     def wait() -> None:
         sys.stdin.buffer.read()
         ended.set()
+        # Brokers that are away would be waited for without end, and nobody is left to end this process.
+        time.sleep(LEAVING_SECONDS)
+        os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
     try:
