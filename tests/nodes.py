@@ -76,7 +76,7 @@ def killed_at_work(made, node, title):
     return thread, killed
 
 
-def done_on(made, node, work, title="ray::_unit"):
+def done_on(made, node, work, title="ray::_task"):
     """Return what work gives on a cluster of which a node is killed, and how long it took after."""
     thread, killed = killed_at_work(made, node, title)
     with clusters.on_ray(made.address):

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.evaluate.duels.reading import Always, always
 from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
 from tacit.later import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.duels.reading import COLUMNS, read_duels
+    from tacit.evaluate.duels.reading import COLUMNS, Always, always, read_duels
 
-__getattr__, _ = later(__name__, dict.fromkeys(("COLUMNS", "read_duels"), "tacit.evaluate.duels.reading"))
+READING = "COLUMNS", "Always", "always", "read_duels"
+__getattr__, _ = later(__name__, dict.fromkeys(READING, "tacit.evaluate.duels.reading"))
 
 __all__ = [
     "COLUMNS",

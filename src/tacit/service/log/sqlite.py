@@ -394,8 +394,15 @@ class SqliteStore(SqlStore):
         self._clean = True
 
     def _wrong(self, connection: apsw.Connection, table: str) -> list[str]:
-        found = connection.execute(f"PRAGMA integrity_check{table}")
-        return [text for (text,) in found if text != "ok"]
+        wrong = []
+        try:
+            for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
+                if text != "ok":
+                    wrong.append(text)
+        except apsw.CorruptError as error:
+            # Some damage ends the check.
+            wrong.append(str(error))
+        return wrong
 
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""
