@@ -23,6 +23,7 @@ from tacit.policies import (
     ProbationBandit,
     ShiftMixture,
 )
+from tacit.policies.auto import auto
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.placements.windows import loops
@@ -99,7 +100,8 @@ def compile_shipped() -> None:
     Of every policy what learners and the service run, and a simulation in its usual environment.
     """
     _shared()
-    parts = all_policies()
+    # The default without signals is compiled apart from its example, which has some.
+    parts = [*all_policies(), auto(arms=2)]
     with progress(len(parts), "compiling") as advance:
         for policy in parts:
             _learned(policy)
