@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_586,
+    "code": 61_585,
     "files": 381,
     "classes_twice": 5,
     "told": 0,

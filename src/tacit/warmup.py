@@ -23,7 +23,6 @@ from tacit.policies import (
     ProbationBandit,
     ShiftMixture,
 )
-from tacit.policies.auto import auto
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.placements.windows import loops
@@ -100,8 +99,7 @@ def compile_shipped() -> None:
     Of every policy what learners and the service run, and a simulation in its usual environment.
     """
     _shared()
-    # The default without signals is compiled apart from its example, which has some.
-    parts = [*all_policies(), auto(arms=2)]
+    parts = all_policies()
     with progress(len(parts), "compiling") as advance:
         for policy in parts:
             _learned(policy)
