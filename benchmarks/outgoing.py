@@ -76,7 +76,6 @@ def measured(file, seconds, where):
         broker, address = broker_started()
         processes.append(broker)
         try:
-            time.sleep(1.0)
             for way in WAYS:
                 more = [topic_made(address)] if way == "topic" else []
                 service, url = started("-c", SERVICE, str(folder / f"{way}.db"), *more)
@@ -86,7 +85,7 @@ def measured(file, seconds, where):
             processes.append(subprocess.Popen([sys.executable, *follow], stdout=subprocess.DEVNULL))
             for way in WAYS:
                 turn(connections[way])  # The first ones compile, and make what is needed.
-            time.sleep(3.0)
+            time.sleep(3.0)  # By then what the first turns have left has gone out.
             pinned(os.getpid(), 0)
             for process in processes:
                 pinned(process.pid, 0 if process in processes[1:4] else 1)
