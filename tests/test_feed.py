@@ -26,8 +26,7 @@ from test_cli import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.events.event_map import map_of
-from tacit.events.joining import Joining
-from tacit.events.mapping import BadEvent, Mapper
+from tacit.events.mapping import BadEvent, Joining, Mapper
 from tacit.feed.examples import EXAMPLES
 from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
 from tacit.service.app.server import running

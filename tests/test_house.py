@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_585,
-    "files": 381,
+    "code": 61_537,
+    "files": 375,
     "classes_twice": 5,
     "told": 0,
     "know_pin": 12,

@@ -11,8 +11,7 @@ from generate.http import shape
 from generate.tables import attributes, code, summary, table
 from tacit.service.config import schema as config
 from tacit.service.config.holdout import ControlTable, GuardrailConfig, HoldoutConfig, MetricConfig
-from tacit.service.config.hooks import HookTable
-from tacit.service.config.keys import KeyConfig
+from tacit.service.config.keys import HookTable, KeyConfig
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
 

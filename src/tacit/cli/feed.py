@@ -265,8 +265,7 @@ def _feed(
     mapper: "Mapper", source: str, reading: SourceOptions, service: tuple[str, str | None], as_json: bool
 ) -> int:
     """Feed a source, say what became of it, and return the exit code."""
-    from tacit.feed.feeder import Feeder, TooManyRejected
-    from tacit.feed.sending import Reporter, Sender
+    from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
     from tacit.feed.tally import FeedTally, RejectedFile
 
     tally, code, limits = FeedTally(), 0, reading.limits()

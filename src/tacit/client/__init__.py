@@ -15,8 +15,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "a package", "client") from error
 
+from tacit.client.call import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.client.clients import AsyncClient, Client
-from tacit.client.errors import Conflict, Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.wire.control import Change, Holdout, Pinned, Rebuilt, StateKept
 from tacit.wire.decisions import Decided, Feedback, Impression, LocalDecision, Recorded, TakenOver, Would
 from tacit.wire.lift import ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment

@@ -1,8 +1,9 @@
-"""A call: a request, when to ask again, and how its answer is read."""
+"""A call: a request, when to ask again, how its answer is read, and which errors say no to it."""
 
-# 1. When to ask again: what is worth it, and after how long.
-# 2. ``Call``: a request that is the same on every try, and how its answer is read, without a transport.
-# 3. ``call``: what makes a function a method of both clients, with its type in each.
+# 1. ``ServiceError``: what the service says no to.
+# 2. When to ask again: what is worth it, and after how long.
+# 3. ``Call``: a request that is the same on every try, and how its answer is read, without a transport.
+# 4. ``call``: what makes a function a method of both clients, with its type in each.
 
 from __future__ import annotations
 
@@ -29,9 +30,102 @@ import msgspec
 import numpy as np
 
 from tacit.client.bodies import body
-from tacit.client.errors import ServiceError, Unavailable, error_for
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, TacitError
 from tacit.wire.verbs import Verb
+
+# ---- What the service says no to, as errors that name the field, the value and the remedy
+
+LONGEST_SHOWN = 200
+
+
+class ServiceError(TacitError):
+    """The service did not do what it was asked; its subclasses say what to do about it.
+
+    Parameters
+    ----------
+    field : str
+        What was wrong: ``reward``, ``decisions[1].arms``, ``placement``, ``store``, ``url`` …
+    value : object
+        What was given for it; None where it is unknown or secret.
+    what : str
+        What is wrong with it, and after the last semicolon the remedy.
+    kind : str
+        The end of the problem's type: ``conflict``, ``unknown-decision`` …; ``no-answer`` if there
+        was none, ``foreign`` if the answer is not one of the service.
+    status : int or None
+        The HTTP status, if there was one.
+
+    Examples
+    --------
+    >>> error = Conflict("feedback_id", "f", "'f' stands for other feedback; send the same")
+    >>> print(error)
+    feedback_id: 'f' stands for other feedback; send the same
+    >>> error.remedy
+    'send the same'
+    """
+
+    def __init__(self, field: str, value: Any, what: str, kind: str = "", status: int | None = None) -> None:
+        shown = repr(value)
+        if len(shown) > LONGEST_SHOWN:
+            shown = shown[: LONGEST_SHOWN - 3] + "..."
+        given = "" if value is None or shown in what else f" (given: {shown})"
+        super().__init__(f"{field}: {what}{given}")
+        self.field = field
+        self.value = value
+        self.what = what
+        self.remedy = what.rpartition("; ")[2]
+        self.kind = kind
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[Any, ...]]:
+        return type(self), (self.field, self.value, self.what, self.kind, self.status)
+
+
+class InvalidRequest(ServiceError, ValueError):
+    """A value is missing, unknown or outside what its field allows: ask otherwise."""
+
+
+class NotFound(ServiceError, LookupError):
+    """There is no such placement, or the placement never made this decision."""
+
+
+class Conflict(ServiceError):
+    """The id stands for something else, or the decision has had all the feedback it can have."""
+
+
+class Denied(ServiceError):
+    """The key is missing, unknown, or for something else."""
+
+
+class Unavailable(ServiceError):
+    """The service gave no answer, or could not do it now, however often it was asked.
+
+    Whether it took effect may be unknown. Asking again with the same ids is safe.
+    """
+
+
+def error_for(status: int) -> type[ServiceError]:
+    """Return the error that stands for a status.
+
+    Examples
+    --------
+    >>> [error_for(status).__name__ for status in (301, 403, 404, 409, 422, 429, 503)]
+    ['ServiceError', 'Denied', 'NotFound', 'Conflict', 'InvalidRequest', 'Unavailable',
+     'Unavailable']
+    """
+    match status:
+        case 401 | 403:
+            return Denied
+        case 404:
+            return NotFound
+        case 409:
+            return Conflict
+        case 408 | 429:
+            return Unavailable
+    if status >= 500:
+        return Unavailable
+    return InvalidRequest if status >= 400 else ServiceError
+
 
 # ---- When to ask again: what is worth it, and how long to wait before
 

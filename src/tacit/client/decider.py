@@ -19,8 +19,8 @@ import msgspec
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from tacit.client.call import ServiceError
 from tacit.client.clients import AsyncClient
-from tacit.client.errors import ServiceError
 from tacit.client.lent import encode
 from tacit.client.local import SPOOLED, Local
 from tacit.errors import InvalidValue, UnknownName

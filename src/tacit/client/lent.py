@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from tacit.client.call import Conflict, InvalidRequest
 from tacit.client.clients import Client
-from tacit.client.errors import Conflict, InvalidRequest
 from tacit.errors import TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes

@@ -22,8 +22,8 @@ from typing import Self
 import msgspec
 
 from tacit.client.bodies import body, fields_of
+from tacit.client.call import Conflict, InvalidRequest, ServiceError
 from tacit.client.clients import Client
-from tacit.client.errors import Conflict, InvalidRequest, ServiceError
 from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator

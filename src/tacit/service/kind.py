@@ -111,13 +111,13 @@ class Kind:
 
 KINDS: dict[str, Kind | str] = {
     "arms": "tacit.service.http.arms",
-    "features": "tacit.service.http.features",
+    "features": "tacit.service.http.arms:FEATURES",
     "duels": "tacit.service.http.duels",
     "slates": "tacit.service.http.slates",
     "personalizer": "tacit.service.doors.personalizer",
 }
-"""All kinds by their names: records, or modules that have one as ``KIND`` and are imported when
-it is first asked for."""
+"""All kinds by their names: records, or modules that have one as ``KIND``, or by another name, and are
+imported when it is first asked for."""
 
 
 def kind_of(name: str) -> Kind:
@@ -137,7 +137,8 @@ def kind_of(name: str) -> Kind:
     if known is None:
         raise InvalidValue("kind", name, f"give one of {', '.join(KINDS)}")
     if isinstance(known, str):
-        known = KINDS[name] = import_module(known).KIND
+        module, _, called = known.partition(":")
+        known = KINDS[name] = getattr(import_module(module), called or "KIND")
     return known
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
+from msgspec import MsgspecError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,32 +22,30 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from tacit.service.app.guard import Guard
-from tacit.service.app.routes import APIS, SITE, document
+from tacit.errors import TacitError
+from tacit.service.app.guard import Guard, LetIn, new_ids
+from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
+from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
 from tacit.service.http.feeds import Feeds, Hooks
-from tacit.service.http.messages import AT_ONCE, DATA_HEADERS, PAGE_HEADERS, problem, refused
+from tacit.service.http.messages import (
+    AT_ONCE,
+    DATA_HEADERS,
+    PAGE_HEADERS,
+    Headers,
+    head_of,
+    problem,
+    refused,
+    request_id,
+)
 from tacit.service.http.metrics import Metrics
+from tacit.service.http.protocol import AnswerUnderWay, Connections, Protocol
+from tacit.service.http.route import Addressed, Answer, Path
 from tacit.service.http.site import Site
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import Answers
-
-if TYPE_CHECKING:
-    from tacit.service.http.protocol import Connections
-from collections.abc import Mapping
-from typing import Any
-
-from msgspec import MsgspecError
-
-from tacit.errors import TacitError
-from tacit.service.app.guard import LetIn, new_ids
-from tacit.service.app.routes import PLACEMENTS, find
-from tacit.service.config.keys import Caller
-from tacit.service.http.messages import Headers, head_of, request_id
-from tacit.service.http.protocol import AnswerUnderWay, Protocol
-from tacit.service.http.route import Addressed, Answer, Path
 
 # ---- The usual requests, one decision and one piece of feedback, without a framework's detours
 #

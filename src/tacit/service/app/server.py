@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -28,25 +29,11 @@ from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.service import Overview, Service
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
-if TYPE_CHECKING:
-    import uvicorn
-
-    from tacit.service.app.guard import Guard
-    from tacit.service.config.schema import Config
-    from tacit.service.engine.service import Service
-import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tacit.service.engine.service import Overview
-
-
 # ---- Telling systemd how the service is, where systemd has started it (``Type=notify``)
-
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 PINGS = 3
@@ -315,7 +302,7 @@ UNSENT = 131_072
 """Bytes of an answer that the system takes of each connection before it can send them."""
 
 Ready = Callable[[str], None]
-Opening = Callable[["Config"], "Service"]
+Opening = Callable[[Config], Service]
 
 
 def serve(

@@ -21,8 +21,7 @@ from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.spec import AUTO, goes_on
-from tacit.service.config.hooks import HookConfig, HookTable, hook_of
-from tacit.service.config.keys import KeyConfig, is_loopback
+from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, hook_of, is_loopback
 from tacit.service.config.schema import (
     ARMS,
     PERSONALIZER,

@@ -20,8 +20,7 @@ from tacit.learning.lanes import MUCH
 from tacit.learning.merging import delta
 from tacit.learning.signals import check
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
-from tacit.service.config.hooks import HookConfig
-from tacit.service.config.keys import KeyConfig
+from tacit.service.config.keys import HookConfig, KeyConfig
 from tacit.service.kind import Kind, kind_of
 from tacit.service.log.rows import ONLINE, SHADOW
 

@@ -2,6 +2,7 @@
 
 # 1. ``Form``: how placements of a kind are asked and how they answer; one a kind.
 # 2. ``ArmsTable``, and the form of placements that show one of their arms: the usual case, from columns.
+# 3. ``FeaturesTable``: of placements whose arms are described by each request.
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -22,7 +23,9 @@ from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
+from tacit.service.page.kinds import FeatureView
 from tacit.service.page.view import View
+from tacit.service.placements.lists import FeaturePlacement
 from tacit.service.placements.placement import Placement
 from tacit.wire import decisions as wire
 from tacit.wire import verbs
@@ -188,5 +191,51 @@ KIND = Kind(
     form=FORM,
     click_log=True,
     living=True,
+    controls=("uniform", "baseline", "arm", "policy"),
+)  # fmt: skip
+
+
+# ---- Placements that show one of the arms that a request describes by their features
+
+
+class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
+    """Shows one of the arms that a request describes by their features.
+
+    Attributes
+    ----------
+    arms : int or list of str
+        Only for policies that keep something for each arm.
+    relevance_dim, examination_dim : int
+        Features of each arm that the recommended policy reads; at least one of the first.
+    """
+
+    arms: Count | list[str] | None = None  # type: ignore[assignment]
+    relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
+    examination_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {
+            "relevance_dim": self.relevance_dim,
+            "examination_dim": self.examination_dim,
+            "context_dim": self.context_dim or self.signals_dim,
+            "context": self.context,
+        }
+
+
+def featured_example(placement: Placement) -> dict[str, Any]:
+    """Return a request with features of each arm, of three where they come with it."""
+    asked, count = example(placement), len(placement.arms) or 3
+    dims = placement.config.policy.feature_dims
+    for field, dim in zip(("relevance", "examination"), dims, strict=True):
+        if dim:
+            asked[field] = [[float((i + j) % 2) for j in range(dim)] for i in range(count)]
+    return asked
+
+
+FEATURES = Kind(
+    "features", FORM.verb.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, featured_example,
+    form=FORM,
+    by_features=True,
     controls=("uniform", "baseline", "arm", "policy"),
 )  # fmt: skip

@@ -19,8 +19,7 @@ import msgspec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.events.event_map import EventMap
 from tacit.events.mapping import BadEvent, Mapped, Mapper, Message, outcome_of
-from tacit.service.config.hooks import HookConfig
-from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller
+from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
 from tacit.service.http.messages import DEEPEST, decoded, deeper, problem, problem_of, refused
 from tacit.service.http.route import Answer, RouteCall

@@ -15,8 +15,7 @@ from tacit.policies import ListMix, Policy, SafeListMix
 from tacit.policies.actions import SlatePolicy
 from tacit.service.config.schema import ClickAggregation, Count
 from tacit.service.config.tables import AskingTable
-from tacit.service.http import features
-from tacit.service.http.arms import Form, example, read
+from tacit.service.http.arms import Form, example, featured_example, read
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
@@ -138,6 +137,6 @@ KIND = Kind(
 KIND = replace(
     KIND,
     featured=replace(
-        KIND, placement=ItemListPlacement, example=features.example, by_features=True, living=False
+        KIND, placement=ItemListPlacement, example=featured_example, by_features=True, living=False
     ),
 )
