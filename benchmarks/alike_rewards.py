@@ -13,8 +13,7 @@ import sys
 
 import numpy as np
 
-from tacit.evaluate.intervals import normal, widened
-from tacit.evaluate.sums import summed
+from tacit.evaluate.intervals import normal, summed, widened
 
 WEIGHTS = {"half of the rows": ((0.0, 2.0), (0.5, 0.5)), "heavy": ((1 / 6, 1, 6), (0.6, 0.3, 0.1))}
 ROWS = 100, 460, 2000

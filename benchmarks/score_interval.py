@@ -12,8 +12,7 @@ import sys
 
 import numpy as np
 
-from tacit.evaluate.intervals import anytime, normal, score
-from tacit.evaluate.sums import Sums, nothing
+from tacit.evaluate.intervals import Sums, anytime, normal, nothing, score
 
 RATES = 0.01, 0.05, 0.3, 0.6
 LOOKS = np.unique(np.geomspace(200, 200_000, 60).astype(int))

@@ -20,7 +20,7 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, MissingPackage, SnapshotError, UnknownName
 from tacit.evaluate.duels import preferences
 from tacit.evaluate.interleaved import InterleavedReport, Search
-from tacit.evaluate.interleaved.folding import Fold
+from tacit.evaluate.interleaved.report import Fold
 from tacit.interleaving import Action, CreditRule, Interleaved
 from tacit.policies.base import registry
 

@@ -30,8 +30,7 @@ from tacit.evaluate import (
     off_policy,
     replay,
 )
-from tacit.evaluate.intervals import score
-from tacit.evaluate.sums import summed
+from tacit.evaluate.intervals import score, summed
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest

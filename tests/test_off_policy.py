@@ -41,8 +41,7 @@ from tacit.evaluate import (
     off_policy,
     replay,
 )
-from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error
-from tacit.evaluate.sums import summed
+from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error, summed
 
 REFERENCE = ROOT / "tests" / "reference"
 

@@ -26,8 +26,8 @@ from tacit.evaluate import (
     intervals,
     off_policy,
 )
+from tacit.evaluate.intervals import summed
 from tacit.evaluate.rewards import Rewards
-from tacit.evaluate.sums import summed
 
 ARMS = ["film", "holiday"]
 EACH = [IPS(), SNIPS(), DirectMethod(), DoublyRobust(), SwitchDR()]

@@ -17,7 +17,7 @@ import tacit
 from tacit.classifiers import classifier_from_spec
 from tacit.core.dispatch import arrive, respond
 from tacit.errors import InvalidValue, LogError
-from tacit.evaluate.changes import changes, likelihood_ratios
+from tacit.evaluate.proposal import changes, likelihood_ratios
 from tacit.policies import policy_from_spec
 
 

@@ -16,7 +16,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.reproduce.eventful import hard_instances, syed2009_theory, theory
+from tacit.reproduce.eventful import syed2009_theory, theory
 from tacit.reproduce.study import Setup, exact_interval, log_slope
 from tacit.simulation import Run
 
@@ -291,35 +291,35 @@ def test_fp_complexity_is_what_the_worst_game_gives(table):
 
 
 def test_theorem_5_moves_the_neglected_arm():
-    quiet = hard_instances.neglected_arm(100, 0.25, 0)
+    quiet = theory.neglected_arm(100, 0.25, 0)
     assert quiet.events == ()
     assert quiet.clicks == ((0.5, 0.25),)
-    assert hard_instances.neglected_arm(100, 0.25, 1).clicks == ((0.5, 0.75),)
-    late = hard_instances.neglected_arm(100, 0.25, 10)
+    assert theory.neglected_arm(100, 0.25, 1).clicks == ((0.5, 0.75),)
+    late = theory.neglected_arm(100, 0.25, 10)
     assert late.events == (91,)
     assert late.clicks == ((0.5, 0.25), (0.5, 0.75))
     for wrong in ((99, 0.25, 0), (100, 0.5, 0), (100, 0.25, 11)):
         with pytest.raises(InvalidValue):
-            hard_instances.neglected_arm(*wrong)
+            theory.neglected_arm(*wrong)
 
 
 def test_theorem_6_i_refuses_a_phase_without_a_change():
     with pytest.raises(InvalidValue, match="twice in a row"):
-        hard_instances.fresh_instances(3, 100, [1, 1], 0.1)
+        theory.fresh_instances(3, 100, [1, 1], 0.1)
 
 
 def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
-    concepts = hard_instances.alarm_concepts(5)
+    concepts = theory.alarm_concepts(5)
     assert concepts.diameter == 5
     classifier = tacit.SafeClassifier(concepts)
-    for _, context in hard_instances.false_alarms(1000, 5, 0).signals:
+    for _, context in theory.false_alarms(1000, 5, 0).signals:
         assert classifier.predict([context])
         classifier.learn_false([context])
     assert not classifier.predict([0])
 
 
 def test_theorem_6_ii_instances_agree_until_the_event():
-    quiet, eventful = (hard_instances.false_alarms(1000, 100, 0), hard_instances.false_alarms(1000, 100, 4))
+    quiet, eventful = (theory.false_alarms(1000, 100, 0), theory.false_alarms(1000, 100, 4))
     assert len(quiet.signals) == 10  # min(d, T^(1/3)) phases
     assert quiet.signals[:4] == eventful.signals
     assert eventful.events == (301,)
@@ -330,7 +330,7 @@ def test_theorem_6_ii_instances_agree_until_the_event():
 
 def test_scripted_contexts_and_clicks_come_as_written():
     script = [(1, 2.0), (3, 1.0)]
-    environment = hard_instances.ScriptedArms([[1.0, 0.0], [0.0, 1.0]], events=[3], signals=script)
+    environment = theory.ScriptedArms([[1.0, 0.0], [0.0, 1.0]], events=[3], signals=script)
     world = environment.world(np.random.default_rng(1), 5)
     seen = []
     for round in range(5):
@@ -339,15 +339,15 @@ def test_scripted_contexts_and_clicks_come_as_written():
         seen.append((world.impression.context[0], *clicks))
     assert seen == [(2, 1, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1), (0, 0, 1)]
     with pytest.raises(InvalidValue, match="signals"):
-        hard_instances.ScriptedArms([[0.5]], signals=[(3, 1.0), (3, 2.0)])
+        theory.ScriptedArms([[0.5]], signals=[(3, 1.0), (3, 2.0)])
     with pytest.raises(InvalidValue, match="one segment more"):
-        hard_instances.ScriptedArms([[0.5]], events=[3])
+        theory.ScriptedArms([[0.5]], events=[3])
 
 
 def test_bwc_tests_every_alarm_of_theorem_6_ii():
     """Nothing but a test tells a false alarm from the event, and context 0 never alarms."""
-    policy = tacit.BWC(2, classifier=hard_instances.alarm_concepts(3), test_rounds=1000, min_shift=0.08)
-    environment = hard_instances.false_alarms(27_000, 3, 3)
+    policy = tacit.BWC(2, classifier=theory.alarm_concepts(3), test_rounds=1000, min_shift=0.08)
+    environment = theory.false_alarms(27_000, 3, 3)
     run = Run(policy, environment, 27_000, 1, 0, np.empty(0, np.int64))
     run.advance(27_000)
     assert [restart.round for restart in policy.restarts(run.state, 0)] == [1, 9001, 18_001]

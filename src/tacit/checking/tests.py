@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tacit.checking import kernels
-from tacit.checking.trial import Failed, Finding, LeftOut, PolicyCheck, Trial, same_states
+from tacit.checking.kernels import Failed, Finding, LeftOut, PolicyCheck, Trial, same_states
 from tacit.core import checks
 from tacit.core import part as ranges
 from tacit.core.arrays import leaves, rebuilt, trimmed

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         named_estimators,
     )
     from tacit.evaluate.examination import Examination, examine
+    from tacit.evaluate.intervals import Sums
     from tacit.evaluate.learners import Frozen, Learning, Ranking
-    from tacit.evaluate.models.ridge import ArmRidges
     from tacit.evaluate.proposal import Proposal, Shift, propose
     from tacit.evaluate.rejection import ReplayResult, replay
     from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         RewardModel,
         Rewards,
     )
+    from tacit.evaluate.ridge import ArmRidges
     from tacit.evaluate.rows import arms_of
-    from tacit.evaluate.sums import Sums
     from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
     from tacit.evaluate.weighing import off_policy
 
@@ -61,9 +61,8 @@ _HOMES = {
     "rejection": ("ReplayResult", "replay"),
     "results": ("Estimate", "OffPolicyResult", "Segment"),
     "rewards": ("ArmMeans", "Frequencies", "Greedy", "Predicted", "RewardFunction", "RewardModel", "Rewards"),
-    "models.ridge": ("ArmRidges",),
+    "ridge": ("ArmRidges",),
     "rows": ("arms_of",),
-    "sums": ("Sums",),
     "targets": ("ByClassifier", "Probabilities", "Table", "Target", "Uniform", "fixed_target"),
     "weighing": ("off_policy",),
 }

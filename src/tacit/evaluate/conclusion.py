@@ -25,11 +25,11 @@ from tacit.evaluate.estimators import (
     Units,
     WeightedRows,
 )
+from tacit.evaluate.intervals import GROUPS, Sums, nothing, summed
 from tacit.evaluate.learners import Ranking
 from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
 from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, check_segments, clusters, lists_of, unanswerable
-from tacit.evaluate.sums import GROUPS, Sums, nothing, summed
 from tacit.evaluate.targets import Target
 from tacit.logs.schema import SEGMENT
 

@@ -25,7 +25,7 @@ from tacit.evaluate.targets import Target
 
 # ---- Estimators of a policy's value from rows of one decision each
 #
-# An estimator turns rows into units, a weight and a value each; :mod:`tacit.evaluate.sums` adds
+# An estimator turns rows into units, a weight and a value each; :mod:`tacit.evaluate.intervals` adds
 # them up, and the estimate is Σvalue/n, or Σvalue/Σweight for those that normalise themselves.
 
 

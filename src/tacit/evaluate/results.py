@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.core.text import MISSING, Column, Tabulated, laid_out
-from tacit.evaluate.intervals import Bounds
-from tacit.evaluate.sums import Sums
+from tacit.evaluate.intervals import Bounds, Sums
 from tacit.plots import COLOURS, Plotted
 
 NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.items import ItemTable, items_of
-from tacit.logs.memory import beginnings, whole_lists
+from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.rows import Chunk, representatives
 from tacit.logs.schema import OWN, SCHEMA, SEGMENT
 from tacit.logs.selection import list_codes, selected

@@ -29,14 +29,13 @@ from tacit.evaluate.estimators import (
     SlateIPS,
     named_estimators,
 )
-from tacit.evaluate.intervals import CONFIDENCE
+from tacit.evaluate.intervals import CONFIDENCE, Sums
 from tacit.evaluate.learners import Frozen, Learning, Ranking
-from tacit.evaluate.models.ridge import ArmRidges
 from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
 from tacit.evaluate.rewards import ASSUMES, Frequencies, ModelOfLog
+from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further
-from tacit.evaluate.sums import Sums
 from tacit.evaluate.targets import Target
 from tacit.learning.learner import Learner
 from tacit.logs.rows import NO_ROWS

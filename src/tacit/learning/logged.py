@@ -22,7 +22,7 @@ from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
 from tacit.logs.items import ItemTable, items_of
-from tacit.logs.memory import beginnings, whole_lists
+from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths
 from tacit.logs.schema import FEATURE

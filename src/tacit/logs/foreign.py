@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
 from tacit.logs.formats import FORMATS, FolderLayout, files_at
-from tacit.logs.memory import Frame
-from tacit.logs.reader import BATCH_ROWS, LogReader, reading
+from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
 from tacit.logs.rows import converted
 from tacit.logs.schema import SCHEMA
 

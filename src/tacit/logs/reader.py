@@ -1,4 +1,4 @@
-"""Reading click logs: files or tables in, validated record batches out, in constant memory.
+"""Reading click logs: files or tables in memory in, validated record batches out, in constant memory.
 
 A :class:`LogReader` is asked for batches, as often as one likes. Below it, what it does to a batch before
 rows are checked: columns get the schema's names, constants are put in, contexts become numbers, and what is
@@ -8,10 +8,10 @@ left over is named.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,113 @@ from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError
+from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.doubts import SeenDecisions
 from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
-from tacit.logs.memory import Frame, read_frame
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import checked_unit
 from tacit.policies.context import BOOLEAN, FIRST, NUMBER, SIGNAL, Declared, Encoder, declared, schema_of
+
+# ---- A log in memory: a table or record batches, read as a file is
+
+
+class Frame:
+    """A log in memory.
+
+    Parameters
+    ----------
+    data : table, or iterable of pyarrow.RecordBatch
+        A table is what :mod:`tacit.frames` takes.
+
+    Attributes
+    ----------
+    once : bool
+        Whether it can be read only once, as a stream can.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+
+    Examples
+    --------
+    >>> Frame({"arm": ["film"], "reward": [1.0]}).names
+    ['arm', 'reward']
+    """
+
+    name = "log"
+    suffix = ""
+
+    def __init__(self, data: Any) -> None:
+        if not is_frame(data) and not isinstance(data, Iterable):
+            lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
+            raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
+        self.once = isinstance(data, pa.RecordBatchReader) or (not is_frame(data) and iter(data) is data)
+        self._data = data
+        self._read = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        if is_frame(self._data):
+            return frame_names(self._data)
+        rest = iter(self._data)
+        first = next(rest, None)
+        if self.once:
+            self._data = chain(() if first is None else (first,), rest)
+        return [] if first is None else list(_checked(first).schema.names)
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield the columns of these names, in batches of at most so many rows.
+
+        Raises
+        ------
+        LogError
+            If it is a stream that has been read, or Arrow knows no type for a column.
+        """
+        if self.once and self._read:
+            raise LogError(
+                "log: it is a stream, and was read to its end; make a table of it, such as "
+                "pyarrow.Table.from_batches(batches)"
+            )
+        self._read = True
+        try:
+            if is_frame(self._data):
+                yield from frame_batches(self._data, names, rows)
+                return
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+            raise LogError(
+                f"log: its columns cannot be read: {'; '.join(map(str, error.args))}; give all "
+                "columns as many values, and those of a column one type, such as by astype(str)"
+            ) from error
+        for batch in self._data:
+            for start in range(0, len(_checked(batch)), rows):
+                yield batch.slice(start, rows).select(list(names))
+
+
+def _checked(batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        remedy = "make a table of such rows, by pyarrow.Table.from_pylist(log)"
+        raise InvalidValue("log", [batch], remedy)
+    if not isinstance(batch, pa.RecordBatch):
+        raise InvalidValue("log", batch, "give a table in memory, or record batches")
+    return batch
+
+
+def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+    """Yield the rows of a log in memory, as the formats of files do."""
+    first = 1
+    for batch in frame.batches(names, batch_rows):
+        rows = np.arange(first, first + len(batch))
+        yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        first += len(batch)
+
+
+# ---- Files and tables as validated record batches
 
 BATCH_ROWS = 65_536
 MEMORY = "table"

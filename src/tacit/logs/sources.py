@@ -18,9 +18,8 @@ from tacit.frames import is_frame
 from tacit.logs.foreign import DSJSON, OPEN_BANDIT
 from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
 from tacit.logs.items import ItemTable
-from tacit.logs.memory import Frame
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, LogReader
+from tacit.logs.reader import BATCH_ROWS, Frame, LogReader
 from tacit.logs.rows import Chunk, converted
 from tacit.logs.ubi import UBI
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.evaluate import intervals
-from tacit.evaluate.intervals import Bounds
-from tacit.evaluate.sums import Sums, summed
+from tacit.evaluate.intervals import Bounds, Sums, summed
 from tacit.plots import COLOURS
 from tacit.reproduce import study
 

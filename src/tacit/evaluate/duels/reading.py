@@ -15,11 +15,9 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.report import Duel, DuelReport, counted, duel_of
-from tacit.evaluate.intervals import CONFIDENCE, anytime
-from tacit.evaluate.sums import summed
+from tacit.evaluate.intervals import CONFIDENCE, anytime, summed
 from tacit.frames import is_frame
-from tacit.logs.memory import Frame
-from tacit.logs.reader import BATCH_ROWS, LogFile, file_at
+from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, file_at
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
 
 COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")

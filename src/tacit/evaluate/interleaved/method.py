@@ -15,8 +15,7 @@ from typing import Any
 from tacit.core import checks
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate.duels.reading import rows_of
-from tacit.evaluate.interleaved.folding import Fold, checked_rule
-from tacit.evaluate.interleaved.report import InterleavedReport
+from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
 from tacit.evaluate.interleaved.scale import Model, scaled
 from tacit.evaluate.interleaved.searches import (
     MORE,

@@ -17,7 +17,7 @@ from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
 from tacit.reproduce import study
-from tacit.reproduce.eventful import hard_instances, theory
+from tacit.reproduce.eventful import theory
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"
@@ -204,7 +204,7 @@ def fresh_regret(setup: study.Setup) -> list[study.Cell]:
     for arms, phases in FRESH_SIZES:
         best = [i % arms for i in range(phases)]
         for horizon in FRESH_HORIZONS:
-            environment = hard_instances.fresh_instances(arms, horizon, best, FRESH_SHIFT)
+            environment = theory.fresh_instances(arms, horizon, best, FRESH_SHIFT)
             policies = oracles(arms)
             result = study.play(policies, environment, horizon, setup)
             least = least_regret(arms, phases, horizon)
@@ -249,12 +249,12 @@ def worst_regret(policy: Policy, root: int, setup: study.Setup) -> Floats:
     it takes the worse of the two.
     """
     horizon = root**2
-    quiet = hard_instances.neglected_arm(horizon, HIDDEN, 0)
+    quiet = theory.neglected_arm(horizon, HIDDEN, 0)
     ends = list(range(root, horizon + 1, root))
     watched = study.play(policy, quiet, horizon, setup, ends)
     # Without an event only the neglected arm costs regret, so regret tells when it was played.
     played = np.diff(watched.regret[0], axis=1, prepend=0.0) > 0.0
-    event = hard_instances.neglected_arm(horizon, HIDDEN, longest_neglect(played))
+    event = theory.neglected_arm(horizon, HIDDEN, longest_neglect(played))
     found = study.play(policy, event, horizon, setup._replace(seed=setup.seed + 1))
     candidates = watched.regret[0, :, -1], found.regret[0, :, -1]
     return max(candidates, key=lambda regret: float(regret.mean()))

@@ -20,8 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit.core.dispatch import canonical
 from tacit.core.part import parsed_call
 from tacit.errors import InvalidValue, TacitError
-from tacit.evaluate.intervals import estimate_of, normal
-from tacit.evaluate.sums import Sums, summed
+from tacit.evaluate.intervals import Sums, estimate_of, normal, summed
 from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ

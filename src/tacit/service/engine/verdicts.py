@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tacit.errors import InvalidValue
-from tacit.evaluate.interleaved.folding import Fold
-from tacit.evaluate.interleaved.report import InterleavedReport
+from tacit.evaluate.interleaved.report import Fold, InterleavedReport
 from tacit.evaluate.interleaved.searches import Search, own_search
 from tacit.interleaving import CreditRule
 from tacit.proof.boundary import ANY_TIME

@@ -1,1 +1,0 @@
-"""Models of the expected reward that are made of the log that is judged."""
