@@ -258,3 +258,9 @@ def test_the_page_counts_what_it_counts():
     assert counts.plays[:2].tolist() == plays.tolist()
     assert counts.rewards[:2].tolist() == rewards.tolist()
     assert counts.rounds[:2].tolist() == [6, 6]
+
+
+def test_what_signals_cost_is_said():
+    assert "announce" in tacit.auto(3, signals_dim=1).reason
+    assert "announce" not in tacit.auto(3).reason
+    assert "announce" not in tacit.DriftMixture(3, context_dim=1).reason

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+
 import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
@@ -149,6 +152,38 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
         with_home(kind="slates", arms=ARMS, positions=2, policy="cascade-kl-ucb", at_least={"new": 0.2})
 
 
+async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
+    """A binomial count at 5.1 sigma: the chance of what is settled is its promise and little more."""
+    path = tmp_path / "s.db"
+    lists = {name: [f"{name} {k}" for k in range(3)] for name in ARMS}
+    config = with_home(kind="duels", rankers=ARMS, length=3, at_least={"control": 0.2})
+    async with served(path, config) as engine:
+        for i in range(3):
+            engine.clock.now += 40 * SECOND
+            home = engine.placements["home"]
+            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}", rankings=lists)) for j in range(SIZE)]
+            rows = list(await engine.decide_many("home", asked))
+            shown = [json.loads(row.shown) for row in rows]
+            items = [[item for item in one["interleaved"]["items"] if "bold" in item] for one in shown]
+            sent = [
+                FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=clicked))
+                for row, clicked in zip(rows, items, strict=True)
+                if clicked
+            ]
+            await engine.record_many("home", sent)
+        there = np.array(["control" in one["pair"] for one in shown])
+        assert abs(there.mean() - 0.2) < 0.03 + 5.1 * np.sqrt(0.16 / SIZE)
+        # It meets who leads, at the left as at the right.
+        meets = {
+            row.propensity
+            for row, one in zip(rows, shown, strict=True)
+            if set(one["pair"]) == {"control", "bold"}
+        }
+        assert min(meets) >= 0.09
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
 @pytest.mark.parametrize(
     ("policy", "floor"),
     [
@@ -168,3 +203,50 @@ def test_a_floor_is_what_every_arm_is_shown_with_whatever_was_learned(policy, fl
         decision = learner.choose()
         learner.learn(decision, float(decision.arm == 0))
     assert learner.probabilities().min() >= floor / policy.arm_count - 1e-12
+
+
+def pairs_of(policy, state, offered):
+    """Return the propensity of each pair of arms on offer."""
+    impression = tacit.Impression(np.array(offered), np.zeros(0))
+    pairs = itertools.product(offered, repeat=2)
+    return {pair: policy.propensity(policy.params, state, 0, impression, pair) for pair in pairs}
+
+
+def test_promised_shares_of_duels_by_hand():
+    """Pairs of the policy, and of each the two in which the promised arm took a place."""
+    policy = tacit.MinimumDuelShares(tacit.HorizonDraw(3), at_least={2: 0.3})
+    state = policy.init(1)
+    inner = pairs_of(policy.policy, state, [0, 1, 2])
+    found = pairs_of(policy, state, [0, 1, 2])
+    assert found[0, 1] == pytest.approx(0.7 * inner[0, 1])
+    assert found[2, 0] == pytest.approx(inner[2, 0] + 0.15 * (inner[1, 0] + inner[0, 0]))
+    assert found[2, 2] == pytest.approx(inner[2, 2])
+    assert pairs_of(policy, state, [0, 1]) == pytest.approx(pairs_of(policy.policy, state, [0, 1]))
+    assert floor_of(policy) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_promised_shares_of_duels_are_kept_and_are_the_frequencies_of_pairs(epsilon):
+    """Sixteen binomial counts at 5.1 sigma: error probability 5e-6."""
+    promised = {0: 0.2, 3: 0.1}
+    policy = tacit.MinimumDuelShares(tacit.HorizonDraw(4), epsilon=epsilon, at_least=promised)
+    learner, rng = tacit.Learner(policy, seed=1), np.random.default_rng(2)
+    for i in range(300):
+        decision = learner.choose("query")
+        first, second = decision.pair
+        learner.learn(
+            decision, 0.5 if first == second else float(rng.random() < 0.5 + 0.1 * (second - first))
+        )
+        if i in (0, 3, 30, 299):
+            for offered in ([0, 1, 2, 3], [1, 3], [0, 2, 3], [3]):
+                chances = pairs_of(policy, learner.state, offered)
+                assert sum(chances.values()) == pytest.approx(1.0, abs=1e-12)
+                for arm in set(offered) & set(promised):
+                    assert sum(chances[pair] for pair in chances if arm in pair) >= promised[arm] - 1e-12
+    chances, shown = pairs_of(policy, learner.state, [0, 1, 2, 3]), learner.choose_many(["query"] * 20_000)
+    for pair, chance in chances.items():
+        count = sum(decision.pair == pair for decision in shown)
+        assert abs(count / 20_000 - chance) < 5.1 * np.sqrt(chance * (1 - chance) / 20_000) + 1e-9
+    assert all(
+        decision.propensity == pytest.approx(chances[decision.pair], rel=1e-12) for decision in shown[:500]
+    )

@@ -25,6 +25,7 @@ from tacit.policies.duels.self_sparring import SelfSparring as SelfSparring
 from tacit.policies.duels.winner_stays import WinnerStays as WinnerStays
 from tacit.policies.exploration_floor import Candidates as Candidates
 from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloor
+from tacit.policies.exploration_floor import MinimumDuelShares as MinimumDuelShares
 from tacit.policies.exploration_floor import MinimumShares as MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture as ClickMixture
 from tacit.policies.features.click_mixture import HybridClickMixture as HybridClickMixture

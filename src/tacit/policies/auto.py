@@ -8,7 +8,7 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
 from tacit.policies.duels.horizon_draw import HorizonDraw
-from tacit.policies.exploration_floor import MinimumShares
+from tacit.policies.exploration_floor import MinimumDuelShares, MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
@@ -86,8 +86,8 @@ def auto(
         clicks in 100 impressions.
     at_least : dict of arm to float, optional
         With what probability some arms are shown at least, whatever is learned: ``{"control": 0.1}``;
-        at most 0.5 in all. See :class:`MinimumShares`; for lists, which have such an arm at any position,
-        :class:`ListMix`.
+        at most 0.5 in all. See :class:`MinimumShares`; for duels, which have such an arm as one of the two,
+        :class:`MinimumDuelShares`; for lists, which have it at any position, :class:`ListMix`.
 
     Raises
     ------
@@ -135,8 +135,9 @@ def auto(
         raise InvalidValue("positions", positions, "leave it out, or show a list of them: shows='slate'")
     length = 3 if positions is None else positions
     if shows == "duel":
-        _only(said, "a duel", ())
-        return HorizonDraw(_given_arms(arms))
+        _only(said, "a duel", ("at_least",))
+        draw = HorizonDraw(_given_arms(arms))
+        return MinimumDuelShares(draw, at_least=at_least) if at_least else draw
     if shows == "slate" and relevance_dim:
         reads: tuple[str, ...] = ("relevance_dim", "context_dim", "context", "per_key")
         _only(said, "a slate of arms by their features", reads)
@@ -185,17 +186,9 @@ def _given_arms(arms: Any) -> Any:
     return arms
 
 
-PAIRS = (
-    "a promise is of an arm shown by itself, and a duel is a pair that is to teach who is better; "
-    "an ExplorationFloor over HorizonDraw shows every pair"
-)
-
-
 def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
     """Refuse what the recommended policy does not read, so that nothing is silently left out."""
     for field, value in said.items():
         if value and field not in known:
-            if field == "at_least" and what == "a duel":
-                raise InvalidValue(field, value, f"leave it out: {PAIRS}")
             takes = ", ".join(("arms", *known))
             raise InvalidValue(field, value, f"leave it out: to show {what} takes {takes}")

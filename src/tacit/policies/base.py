@@ -376,11 +376,16 @@ class Policy(Part, abstract=True):
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,
-            "weak": about.weak,
+            "weak": self.weak,
             "instead": about.otherwise,
         }
         rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
         return "\n".join([f"{self.label}, of {about.source}", *rows])
+
+    @property
+    def weak(self) -> str:
+        """Where it is known to be worse than another one, with the numbers."""
+        return self.about.weak
 
     def init(self, lanes: int) -> Any:
         """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""

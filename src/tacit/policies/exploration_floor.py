@@ -3,7 +3,7 @@
 # 1. ``Candidates``: a few choices of a policy that does not know its propensities; one is drawn, so they are
 #    known.
 # 2. ``ExplorationFloor``: uniform with probability ε, else the policy's.
-# 3. ``MinimumShares``: the same with a share for each arm that is promised one.
+# 3. ``MinimumShares``: the same with a share for each arm that is promised one; ``MinimumDuelShares`` of two.
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tacit.core.seeds import derived
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.actions import Wrapper
 from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.duels.horizon_draw import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import promised
 from tacit.policies.stationary.ucb import UCB1
@@ -411,13 +412,17 @@ class MinimumShares(ExplorationFloor):
         width: int
         shares: Floats
 
+    promises: ClassVar[str] = "arm"
+    """What it is an arm is promised a share of."""
+
     epsilon: Fraction = 0.0
     at_least: Any = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.policy.showing.single or self.policy.arms is None:
-            raise InvalidValue("policy", self.policy, "give a policy that shows one arm, known by its name")
+        if self.policy.shows != self.promises or self.policy.arms is None:
+            remedy = f"give a policy that shows one {self.promises}, of an arm known by its name"
+            raise InvalidValue("policy", self.policy, remedy)
         self._set("at_least", promised(self.at_least, self.policy.arms))
 
     @classmethod
@@ -451,16 +456,7 @@ class MinimumShares(ExplorationFloor):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        arms, reached, drawn = impression.arms, 0.0, rng.random()
-        for arm in arms:
-            reached += params.shares[arm]
-            if drawn < reached:
-                action[0] = arm
-                return
-        if drawn < reached + (1.0 - reached) * params.epsilon:
-            action[0] = arms[int(rng.random() * len(arms))]
-        else:
-            decide(params.policy, state, lane, impression, rng, action)
+        action[0] = choose(params, state, lane, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
@@ -470,3 +466,96 @@ class MinimumShares(ExplorationFloor):
         inner = propensity(params.policy, state, lane, impression, shown)
         left = params.epsilon / len(arms) + (1.0 - params.epsilon) * inner
         return params.shares[shown] + (1.0 - reached) * left
+
+
+@kernel
+def pair_chance(params: Any, state: Any, lane: int, impression: Impression, left: int, right: int) -> float:
+    """Return how likely an exploration floor draws two arms."""
+    inner = propensity(params.policy, state, lane, impression, (left, right))
+    return float(params.epsilon / len(impression.arms) ** 2 + (1.0 - params.epsilon) * inner)
+
+
+@dataclass(frozen=True)
+class MinimumDuelShares(MinimumShares):
+    """Have some arms in a duel with probabilities of at least so much each, whoever meets otherwise.
+
+    An exploration floor over the policy draws two arms. With the probability that it was promised, an arm
+    that is none of the two takes the place of one of them, by a fair coin; so it mostly meets who leads.
+    Propensities are exact. What is promised to an arm that is not on offer is left to the policy.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy that chooses otherwise; one that shows a duel.
+    epsilon : float, default 0
+        Probability of two arms drawn uniformly in what is left, in [0, 1].
+    draws : int, default 16
+        As in :class:`ExplorationFloor`.
+    at_least : dict of arm to float
+        Shares in (0, 0.5] of arms by their names; together at most 0.5.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, an arm is not the policy's, or the policy shows no duel.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.MinimumDuelShares(tacit.HorizonDraw(["old", "new", "bold"]), at_least={"old": 0.2})
+    >>> learner = tacit.Learner(policy, seed=1)
+    >>> for _ in range(3000):
+    ...     decision = learner.choose("query")
+    ...     first, second = decision.pair
+    ...     _ = learner.learn(decision, 0.5 + 0.5 * ((first == "bold") - (second == "bold")))
+    >>> shown = [decision.pair for decision in learner.choose_many(["query"] * 1000)]
+    >>> sum("old" in pair for pair in shown) >= 170
+    True
+    """
+
+    class Params(NamedTuple):
+        policy: Any
+        epsilon: float
+        width: int
+        shares: Floats
+
+    promises: ClassVar[str] = "duel"
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(HorizonDraw(arms), at_least={0: 0.1})
+
+    @staticmethod
+    def decide(
+        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+    ) -> None:
+        arms, reached, drawn = impression.arms, 0.0, rng.random()
+        if rng.random() < params.epsilon:
+            for i in range(2):
+                action[i] = arms[int(rng.random() * len(arms))]
+        else:
+            decide(params.policy, state, lane, impression, rng, action)
+        for arm in arms:
+            reached += params.shares[arm]
+            if drawn < reached:
+                if action[0] != arm and action[1] != arm:
+                    action[int(rng.random() * 2)] = arm
+                return
+
+    @staticmethod
+    def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
+        arms, shares = impression.arms, params.shares
+        left, right = shown[0], shown[1]
+        met = shares[left] + (shares[right] if right != left else 0.0)
+        kept, found = 1.0 + met, 0.0
+        for arm in arms:
+            kept -= shares[arm]
+        found = kept * pair_chance(params, state, lane, impression, left, right)
+        if left != right and met > 0.0:
+            # A promised arm is here in the place of each one that is not.
+            for arm in arms:
+                if arm != left:
+                    found += 0.5 * shares[left] * pair_chance(params, state, lane, impression, arm, right)
+                if arm != right:
+                    found += 0.5 * shares[right] * pair_chance(params, state, lane, impression, left, arm)
+        return found

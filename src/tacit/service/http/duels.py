@@ -13,7 +13,7 @@ from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.searches import MORE, OWN, ROW, UNITS
 from tacit.interleaving import METHODS, CreditRule
 from tacit.interleaving.rules import CLICK
-from tacit.policies import Policy
+from tacit.policies import MinimumDuelShares, Policy
 from tacit.service.config.schema import ClickAggregation
 from tacit.service.config.tables import PlacementTable
 from tacit.service.http import arms
@@ -67,6 +67,10 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     segments : list of str
         Names of what may be known of a search, such as its market, which the verdict counts apart;
         ``key`` is its key, which need not be given again.
+    at_least : table
+        Shares of searches in which rankers are one of the two at least, by name, whatever is learned:
+        ``{ control = 0.1 }``; at most 0.5 in all. What has begun without them takes them over with
+        ``rebuild``.
     """
 
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
@@ -77,6 +81,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     aggregation: ClickAggregation = "union"
     worth: dict[str, float] = msgspec.field(default_factory=lambda: {CLICK: 1.0})
     segments: list[str] = msgspec.field(default_factory=list)
+    at_least: dict[str, float] | None = None
     mode: Literal["online", "frozen", "shadow"] = "online"
 
     @property
@@ -86,6 +91,10 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     @property
     def setting(self) -> dict[str, Any]:
         return {"shows": "duel"}
+
+    def parts(self) -> tuple[Policy, Policy | None, Any]:
+        policy, second, options = super().parts()
+        return MinimumDuelShares(policy, at_least=self.at_least) if self.at_least else policy, second, options
 
     @property
     def attribution(self) -> dict[str, Any]:

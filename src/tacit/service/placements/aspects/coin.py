@@ -301,7 +301,8 @@ def _floor_of(policy: Policy) -> float:
             return floor
         # What was promised comes first; each arm has as much as the least of them, if all have some.
         promised: list[float] = [share for _, share in policy.at_least]
-        alike = policy.arm_count * min(promised) if len(promised) == policy.arm_count else 0.0
+        all_have = len(promised) == policy.arm_count and policy.showing.single
+        alike = policy.arm_count * min(promised) if all_have else 0.0
         return alike + (1 - sum(promised)) * floor
     if isinstance(policy, EpsilonGreedy | LinearEpsilonGreedy):
         return policy.epsilon
