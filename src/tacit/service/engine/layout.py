@@ -232,12 +232,7 @@ class ReadStore(LayoutStore):
             self._reader.read_only = True
             if self._one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
                 raise StoreError(f"{self._where}: there is no log; give the schema that was served")
-            version = self._one(self._reader, "SELECT version FROM store")
-            self._check_version(version, SCRIPTS)
-            if version < SCRIPTS.newest:
-                raise StoreError(
-                    f"{self._where} is of version {version}; serve it once with this tacit first"
-                )
+            self._check_newest(self._one(self._reader, "SELECT version FROM store"), SCRIPTS)
             self.salt = self._one(self._reader, "SELECT salt FROM store")
             self._cleanup = cleanup.pop_all()
 

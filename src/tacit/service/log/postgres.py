@@ -33,12 +33,12 @@ from tacit.service.log.sql import (
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
-    Scripts,
     SqlStore,
     columns,
     kept_columns,
 )
 from tacit.service.log.store import End
+from tacit.service.log.tables import scripts
 
 try:
     import psycopg
@@ -47,98 +47,19 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "psycopg", "postgres") from error
 
-SCRIPTS = Scripts(
-    # Version 0.1 of tacit.
+WORDS = {
+    "id": "integer GENERATED ALWAYS AS IDENTITY", "number": "bigint GENERATED ALWAYS AS IDENTITY",
+    "small": "smallint", "int": "integer", "big": "bigint", "real": "double precision", "bytes": "bytea",
+    "any": "text", "strict": "",
+}  # fmt: skip
+SCRIPTS = scripts(
     5,
+    WORDS,
+    # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
+    # whatever the planner thinks of the tables.
     """
-    CREATE TABLE store (version integer NOT NULL, probed bigint NOT NULL);
-    INSERT INTO store VALUES (0, 0);
-    CREATE TABLE policies (
-        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        hash text NOT NULL UNIQUE,
-        spec text NOT NULL,
-        version text
-    );
-    CREATE TABLE placements (
-        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text NOT NULL UNIQUE,
-        policy integer NOT NULL REFERENCES policies,
-        seed bigint NOT NULL
-    );
-    CREATE TABLE decisions (
-        seq bigint PRIMARY KEY,
-        id text NOT NULL,
-        placement integer NOT NULL REFERENCES placements,
-        policy integer NOT NULL REFERENCES policies,
-        time bigint NOT NULL,
-        key text NOT NULL,
-        offered text,
-        arm text NOT NULL,
-        propensity double precision,
-        epoch bigint NOT NULL,
-        context text,
-        mode text NOT NULL,
-        would text,
-        would_propensity double precision,
-        deferred smallint NOT NULL,
-        asked text,
-        shown text
-    );
-    CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
-    CREATE TABLE feedback (
-        seq bigint PRIMARY KEY,
-        placement integer NOT NULL REFERENCES placements,
-        decision bigint NOT NULL REFERENCES decisions,
-        id text,
-        time bigint NOT NULL,
-        kind text NOT NULL,
-        reward double precision CHECK (reward BETWEEN -1 AND 1),
-        clicks text
-    );
-    CREATE INDEX feedback_of ON feedback (decision);
-    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
-    CREATE TABLE marks (
-        seq bigint PRIMARY KEY,
-        placement integer REFERENCES placements,
-        time bigint NOT NULL,
-        kind text NOT NULL,
-        value text NOT NULL
-    );
-    CREATE TABLE records (
-        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        placement integer NOT NULL REFERENCES placements,
-        kind text NOT NULL,
-        id text NOT NULL,
-        time bigint NOT NULL,
-        content text NOT NULL
-    );
-    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
-    CREATE TABLE bases (
-        placement integer PRIMARY KEY REFERENCES placements,
-        seq bigint NOT NULL,
-        time bigint NOT NULL,
-        plan text NOT NULL,
-        pieces bigint NOT NULL DEFAULT 0
-    );
-    CREATE TABLE snapshots (LIKE bases INCLUDING ALL);
-    ALTER TABLE snapshots ADD FOREIGN KEY (placement) REFERENCES placements;
-    -- In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
-    CREATE TABLE pieces (
-        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        snapshot bigint NOT NULL,
-        field text NOT NULL,
-        content bytea NOT NULL
-    );
-    CREATE INDEX pieces_of ON pieces (snapshot);
-    """,
-    (
-        # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
-        # whatever the planner thinks of the tables.
-        """
     CREATE TABLE IF NOT EXISTS owner (epoch bigint NOT NULL);
     INSERT INTO owner SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM owner);
-    ALTER TABLE snapshots ADD COLUMN checksum bytea;
-    ALTER TABLE bases ADD COLUMN checksum bytea;
     CREATE FUNCTION check_seq() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF EXISTS (
@@ -158,33 +79,6 @@ SCRIPTS = Scripts(
     CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
         FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
     """,
-        """
-    ALTER TABLE decisions ADD COLUMN control smallint, ADD COLUMN bucket smallint;
-    ALTER TABLE feedback ADD COLUMN metrics text;
-    """,
-        """
-    ALTER TABLE marks ADD COLUMN who text;
-    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
-    ALTER TABLE placements ADD COLUMN configuration text;
-    CREATE TABLE states (
-        placement integer NOT NULL REFERENCES placements,
-        seq bigint NOT NULL,
-        time bigint NOT NULL,
-        plan text NOT NULL,
-        checksum bytea,
-        pieces bigint NOT NULL,
-        PRIMARY KEY (placement, seq)
-    );
-    """,
-        # Rows of earlier versions have no checksum.
-        """
-    ALTER TABLE decisions ADD COLUMN checksum bigint;
-    ALTER TABLE feedback ADD COLUMN checksum bigint;
-    ALTER TABLE marks ADD COLUMN checksum bigint;
-    ALTER TABLE records ADD COLUMN checksum bigint;
-    """,
-        "ALTER TABLE store ADD COLUMN salt text;",
-    ),
 )
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")

@@ -17,7 +17,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -54,6 +54,7 @@ from tacit.service.log.store import (
     assembled,
     rows_text,
 )
+from tacit.service.log.tables import Scripts
 
 Read = Callable[..., Iterable[Any]]
 """Reads a statement with its values, ``at_once`` rows at a time."""
@@ -151,34 +152,6 @@ STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
 CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
 CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
 
-
-class Scripts(NamedTuple):
-    """What makes the tables of a store, and brings those of an earlier version forward.
-
-    Attributes
-    ----------
-    oldest : int
-        The version that is made first, and the oldest that can be brought forward.
-    tables : str
-        Makes it, where there is nothing.
-    later : tuple of str
-        Each brings a store to the next version.
-    """
-
-    oldest: int
-    tables: str
-    later: tuple[str, ...]
-
-    @property
-    def newest(self) -> int:
-        """The version that stores have in the end."""
-        return self.oldest + len(self.later)
-
-    def since(self, version: int) -> tuple[str, ...]:
-        """Return what a store of some version needs; of 0 there is nothing yet."""
-        return self.later[version - self.oldest :] if version else (self.tables, *self.later)
-
-
 UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
 UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
 REFUSED = "request: the store does not take what it says: {}"
@@ -253,6 +226,12 @@ class SqlDatabase(ABC):
                 f"{self._where} is of version {found}, from before tacit 0.1; serve it once with tacit 0.2, "
                 "which brings it forward"
             )
+
+    def _check_newest(self, found: int, scripts: Scripts) -> None:
+        """Raise StoreError if a store that is only read is of another version than this tacit's."""
+        self._check_version(found, scripts)
+        if found < scripts.newest:
+            raise StoreError(f"{self._where} is of version {found}; serve it once with this tacit first")
 
 
 class SqlStore(SqlDatabase):

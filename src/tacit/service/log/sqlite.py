@@ -26,144 +26,32 @@ from tacit.service.log.sql import (
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
-    Scripts,
     SqlStore,
     kept_columns,
 )
+from tacit.service.log.tables import scripts
 
 APPLICATION_ID = 0x7AC17
 """Marks the file as ours in its header."""
 
-SCRIPTS = Scripts(
-    # Version 0.1 of tacit.
+WORDS = {
+    "id": "INTEGER", "number": "INTEGER", "small": "INTEGER", "int": "INTEGER", "big": "INTEGER",
+    "real": "REAL", "bytes": "BLOB", "any": "ANY", "strict": " STRICT",
+}  # fmt: skip
+SCRIPTS = scripts(
     6,
+    WORDS,
+    "ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;",
+    "",
+    "",
+    "ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;",
+    "",
+    # Each row was checked against the other tables; now it is each group.
     """
-    CREATE TABLE store (version INTEGER NOT NULL, probed INTEGER NOT NULL) STRICT;
-    INSERT INTO store VALUES (0, 0);
-    CREATE TABLE policies (
-        id INTEGER PRIMARY KEY,
-        hash TEXT NOT NULL UNIQUE,
-        spec TEXT NOT NULL,
-        version TEXT
-    ) STRICT;
-    CREATE TABLE placements (
-        id INTEGER PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE,
-        policy INTEGER NOT NULL REFERENCES policies,
-        seed INTEGER NOT NULL
-    ) STRICT;
-    CREATE TABLE decisions (
-        seq INTEGER PRIMARY KEY,
-        id TEXT NOT NULL,
-        placement INTEGER NOT NULL REFERENCES placements,
-        policy INTEGER NOT NULL REFERENCES policies,
-        time INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        offered TEXT,
-        arm ANY NOT NULL,
-        propensity REAL,
-        epoch INTEGER NOT NULL,
-        context TEXT,
-        mode TEXT NOT NULL DEFAULT 'online',
-        would ANY,
-        would_propensity REAL,
-        deferred INTEGER NOT NULL DEFAULT 0,
-        asked TEXT,
-        shown TEXT
-    ) STRICT;
-    CREATE UNIQUE INDEX decision_ids ON decisions (id, placement);
-    CREATE TABLE feedback (
-        seq INTEGER PRIMARY KEY,
-        placement INTEGER NOT NULL REFERENCES placements,
-        decision INTEGER NOT NULL REFERENCES decisions,
-        id TEXT,
-        time INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        reward REAL CHECK (reward BETWEEN -1 AND 1),
-        clicks TEXT
-    ) STRICT;
-    CREATE INDEX feedback_of ON feedback (decision);
-    CREATE UNIQUE INDEX feedback_once ON feedback (decision, id) WHERE id IS NOT NULL;
-    CREATE TABLE marks (
-        seq INTEGER PRIMARY KEY,
-        placement INTEGER REFERENCES placements,
-        time INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        value TEXT NOT NULL
-    ) STRICT;
-    CREATE TABLE records (
-        number INTEGER PRIMARY KEY,
-        placement INTEGER NOT NULL REFERENCES placements,
-        kind TEXT NOT NULL,
-        id TEXT NOT NULL,
-        time INTEGER NOT NULL,
-        content TEXT NOT NULL
-    ) STRICT;
-    CREATE UNIQUE INDEX record_ids ON records (id, placement, kind);
-    CREATE TABLE bases (
-        placement INTEGER PRIMARY KEY REFERENCES placements,
-        seq INTEGER NOT NULL,
-        time INTEGER NOT NULL,
-        plan TEXT NOT NULL,
-        pieces INTEGER NOT NULL DEFAULT 0
-    ) STRICT;
-    CREATE TABLE snapshots (
-        placement INTEGER PRIMARY KEY REFERENCES placements,
-        seq INTEGER NOT NULL,
-        time INTEGER NOT NULL,
-        plan TEXT NOT NULL,
-        pieces INTEGER NOT NULL
-    ) STRICT;
-    -- In one row, a snapshot would be written in one transaction, and be a gigabyte at most.
-    CREATE TABLE pieces (
-        number INTEGER PRIMARY KEY,
-        snapshot INTEGER NOT NULL,
-        field TEXT NOT NULL,
-        content BLOB NOT NULL
-    ) STRICT;
-    CREATE INDEX pieces_of ON pieces (snapshot);
-    """,
-    (
-        """
-    ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE snapshots ADD COLUMN checksum BLOB;
-    ALTER TABLE bases ADD COLUMN checksum BLOB;
-    """,
-        """
-    ALTER TABLE decisions ADD COLUMN control INTEGER;
-    ALTER TABLE decisions ADD COLUMN bucket INTEGER;
-    ALTER TABLE feedback ADD COLUMN metrics TEXT;
-    """,
-        """
-    ALTER TABLE marks ADD COLUMN who TEXT;
-    CREATE INDEX marks_of ON marks (placement, seq) WHERE placement IS NOT NULL;
-    ALTER TABLE placements ADD COLUMN configuration TEXT;
-    CREATE TABLE states (
-        placement INTEGER NOT NULL REFERENCES placements,
-        seq INTEGER NOT NULL,
-        time INTEGER NOT NULL,
-        plan TEXT NOT NULL,
-        checksum BLOB,
-        pieces INTEGER NOT NULL,
-        PRIMARY KEY (placement, seq)
-    ) STRICT;
-    """,
-        # Rows of earlier versions have no checksum.
-        """
-    ALTER TABLE decisions ADD COLUMN checksum INTEGER;
-    ALTER TABLE feedback ADD COLUMN checksum INTEGER;
-    ALTER TABLE marks ADD COLUMN checksum INTEGER;
-    ALTER TABLE records ADD COLUMN checksum INTEGER;
-    ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
-    """,
-        "ALTER TABLE store ADD COLUMN salt TEXT;",
-        # Each row was checked against the other tables; now it is each group.
-        """
     DROP TRIGGER IF EXISTS decisions_seq;
     DROP TRIGGER IF EXISTS feedback_seq;
     DROP TRIGGER IF EXISTS marks_seq;
     """,
-    ),
 )
 
 UNFIT = (
@@ -445,12 +333,7 @@ class ReadSqlite(SqliteStore):
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"{self._where} is no tacit store; give another path")
-            version = self._reader.execute("SELECT version FROM store").get
-            self._check_version(version, SCRIPTS)
-            if version < SCRIPTS.newest:
-                raise StoreError(
-                    f"{self._where} is of version {version}; serve it once with this tacit first"
-                )
+            self._check_newest(self._reader.execute("SELECT version FROM store").get, SCRIPTS)
             self.salt = self._reader.execute("SELECT salt FROM store").get
             # All that is read is of one transaction, which begins with the first statement.
             self._reader.execute("BEGIN")
