@@ -15,7 +15,7 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.placements.aspects.coin import floor_of
+from tacit.service.placements.aspects.control import floor_of
 from tacit.wire.control import ArmsOf, PinOf
 
 ARMS = ["control", "new", "bold"]

@@ -38,7 +38,7 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.coin import Coin, Control
+from tacit.service.placements.aspects.control import Coin, Control
 from tacit.service.placements.results import DECISIONS
 from tacit.wire.control import ArmShown, HoldoutOf, ModeOf
 

@@ -27,7 +27,7 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.chapters import Slices, terms_of
-from tacit.service.placements.aspects.lift_sums import Closed, LiftSums
+from tacit.service.placements.aspects.earnings import Closed, LiftSums
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import Placement
 

@@ -33,7 +33,7 @@ from tacit.service.doors.personalizer import ShownRanking, impression_of
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
-from tacit.service.placements.aspects.coin import ListControl
+from tacit.service.placements.aspects.control import ListControl
 from tacit.service.placements.attribution import HELD_OUT
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report

@@ -37,7 +37,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression, checked_id
 from tacit.service.log.rows import APPRENTICE, CONTROL, MODES, SETTINGS, DecisionRow, MarkRow
 from tacit.service.page.kinds import FeatureView
-from tacit.service.placements.aspects.coin import Tossed
+from tacit.service.placements.aspects.control import Tossed
 from tacit.service.placements.attribution import Lessons
 from tacit.service.placements.lists import FeaturePlacement
 from tacit.service.placements.placement import Placement

@@ -19,8 +19,7 @@ from tacit.service.http.arms import Form, example, featured_example, read
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, slate_of
 from tacit.service.page.kinds import SlateView
-from tacit.service.placements.item_lists import ItemListPlacement
-from tacit.service.placements.lists import SlatePlacement
+from tacit.service.placements.lists import ItemListPlacement, SlatePlacement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 

@@ -26,7 +26,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
-from tacit.service.placements.aspects.coin import Tossed
+from tacit.service.placements.aspects.control import Tossed
 from tacit.service.placements.aspects.elsewhere import taken_over
 from tacit.service.placements.aspects.living import listed_as_json
 from tacit.service.placements.state import State

@@ -44,7 +44,7 @@ from tacit.service.log.rows import (
     MarkRow,
 )
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
-from tacit.service.placements.aspects.coin import Control, PairControl
+from tacit.service.placements.aspects.control import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement

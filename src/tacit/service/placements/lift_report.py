@@ -44,8 +44,8 @@ from tacit.service.placements.aspects.chapters import (
     metrics_in,
     rule_in,
 )
-from tacit.service.placements.aspects.coin import floor_of
-from tacit.service.placements.aspects.lift_sums import LiftSums
+from tacit.service.placements.aspects.control import floor_of
+from tacit.service.placements.aspects.earnings import LiftSums
 from tacit.wire.lift import (
     BestArm,
     Bounds,

@@ -33,7 +33,7 @@ from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
 from tacit.service.placements.aspects.aspect import Saved
 from tacit.service.placements.aspects.living import fit
-from tacit.service.placements.aspects.second import Second
+from tacit.service.placements.aspects.modes import Second
 from tacit.service.placements.learning import Teaching
 from tacit.service.placements.series import Series
 

@@ -33,17 +33,14 @@ from tacit.service.log.requests import Clicked, Impression
 from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
-from tacit.service.placements.aspects.coin import Coin, Control
-from tacit.service.placements.aspects.control import ControlGroup
-from tacit.service.placements.aspects.earnings import Earnings
+from tacit.service.placements.aspects.control import Coin, Control, ControlGroup
+from tacit.service.placements.aspects.earnings import Earnings, LiftSums
 from tacit.service.placements.aspects.elsewhere import Fed
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.aspects.items import Items, items_for
-from tacit.service.placements.aspects.lift_sums import LiftSums
 from tacit.service.placements.aspects.living import Living
-from tacit.service.placements.aspects.modes import Modes, untouched
+from tacit.service.placements.aspects.modes import Modes, Second, untouched
 from tacit.service.placements.aspects.pins import Pins
-from tacit.service.placements.aspects.second import Second
 from tacit.service.placements.aspects.shared import Sharing, shared_of
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.service.placements.attribution import Attribution, Lessons

@@ -1,21 +1,40 @@
-"""The control group of a placement's holdout: which decisions are the control's, and on what terms."""
+"""The control group of a placement's holdout: what it shows, in which decisions, on what terms."""
 
-# 1. ``ControlGroup``: the holdout that holds, its coin, and what the propensities are once it is tossed.
-# 2. Whether a placement can have a holdout; the verbs that begin and end one.
+# 1. ``Control`` and its kin: what a holdout shows, and with what probability it would have shown something
+#    else.
+# 2. ``Coin``: which decisions are the control's, by a hash of the unit and the placement, so that all shards
+#    agree.
+# 3. ``floor_of``: whether every arm is shown now and then, as a winner demands.
+# 4. ``ControlGroup``: the holdout that holds, its coin, and what the propensities are once it is tossed;
+#    whether a placement can have one; the verbs that begin and end one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Floats, Ints
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decisions
-from tacit.service.config.holdout import DECISION, UNIFORM, ControlTable, HoldoutConfig
+from tacit.policies import (
+    EXP3,
+    EXP3S,
+    EpsilonGreedy,
+    ExplorationFloor,
+    LinearEpsilonGreedy,
+    MinimumShares,
+    Policy,
+    ShiftMixture,
+    UniformRandom,
+)
+from tacit.proof.boundary import BUCKETS
+from tacit.service.config.holdout import BASELINE, DECISION, UNIFORM, ControlTable, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
@@ -23,11 +42,290 @@ from tacit.service.log.rows import CONFIGURATION, HOLDOUT, DecisionRow, MarkRow,
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import configured_in, holdout_in, terms_of
-from tacit.service.placements.aspects.coin import Coin, ListControl
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
+
+
+# ---- What the control of a holdout shows, and with what probability it would have shown something
+
+
+class Control:
+    """A control that shows one arm: drawn uniformly, the first one on offer, or one always.
+
+    Parameters
+    ----------
+    named : str
+        ``uniform`` or ``baseline``; read where no slot is given.
+    slot : int, optional
+        Of the arm that is shown always.
+
+    Examples
+    --------
+    >>> Control("baseline").shown(np.array([2, 0, 1]), draw=7)
+    array([2])
+    >>> Control("uniform").chances(np.array([[2], [0]]), [np.arange(4), np.arange(2)])
+    array([0.25, 0.5 ])
+    """
+
+    width = 1
+
+    def __init__(self, named: str, slot: int | None = None) -> None:
+        self._first, self._slot = named == BASELINE, slot
+
+    def shown(self, offer: Ints, draw: int) -> Ints:
+        """Return the slots of what is shown, by a number that nobody can foresee.
+
+        Parameters
+        ----------
+        offer : array of int64
+            Slots of the arms on offer; the first one is the baseline.
+        draw : int
+            Below 2**64.
+        """
+        return np.full(self.width, self._arm(offer, draw), np.int64)
+
+    def _arm(self, offer: Ints, draw: int) -> int:
+        if self._slot is not None:
+            # A request that was checked before the holdout changed may not offer it.
+            return self._slot if self._slot < 0 or self._slot in offer else int(offer[0])
+        return int(offer[0 if self._first else draw % len(offer)])
+
+    def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return with what probability it would have shown the same.
+
+        Parameters
+        ----------
+        shown : array of int64, shape (rows, width)
+        offers : sequence of array of int64
+        """
+        first = shown[:, 0]
+        if self._slot is not None:
+            found = first == [self._arm(offer, 0) for offer in offers]
+        elif self._first:
+            found = first == [offer[0] for offer in offers]
+        else:
+            found = 1.0 / np.array(list(map(len, offers)), np.float64)
+        return np.asarray((shown == first[:, None]).all(axis=1) * found, np.float64)
+
+
+class PairControl(Control):
+    """A control of duels: the list of one ranker alone."""
+
+    width = 2
+
+
+class ListControl(Control):
+    """A control that lists arms: in a random order, or as they come.
+
+    Parameters
+    ----------
+    named : str
+    positions : int
+
+    Examples
+    --------
+    >>> control = ListControl("baseline", positions=2)
+    >>> control.shown(np.array([2, 0, 1]), draw=7)
+    array([2, 0])
+    >>> ListControl("uniform", positions=2).chances(np.array([[2, 0]]), [np.arange(3)]).round(3)
+    array([0.167])
+    """
+
+    def __init__(self, named: str, positions: int) -> None:
+        super().__init__(named)
+        self.width = positions
+
+    def shown(self, offer: Ints, draw: int) -> Ints:
+        """Return the slots of a list; −1 where too few are on offer."""
+        listed = np.full(self.width, -1, np.int64)
+        if not self._first:
+            offer = np.random.Generator(np.random.PCG64(draw)).permutation(offer)
+        count = min(self.width, len(offer))
+        listed[:count] = offer[:count]
+        return listed
+
+    def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return with what probability it would have shown the same list."""
+        return self.prefixes(shown, offers)[:, -1]
+
+    def prefixes(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return with what probability its list would have begun so, down to each position."""
+        return np.asarray(np.cumprod(self._given_above(shown, offers), axis=1), np.float64)
+
+    def places(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return with what probability it would have had each arm at its position."""
+        if self._first:
+            return self._given_above(shown, offers)
+        sizes = np.array(list(map(len, offers)), np.float64)[:, None]
+        return np.where(shown >= 0, 1.0 / sizes, self._given_above(shown, offers))
+
+    def _given_above(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return with what probability it has each arm at its position, given those above."""
+        found = np.empty(shown.shape)
+        for row, slots, offer in zip(found, shown, offers, strict=True):
+            if self._first:
+                row[:] = slots == self.shown(offer, 0)
+            else:
+                left = len(offer) - np.arange(self.width)
+                # Where none is left the position is empty, and only there.
+                row[:] = np.where(left > 0, (slots >= 0) / np.maximum(left, 1), slots < 0)
+        return found
+
+
+# ---- The coin of a holdout: which decisions are the control's, and what the control shows
+
+KEY_BYTES = 16
+WHOLE = 2**64
+
+
+class Tossed(NamedTuple):
+    """What the coin says of decisions.
+
+    Attributes
+    ----------
+    control : list of int
+        1 for the control's, 0 for the policy's.
+    bucket : list of int or None
+        Of their users or sessions.
+    imposed : array of int64, shape (rows, width)
+        Slots of what the control shows; −1 for decisions of the policy.
+    """
+
+    control: list[int]
+    bucket: list[int | None]
+    imposed: Ints
+
+
+class Coin:
+    """Tosses for each unit, with the same result always: by its id and the placement's seed alone.
+
+    Parameters
+    ----------
+    config : HoldoutConfig
+    seed : int
+        The placement's.
+    control : Control
+        What the control shows; of a policy of its own, nothing is asked.
+
+    Examples
+    --------
+    >>> coin = Coin(HoldoutConfig(share=0.5, unit="user"), seed=7, control=Control("uniform"))
+    >>> tossed = coin.toss(["1", "2", "3"], ["ann", "ann", "bob"], 3 * [np.arange(4)])
+    >>> tossed.control[0] == tossed.control[1], tossed.bucket[0] == tossed.bucket[1]
+    (True, True)
+    """
+
+    def __init__(self, config: HoldoutConfig, seed: int, control: Control) -> None:
+        self.config = config
+        self.control = control
+        self._hash = hashlib.blake2b(
+            key=seed.to_bytes(KEY_BYTES, "little"), person=b"holdout", digest_size=24
+        )
+
+    def _numbers(self, id: str) -> tuple[int, int, int]:
+        """Return three numbers below 2**64 that nobody can foresee without the seed."""
+        hashed = self._hash.copy()
+        hashed.update(id.encode())
+        whole = int.from_bytes(hashed.digest(), "little")
+        return whole % WHOLE, (whole >> 64) % WHOLE, whole >> 128
+
+    def toss(
+        self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints], *, every: bool = False
+    ) -> Tossed:
+        """Return which decisions are the control's, and what it shows.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Of the decisions.
+        units : sequence of str or None
+            Of their users or sessions, where those stay in their group.
+        offers : sequence of array of int64
+            Slots of the arms on offer; the first one is the baseline.
+        every : bool, default False
+            Whether every one is the control's, whatever the coin says.
+        """
+        sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
+        control: list[int] = []
+        bucket: list[int | None] = []
+        imposed = np.full((len(ids), self.control.width), -1, np.int64)
+        for i, (id, unit) in enumerate(zip(ids, units, strict=True)):
+            coin, place, draw = self._numbers(id)
+            if sticky and unit is not None:
+                # Not what a decision of the same name has.
+                coin, place, _ = self._numbers(f"{self.config.unit}\0{unit}")
+            control.append(int(coin < limit))
+            bucket.append(place % BUCKETS if sticky else None)
+            if coin < limit:
+                imposed[i] = self.control.shown(offers[i], draw)
+        return Tossed(control, bucket, imposed)
+
+    def mixed(self, policy: Floats, control: Floats) -> Floats:
+        """Return with what probability policy and control together show what is shown.
+
+        Parameters
+        ----------
+        policy, control : array of float64
+            With what probability each alone would; NaN where it is not known.
+        """
+        share = self.config.share
+        return (1 - share) * policy + share * control
+
+    def unmixed(self, logged: Floats, control: Floats) -> Floats:
+        """Return what :meth:`mixed` was given of the policy, from what it returned."""
+        share = self.config.share
+        policy = (logged - share * control) / (1 - share)
+        # What rounding leaves of 0 is not negative.
+        return np.clip(policy, 0.0, 1.0)
+
+
+# ---- Whether every arm on offer is shown now and then, so that a winner may be declared
+
+
+def floor_of(policy: Policy, holdout: HoldoutConfig | None = None) -> float:
+    """Return what every arm's propensity is at least, times the arms, whatever was learned.
+
+    It is as if an arm was drawn uniformly in that share of the decisions.
+
+    Parameters
+    ----------
+    policy : Policy
+    holdout : HoldoutConfig, optional
+
+    Examples
+    --------
+    >>> from tacit.policies import UCB1
+    >>> floor_of(EpsilonGreedy(arms=3, epsilon=0.2)), floor_of(UCB1(arms=3))
+    (0.2, 0.0)
+    >>> floor_of(UCB1(arms=3), HoldoutConfig(share=0.1))
+    0.1
+    """
+    own = _floor_of(policy)
+    if holdout is None:
+        return own
+    uniform = 1.0 if holdout.control == "uniform" else 0.0
+    return (1 - holdout.share) * own + holdout.share * uniform
+
+
+def _floor_of(policy: Policy) -> float:
+    if isinstance(policy, UniformRandom):
+        return 1.0
+    if isinstance(policy, EXP3 | EXP3S):
+        return float(policy.gamma)
+    if isinstance(policy, ExplorationFloor):
+        floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)
+        if not isinstance(policy, MinimumShares):
+            return floor
+        # What was promised comes first; each arm has as much as the least of them, if all have some.
+        promised: list[float] = [share for _, share in policy.at_least]
+        all_have = len(promised) == policy.arm_count and policy.showing.single
+        alike = policy.arm_count * min(promised) if all_have else 0.0
+        return alike + (1 - sum(promised)) * floor
+    if isinstance(policy, EpsilonGreedy | LinearEpsilonGreedy):
+        return policy.epsilon
+    return float(policy.params.exploration) if isinstance(policy, ShiftMixture) else 0.0
 
 
 class ControlGroup(Aspect):

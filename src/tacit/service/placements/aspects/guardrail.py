@@ -24,7 +24,7 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
-from tacit.service.placements.aspects.lift_sums import AT_ONCE, Closed
+from tacit.service.placements.aspects.earnings import AT_ONCE, Closed
 from tacit.service.placements.aspects.living import encoded
 from tacit.service.placements.lift_report import lift_of_metric
 from tacit.wire.control import ArmsOf
