@@ -16,7 +16,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -26,11 +25,10 @@ from tacit.service.config.file import differences, settings_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.rebuilding import Rebuilder, Serving, as_begun
+from tacit.service.engine.rebuilding import Rebuilder, as_begun
 from tacit.service.engine.verdicts import Verdicts
-from tacit.service.engine.writer import Writer
+from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import NotDurable, StoreError
-from tacit.service.log.ids import Shard
 from tacit.service.log.marks import LoggedChange, regimes_of
 from tacit.service.log.requests import Ask, Export, Mark, Request
 from tacit.service.log.rows import (
@@ -55,22 +53,6 @@ from tacit.service.placements.placement import Placement, changes_of
 logger = logging.getLogger(__name__)
 
 
-class Configured(Serving, Protocol):
-    """What following a configuration needs of an engine.
-
-    Attributes
-    ----------
-    placements : dict of str to Placement
-    shard : Shard or None
-    """
-
-    placements: dict[str, Placement]
-    shard: Shard | None
-
-    async def logged_by_now(self, names: Sequence[str]) -> None:
-        """Wait until all that happened to placements is durable."""
-
-
 class Following:
     """Does what the configuration says and the log not yet, and lets the log say so.
 
@@ -89,7 +71,7 @@ class Following:
         Logs that are being folded into policies.
     """
 
-    def __init__(self, engine: Configured, pending: PendingLog, rebuilder: Rebuilder, writer: Writer) -> None:
+    def __init__(self, engine: Serving, pending: PendingLog, rebuilder: Rebuilder, writer: Writer) -> None:
         self._engine, self._pending = engine, pending
         self._rebuilder, self._writer = rebuilder, writer
         self.leading: Mapping[str, str] = {}
@@ -243,14 +225,14 @@ class Forgetting:
 
     Parameters
     ----------
-    engine : Configured
+    engine : Serving
     store : Store
     writer : Writer
     verdicts : Verdicts
         They read the log from its beginning again afterwards.
     """
 
-    def __init__(self, engine: Configured, store: Store, writer: Writer, verdicts: Verdicts) -> None:
+    def __init__(self, engine: Serving, store: Store, writer: Writer, verdicts: Verdicts) -> None:
         self._engine, self._store, self._writer, self._verdicts = engine, store, writer, verdicts
 
     async def forget(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
@@ -321,12 +303,12 @@ class ShardExchange:
 
     Parameters
     ----------
-    engine : Configured
+    engine : Serving
     following : Following
     writer : Writer
     """
 
-    def __init__(self, engine: Configured, following: Following, writer: Writer) -> None:
+    def __init__(self, engine: Serving, following: Following, writer: Writer) -> None:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ from tacit.policies.base import Policy
 from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
 from tacit.policies.context_beliefs import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
-from tacit.service.engine.verdicts import Logged
+from tacit.service.engine.writer import Serving
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import FIXED, DecisionRow, Event
 from tacit.service.placements.placement import Placement
@@ -346,12 +346,12 @@ class Pictures:
 
     Parameters
     ----------
-    engine : Logged
+    engine : Serving
     end : function
         Returns the last row of the log.
     """
 
-    def __init__(self, engine: Logged, end: Callable[[], int]) -> None:
+    def __init__(self, engine: Serving, end: Callable[[], int]) -> None:
         self._engine, self._end = engine, end
         self._known: dict[tuple[str, int], tuple[float, ForWhom]] = {}
         self._one = asyncio.Lock()

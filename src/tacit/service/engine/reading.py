@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
@@ -26,6 +26,7 @@ from tacit.policies.base import Counts
 from tacit.policies.lists.position_based import PositionCounts
 from tacit.policies.shifting.hypotheses import Hypotheses
 from tacit.policies.stationary.thompson import Thompson
+from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import Busy
 from tacit.service.placements.placement import Placement
 
@@ -322,23 +323,6 @@ class Lent(list[bytes | memoryview]):
         self.of, self.seq, self.size = of, seq, sum(map(len, self))
 
 
-class Lender(Protocol):
-    """What is asked of an engine."""
-
-    def placement(self, name: str) -> Any:
-        """Return a placement, or raise UnknownName."""
-
-
-class Copying(Protocol):
-    """What is asked of its writer."""
-
-    async def between_groups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Run a step when all rows are in the log."""
-
-    async def frozen(self, read: Callable[[int, int], Any]) -> Any:
-        """Call what takes the end of the log and its time, while nothing changes."""
-
-
 class Lending:
     """Makes the files, one at a time for a placement.
 
@@ -347,11 +331,11 @@ class Lending:
 
     Parameters
     ----------
-    engine : Lender
-    writer : Copying
+    engine : Serving
+    writer : Writer
     """
 
-    def __init__(self, engine: Lender, writer: Copying) -> None:
+    def __init__(self, engine: Serving, writer: Writer) -> None:
         self._engine, self._writer = engine, writer
         self._making: dict[str, asyncio.Task[Lent]] = {}
         self._sent: dict[str, list[ReferenceType[Lent]]] = {}

@@ -13,7 +13,7 @@ import json
 import time as clocks
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,15 +25,14 @@ from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_auto, policy_from_stored
 from tacit.service.config.file import checked_as
-from tacit.service.config.schema import Config
 from tacit.service.engine.fold import opened, take_in
 from tacit.service.engine.for_whom import reads_who_asks
-from tacit.service.engine.writer import Writer
+from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
 from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
 from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event, learned_propensities
-from tacit.service.log.store import STATES, Draft, Store
+from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement
 
 Result = TypeVar("Result")
@@ -87,24 +86,6 @@ class Replacement(NamedTuple):
     rows: int
     decisions: int
     seconds: float
-
-
-class Serving(Protocol):
-    """What a rebuild needs of an engine.
-
-    Attributes
-    ----------
-    config : Config
-    store : Store
-    placements : dict of str to Placement
-    """
-
-    config: Config
-    store: Store
-    placements: dict[str, Placement]
-
-    def placement(self, name: str) -> Placement:
-        """Return a placement."""
 
 
 class Rebuilder:

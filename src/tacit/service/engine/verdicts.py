@@ -9,7 +9,7 @@ import asyncio
 import time as clocks
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport
@@ -17,6 +17,7 @@ from tacit.evaluate.interleaved.searches import Search, own_search
 from tacit.interleaving import CreditRule
 from tacit.proof.boundary import ANY_TIME
 from tacit.proof.sentences import open_sentence
+from tacit.service.engine.writer import Serving
 from tacit.service.log.blocks import distinct
 from tacit.service.log.ids import moment
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, stretches
@@ -207,25 +208,15 @@ class ReadVerdict(NamedTuple):
     beyond: dict[str, int]
 
 
-class Logged(Protocol):
-    """What is asked of an engine."""
-
-    def placement(self, name: str) -> Any:
-        """Return a placement, or raise UnknownName."""
-
-    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log."""
-
-
 class Verdicts:
     """Verdicts on the duel placements of an engine.
 
     Parameters
     ----------
-    engine : Logged
+    engine : Serving
     """
 
-    def __init__(self, engine: Logged) -> None:
+    def __init__(self, engine: Serving) -> None:
         self._engine = engine
         self._logs: dict[str, _Reading] = {}
         self._one = asyncio.Lock()

@@ -27,12 +27,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from tacit.errors import UnknownName
+from tacit.service.config.schema import Config
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
 from tacit.service.engine.upkeep import Upkeep, Worker
 from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
+from tacit.service.log.ids import Shard
 from tacit.service.log.requests import Request
-from tacit.service.log.rows import Rows
+from tacit.service.log.rows import Event, Rows
 from tacit.service.log.store import Store, is_local
 from tacit.service.placements.placement import Placement
 
@@ -108,6 +110,33 @@ WATCH_SECONDS = 1.0
 STOPPING = "service: it is stopping; try again when it is back"
 
 logger = logging.getLogger(__name__)
+
+
+class Serving(Protocol):
+    """An engine, as those who work beside its writer know it.
+
+    Attributes
+    ----------
+    config : Config
+    store : Store
+    shard : Shard or None
+        Which of several it is.
+    placements : dict of str to Placement
+    """
+
+    config: Config
+    store: Store
+    shard: Shard | None
+    placements: dict[str, Placement]
+
+    def placement(self, name: str) -> Placement:
+        """Return a placement, or raise UnknownName."""
+
+    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+        """Return the next rows of the log that concern a placement."""
+
+    async def logged_by_now(self, names: Sequence[str]) -> None:
+        """Wait until all that happened to placements is durable."""
 
 
 class Waiter(Protocol):

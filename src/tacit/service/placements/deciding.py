@@ -242,7 +242,7 @@ class Deciding(State):
         every = self.modes.control_decides
         tossed = self._coin.toss(ids, asked.column("unit"), offers, every=every)
         made = self.choose_many(self.learner, asked, tossed.imposed)
-        return (self.control.alone if every else self.control.mixed)(made, offers), tossed
+        return self.control.with_chances(made, offers, alone=every), tossed
 
     def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = impression.id

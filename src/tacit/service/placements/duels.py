@@ -48,6 +48,7 @@ from tacit.service.placements.aspects.control import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.state import Asked, Held, Texts
 
 KEY = "key"
 """The segment that is a search's key."""
@@ -268,14 +269,8 @@ class DuelPlacement(Placement):
         slot = None if holdout.arm is None else self.living.slots[holdout.arm]
         return PairControl(holdout.named, slot)
 
-    def _all_shown(
-        self,
-        asked: Block[Impression],
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: Sequence[int | None],
-    ) -> list[str | None]:
-        return list(map(self._shown_as, asked, decisions, ids, control))
+    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+        return list(map(self._shown_as, asked, made, ids, held))
 
     def _shown_as(self, impression: Impression, shown: Decision, id: str, control: int | None) -> str:
         content: dict[str, Any] = {"pair": shown.pair}

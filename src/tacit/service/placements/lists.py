@@ -33,6 +33,7 @@ from tacit.service.placements.aspects.items import Sought, Whole, as_array, show
 from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.state import Asked, Held, Texts
 
 # ---- Slate placements: an ordered list of arms out, clicks on its positions in
 
@@ -60,16 +61,10 @@ class SlatePlacement(Placement):
     def control_of(self, holdout: HoldoutConfig) -> Control:
         return ListControl(holdout.named, self._positions)
 
-    def _all_shown(
-        self,
-        asked: Block[Impression],
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: Sequence[int | None],
-    ) -> list[str | None]:
+    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
         return [
             slate_text(self._listed(decision), decision.prefix_propensities, decision.position_propensities)
-            for decision in decisions
+            for decision in made
         ]
 
     def _listed(self, decision: Decision) -> list[Arm | None]:
@@ -313,17 +308,11 @@ class FeaturePlacement(Placement):
         arms = [None if isinstance(each, Whole) else each for each in asked.column("arms")]
         return super().rows_of(asked.with_column("arms", arms), *given, **more)
 
-    def _all_shown(
-        self,
-        asked: Block[Impression],
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: Sequence[int | None],
-    ) -> list[str | None]:
-        located = [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
+    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+        located = _located(asked)
         if located.count(None) == len(located):
             return [None] * len(ids)
-        pairs = zip(located, decisions, strict=True)
+        pairs = zip(located, made, strict=True)
         return [None if found is None else shown_text(found, decision) for found, decision in pairs]
 
     def _keep(
@@ -386,6 +375,11 @@ class FeaturePlacement(Placement):
             return len(json.loads(row.offered))
         features = json.loads(row.asked or "")
         return len(features["relevance"] or features["examination"])
+
+
+def _located(asked: Asked) -> list[Located | None]:
+    """Return where in the catalogue what is on offer was found."""
+    return [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
 
 
 def _lean(decision: Decision) -> Decision:
@@ -476,15 +470,8 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
 
     # The log ---------------------------------------------------------------------------------
 
-    def _all_shown(
-        self,
-        asked: Block[Impression],
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: Sequence[int | None],
-    ) -> list[str | None]:
-        found = [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
-        return [self._shown_text(*pair) for pair in zip(found, decisions, strict=True)]
+    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+        return [self._shown_text(*pair) for pair in zip(_located(asked), made, strict=True)]
 
     def _shown_text(self, found: Located | None, decision: Decision) -> str:
         listed, given = self._listed(decision), (decision.prefix_propensities, decision.position_propensities)

@@ -50,6 +50,11 @@ from tacit.service.placements.series import Series
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
+Asked = Block[Impression]
+Held = Sequence[int | None]
+"""Which decisions are a holdout's, as the log says it."""
+Texts = list[str | None]
+
 ASPECTS: dict[str, type[Aspect]] = {
     "living": Living,
     "modes": Modes,
@@ -129,8 +134,8 @@ class State:
         self.control = ControlGroup(config.holdout)
         self.guardrail = None if config.guardrail is None else Guardrail(config)
         # Before the arms are named: what is shared has sums of each.
-        part = shared_of(config.policy, config.spread)
-        self.shared = None if part is None else Sharing(part)
+        parts = shared_of(config.policy, config.spread)
+        self.shared = Sharing(parts) if parts else None
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
@@ -306,17 +311,8 @@ class State:
         """Return the arms that a decision showed."""
         return (row.arm,)
 
-    def _all_shown(
-        self,
-        asked: Block[Impression],
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: Sequence[int | None],
-    ) -> list[str | None]:
-        """Return what was shown, as the log keeps it where one arm does not say it.
-
-        ``control`` says which decisions are a holdout's, as the log does.
-        """
+    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+        """Return what was shown, as the log keeps it where one arm does not say it."""
         return [None] * len(ids)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:

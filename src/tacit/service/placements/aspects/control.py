@@ -424,31 +424,19 @@ class ControlGroup(Aspect):
 
     # Deciding --------------------------------------------------------------------------------
 
-    def mixed(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
-        """Return decisions with the propensities of policy and control together."""
+    def with_chances(self, made: Decisions, offers: Sequence[Ints], *, alone: bool) -> Decisions:
+        """Return decisions with the propensities of policy and control together, or of the control alone."""
         assert self.coin is not None
-        coin, control = self.coin, self.coin.control
-        mixed = replace(
-            made, propensities=coin.mixed(made.propensities, control.chances(made.actions, offers))
-        )
-        if not len(made.prefixes) or not isinstance(control, ListControl):
-            return mixed
-        return replace(
-            mixed,
-            prefixes=coin.mixed(made.prefixes, control.prefixes(made.actions, offers)),
-            places=coin.mixed(made.places, control.places(made.actions, offers)),
-        )
+        coin, control, shown = self.coin, self.coin.control, made.actions
 
-    def alone(self, made: Decisions, offers: Sequence[Ints]) -> Decisions:
-        """Return decisions with the propensities of the control, which decides everything."""
-        assert self.coin is not None
-        control = self.coin.control
-        sure = replace(made, propensities=control.chances(made.actions, offers))
+        def of(policy: Floats, chances: Floats) -> Floats:
+            return chances if alone else coin.mixed(policy, chances)
+
+        made = replace(made, propensities=of(made.propensities, control.chances(shown, offers)))
         if not len(made.prefixes) or not isinstance(control, ListControl):
-            return sure
-        return replace(
-            sure, prefixes=control.prefixes(made.actions, offers), places=control.places(made.actions, offers)
-        )
+            return made
+        prefixes = of(made.prefixes, control.prefixes(shown, offers))
+        return replace(made, prefixes=prefixes, places=of(made.places, control.places(shown, offers)))
 
     def shows(self, offer: Ints) -> list[int] | None:
         """Return what the control shows of an offer always; None where it draws, or there is none."""

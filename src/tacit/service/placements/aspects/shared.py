@@ -64,7 +64,7 @@ class Learned(msgspec.Struct):
 
 
 class Shared(Protocol):
-    """What a placement's learner shares with those in other shards."""
+    """Something that a placement's learner shares with those in other shards."""
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return what was learned here since the last time, or altogether."""
@@ -77,12 +77,15 @@ class Shared(Protocol):
 
     def reach(self, policy: Policy) -> None:
         """Go on with a policy of more arms."""
+        return None
 
     def saved(self) -> Any:
         """Return what was taken in, as JSON data."""
+        return None
 
     def restore(self, saved: Any) -> None:
         """Take over what :meth:`saved` gave."""
+        return None
 
 
 # Arrays as text ------------------------------------------------------------------------------
@@ -380,8 +383,10 @@ def classifier_of(policy: Policy) -> Classifier | None:
     return classifier_of(inner) if wraps else None  # type: ignore[arg-type]
 
 
-class Joined:
+class Joined(Shared):
     """A safe classifier, of which each shard has one: what any has learned, all may know.
+
+    It knows no arms, and what was joined is in the state.
 
     Parameters
     ----------
@@ -415,16 +420,6 @@ class Joined:
         other = arrays_of(learned.parts[CLASSIFIER], self._classifier.init(1))
         return self._classifier.merged(own, other)
 
-    def reach(self, policy: Policy) -> None:
-        """Go on as before: it knows no arms."""
-
-    def saved(self) -> Any:
-        """Return nothing: what was joined is in the state."""
-        return None
-
-    def restore(self, saved: Any) -> None:
-        """Take over nothing."""
-
 
 # ---- What the shards of a placement learn together, and how each takes in what the others learned
 #
@@ -438,55 +433,13 @@ class Joined:
 # sums, too: natural parameters Λ and η, or plays and rewards, of each shard's own impressions.
 
 
-def shared_of(policy: Policy, spread: bool) -> Shared | None:
-    """Return what placements of a policy share; None where every key learns alone."""
+def shared_of(policy: Policy, spread: bool) -> list[Shared]:
+    """Return what placements of a policy share; nothing where every key learns alone."""
     if spread:
-        return Summed(policy)
+        return [Summed(policy)]
     classifier = classifier_of(policy)
     parts: list[Shared] = [] if classifier is None else [Joined(classifier)]
-    if policy.sums:
-        parts.append(Added(policy))
-    return Several(parts) if len(parts) > 1 else next(iter(parts), None)
-
-
-class Several:
-    """Several things that are shared, each of which knows its part.
-
-    Parameters
-    ----------
-    parts : sequence of Shared
-    """
-
-    def __init__(self, parts: Sequence[Shared]) -> None:
-        self.parts = parts
-
-    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the parts of all."""
-        return reduce(or_, (part.learned(learner, everything) for part in self.parts))
-
-    def news(self, learner: Learner, learned: Learned) -> Learned:
-        """Return what of each part is not known here."""
-        news = (part.news(learner, learned).parts for part in self.parts)
-        return Learned(learned.shard, learned.time, reduce(or_, news))
-
-    def take(self, learner: Learner, learned: Learned) -> None:
-        """Take in what another shard has sent, each its part."""
-        for part in self.parts:
-            part.take(learner, learned)
-
-    def reach(self, policy: Policy) -> None:
-        """Go on with a policy of more arms."""
-        for part in self.parts:
-            part.reach(policy)
-
-    def saved(self) -> Any:
-        """Return what was taken in by each."""
-        return [part.saved() for part in self.parts]
-
-    def restore(self, saved: Any) -> None:
-        """Take over what :meth:`saved` gave."""
-        for part, own in zip(self.parts, saved or [None] * len(self.parts), strict=True):
-            part.restore(own)
+    return [*parts, Added(policy)] if policy.sums else parts
 
 
 class Sharing(Aspect):
@@ -494,43 +447,50 @@ class Sharing(Aspect):
 
     Parameters
     ----------
-    part : Shared
-        What is shared, and how.
+    parts : sequence of Shared
+        What is shared, and how; each knows what of all that is sent is its own.
     """
 
     mark = MERGE
 
-    def __init__(self, part: Shared) -> None:
-        self._part = part
+    def __init__(self, parts: Sequence[Shared]) -> None:
+        self._parts = parts
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in what another shard has learned."""
         placement.since_snapshot += 1
         if not placement.modes.frozen:
-            self._part.take(placement.learner, msgspec.json.decode(mark.value, type=Learned))
+            learned = msgspec.json.decode(mark.value, type=Learned)
+            for part in self._parts:
+                part.take(placement.learner, learned)
 
     def arms_named(self, placement: Placement) -> None:
         """Go on with a policy of more arms."""
-        self._part.reach(placement.learner.policy)
+        for part in self._parts:
+            part.reach(placement.learner.policy)
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
-        return {"shared": self._part.saved()}
+        """Return its field of a snapshot; a part that is alone is written as itself."""
+        kept = [part.saved() for part in self._parts]
+        return {"shared": kept if len(kept) > 1 else kept[0]}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its field of a snapshot."""
-        self._part.restore(saved.shared)
+        count = len(self._parts)
+        kept = saved.shared if count > 1 and saved.shared else [saved.shared] * count
+        for part, own in zip(self._parts, kept, strict=True):
+            part.restore(own)
 
     def learned(self, placement: Placement, everything: bool) -> dict[str, Value]:
         """Return what was learned here since the last time, or altogether."""
-        return self._part.learned(placement.learner, everything)
+        return reduce(or_, (part.learned(placement.learner, everything) for part in self._parts))
 
     def news(self, placement: Placement, learned: Learned) -> Learned:
         """Return what another shard has learned that is not known here."""
-        return self._part.news(placement.learner, learned)
+        news = (part.news(placement.learner, learned).parts for part in self._parts)
+        return Learned(learned.shard, learned.time, reduce(or_, news))
 
     @property
     def joined(self) -> Joined | None:
         """The classifier among what is shared."""
-        parts = self._part.parts if isinstance(self._part, Several) else [self._part]
-        return next((part for part in parts if isinstance(part, Joined)), None)
+        return next((part for part in self._parts if isinstance(part, Joined)), None)
