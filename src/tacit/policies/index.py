@@ -220,8 +220,17 @@ def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression
     return 1.0 / ties if index(params, state, lane, shown, shared) == best else 0.0
 
 
-class IndexPolicy(Policy, abstract=True):
-    """Base of the policies that play the arm of the highest index; ties are broken at random.
+@kernel
+def radius_index(counts: Any, lane: int, arm: int, confidence: float) -> float:
+    """Return mean + confidence/sqrt(plays) of an arm; infinity before its first play."""
+    plays = counts.plays[lane, arm]
+    if plays == 0.0:
+        return math.inf
+    return float(counts.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
+
+
+class Indexed(Policy, abstract=True):
+    """Base of the policies that rank arms by an index.
 
     A subclass gives the kernels ``confidence(params, state, lane)``, computed once a round, and
     ``index(params, state, lane, arm, confidence)``, computed for each arm; and ``learn``.
@@ -240,8 +249,26 @@ class IndexPolicy(Policy, abstract=True):
         """Return the number by which ``arm`` is ranked."""
         raise NotImplementedError
 
+
+class IndexPolicy(Indexed, abstract=True):
+    """Base of the policies that play the arm of the highest index; ties are broken at random.
+
+    A subclass gives the kernels ``confidence`` and ``index``, as :class:`Indexed` says, and ``learn``.
+    """
+
     choose = staticmethod(greedy_choice)
     propensity = staticmethod(greedy_propensity)
+
+
+class RadiusPolicy(IndexPolicy, abstract=True):
+    """Base of the upper confidence bounds over ``plays`` and ``rewards`` of their State.
+
+    A subclass gives the kernel ``confidence``: the radius of an arm that was played once.
+    """
+
+    @staticmethod
+    def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
+        return radius_index(state, lane, arm, confidence)
 
 
 class CountingPolicy(TellsArms, IndexPolicy, abstract=True):

@@ -7,19 +7,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import confidence, index
 from tacit.core.part import whole, within
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Outcome, count
-from tacit.policies.stationary.ucb import kl_upper_bound
+from tacit.policies.index import Indexed, radius_index
+from tacit.policies.stationary.ucb import kl_budget, kl_index
 
 
 class State(NamedTuple):
@@ -38,33 +37,20 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CascadePolicy(SlatePolicy, abstract=True):
+class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     """Base of the policies that list the arms of the highest indices, best first.
 
     A list is read down to its last click, or to its end if nothing is clicked. Of what was read,
     each arm without a click counts against that arm; what was not read tells nothing. Under the
     cascade model there is at most one click.
 
-    A subclass gives the kernels ``confidence`` and ``index``, as an index policy does.
+    A subclass gives the kernels ``confidence`` and ``index``, as an index policy does; no index is below 0.
     """
-
-    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.INDEX_KERNELS
-    randomized: ClassVar[bool] = False
 
     positions: Annotated[int, whole(1, 10_000)] = 3
 
     def init(self, lanes: int) -> State:
         return State(Counts.zeros(lanes, self.arm_count), np.zeros((lanes, self.arm_count)))
-
-    @staticmethod
-    def confidence(params: Any, state: State, lane: int) -> float:
-        """Return what the indices of a lane's arms have in common."""
-        raise NotImplementedError
-
-    @staticmethod
-    def index(params: Any, state: State, lane: int, arm: int, confidence: float) -> float:
-        """Return the number, at least 0, by which ``arm`` is ranked."""
-        raise NotImplementedError
 
     @staticmethod
     def decide(
@@ -150,10 +136,7 @@ class CascadeUCB1(CascadePolicy):
 
     @staticmethod
     def index(params: CascadeUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
-        plays = state.counts.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return float(state.counts.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
+        return radius_index(state.counts, lane, arm, confidence)
 
 
 @dataclass(frozen=True)
@@ -206,12 +189,8 @@ class CascadeKLUCB(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:
-        log_t = np.log(state.counts.rounds[lane] + 1.0)
-        return float(log_t + params.c * np.log(log_t)) if log_t > 1.0 else float(log_t)
+        return kl_budget(state.counts, lane, params.c)
 
     @staticmethod
     def index(params: CascadeKLUCB, state: State, lane: int, arm: int, confidence: float) -> float:
-        plays = state.counts.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return kl_upper_bound(state.counts.rewards[lane, arm] / plays, confidence / plays)
+        return kl_index(state.counts, lane, arm, confidence)

@@ -17,6 +17,7 @@ from tacit.core.part import Positive, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.index import IndexPolicy
 
 MAX_POSITIONS = 1000
 
@@ -122,14 +123,6 @@ def checked_effects(positions: int, given: Any) -> tuple[float, ...] | None:
 # One arm, placed -----------------------------------------------------------------------------
 
 
-@kernel
-def placed_bound(params: Any, state: PositionCounts, lane: int, arm: int) -> float:
-    """Return the upper confidence bound of an item times the effect of its position."""
-    item, position = arm // params.positions, arm % params.positions
-    bound = min(upper_bound(state, lane, item, params.scale), 1e9)
-    return float(bound * state.effects[lane, position])
-
-
 class PositionPolicy(Policy, abstract=True):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
@@ -147,7 +140,7 @@ class PositionPolicy(Policy, abstract=True):
 
 
 @dataclass(frozen=True)
-class PlacedPBMUCB(PositionPolicy):
+class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     """Choose an item and its position by the position-based model's upper confidence bounds.
 
     An arm is an item at a position: slot = item·positions + position. A click has probability
@@ -191,7 +184,6 @@ class PlacedPBMUCB(PositionPolicy):
         fails="takes for unwanted what was hidden by something else than its position",
         otherwise="LaplaceEC where it depends on more",
     )
-    randomized: ClassVar[bool] = False
 
     positions: int
     position_effects: Any = None
@@ -211,33 +203,10 @@ class PlacedPBMUCB(PositionPolicy):
         return PositionCounts.zeros(lanes, items, self.positions, self.position_effects)
 
     @staticmethod
-    def choose(
-        params: PlacedPBMUCB, state: PositionCounts, lane: int, impression: Impression, rng: Generator
-    ) -> int:
-        best, leader, ties = -1.0, impression.arms[0], 0.0
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
-            score = placed_bound(params, state, lane, arm)
-            if score > best:
-                best, leader, ties = score, arm, 1.0
-            elif score == best:
-                ties += 1.0
-                if rng.random() * ties < 1.0:
-                    leader = arm
-        return int(leader)
-
-    @staticmethod
-    def propensity(
-        params: PlacedPBMUCB, state: PositionCounts, lane: int, impression: Impression, arm: int
-    ) -> float:
-        best, ties = -1.0, 0.0
-        for offered in impression.arms:
-            score = placed_bound(params, state, lane, offered)
-            if score > best:
-                best, ties = score, 1.0
-            elif score == best:
-                ties += 1.0
-        return 1.0 / ties if placed_bound(params, state, lane, arm) == best else 0.0
+    def index(params: PlacedPBMUCB, state: PositionCounts, lane: int, arm: int, confidence: float) -> float:
+        item, position = arm // params.positions, arm % params.positions
+        bound = min(upper_bound(state, lane, item, params.scale), 1e9)
+        return float(bound * state.effects[lane, position])
 
     @staticmethod
     def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:

@@ -19,7 +19,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Fraction, Positive, PositiveFraction, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
-from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity
+from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, radius_index
 
 # ---- What policies have in common that restart arms when a test finds a change
 
@@ -46,10 +46,7 @@ class Detector(IndexPolicy, abstract=True):
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        plays = state.counts.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return float(state.counts.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
+        return radius_index(state.counts, lane, arm, confidence)
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +16,8 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.part import Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, ArmBeliefs, Outcome
-from tacit.policies.index import IndexPolicy
+from tacit.policies.index import RadiusPolicy
 from tacit.policies.stationary.exp3 import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
-
-# ---- What policies have in common that rank arms by the plays that they still remember
-
-
-class ForgettingUCB(IndexPolicy, abstract=True):
-    """Base of the upper confidence bounds over ``plays`` and ``rewards`` that are forgotten."""
-
-    @staticmethod
-    def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        plays = state.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return float(state.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
-
 
 # ---- D-UCB: optimism over counts that fade (Garivier, Moulines 2011)
 
@@ -40,7 +26,7 @@ HEAVIEST = 1e100
 
 
 @dataclass(frozen=True)
-class DiscountedUCB(ForgettingUCB):
+class DiscountedUCB(RadiusPolicy):
     """Play the arm with the highest upper confidence bound over discounted counts.
 
     A round that is k rounds of its key old counts γ^k. With N the discounted plays of an arm, μ
@@ -149,7 +135,7 @@ class DiscountedUCB(ForgettingUCB):
 
 
 @dataclass(frozen=True)
-class SlidingWindowUCB(ForgettingUCB):
+class SlidingWindowUCB(RadiusPolicy):
     """Play the arm with the highest upper confidence bound over the last τ rounds.
 
     With N the plays of an arm among the last τ rounds of the key, μ its mean reward in them and

@@ -29,7 +29,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
-from tacit.policies.stationary.ucb import bernoulli_kl, kl_upper_bound
+from tacit.policies.stationary.ucb import bernoulli_kl, kl_index
 
 BELOW, ABOVE = 0, 1
 
@@ -260,11 +260,7 @@ class GLRKLUCB(ForcingDetector):
 
     @staticmethod
     def index(params: GLRKLUCB, state: RatioState, lane: int, arm: int, confidence: float) -> float:
-        plays = state.counts.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        budget = np.log(confidence - state.started[lane, arm]) / plays
-        return kl_upper_bound(state.counts.rewards[lane, arm] / plays, budget)
+        return kl_index(state.counts, lane, arm, np.log(confidence - state.started[lane, arm]))
 
     @staticmethod
     def learn(params: GLRKLUCB, state: RatioState, lane: int, outcome: Outcome) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, within
 from tacit.policies.base import About, Counts
-from tacit.policies.index import LATER, CountingPolicy
+from tacit.policies.index import LATER, CountingPolicy, RadiusPolicy
 
 
 @dataclass(frozen=True, repr=False)
-class UCB1(CountingPolicy):
+class UCB1(CountingPolicy, RadiusPolicy):
     """Play the arm with the highest upper confidence bound.
 
     The index of an arm with mean μ after n plays, in round t of its key, is
@@ -72,13 +72,6 @@ class UCB1(CountingPolicy):
     def confidence(params: UCB1, state: Counts, lane: int) -> float:
         return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
 
-    @staticmethod
-    def index(params: UCB1, state: Counts, lane: int, arm: int, confidence: float) -> float:
-        plays = state.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return float(state.rewards[lane, arm] / plays + confidence / np.sqrt(plays))
-
 
 # ---- KL-UCB: optimism with the exact shape of Bernoulli deviations (Garivier, Cappé 2011)
 
@@ -123,6 +116,22 @@ def kl_upper_bound(mean: float, budget: float) -> float:
         if step < 1e-10:
             break
     return float(max(q, mean))
+
+
+@kernel
+def kl_index(counts: Any, lane: int, arm: int, budget: float) -> float:
+    """Return the largest q with plays·kl(mean, q) ≤ budget; infinity before an arm's first play."""
+    plays = counts.plays[lane, arm]
+    if plays == 0.0:
+        return math.inf
+    return kl_upper_bound(counts.rewards[lane, arm] / plays, budget / plays)
+
+
+@kernel
+def kl_budget(counts: Counts, lane: int, c: float) -> float:
+    """Return ln t + c·ln ln t in round t of a key."""
+    log_t = np.log(counts.rounds[lane] + 1.0)
+    return float(log_t + c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,12 +182,8 @@ class KLUCB(CountingPolicy):
 
     @staticmethod
     def confidence(params: KLUCB, state: Counts, lane: int) -> float:
-        log_t = np.log(state.rounds[lane] + 1.0)
-        return float(log_t + params.c * np.log(log_t)) if log_t > 1.0 else float(log_t)
+        return kl_budget(state, lane, params.c)
 
     @staticmethod
     def index(params: KLUCB, state: Counts, lane: int, arm: int, confidence: float) -> float:
-        plays = state.plays[lane, arm]
-        if plays == 0.0:
-            return math.inf
-        return kl_upper_bound(state.rewards[lane, arm] / plays, confidence / plays)
+        return kl_index(state, lane, arm, confidence)
