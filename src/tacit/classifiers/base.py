@@ -16,6 +16,13 @@ from tacit.errors import InvalidValue
 # ---- Many contexts at once: the compiled loops behind :class:`~tacit.classifiers.SafeClassifier`
 
 
+def checked_classifier(field: str, value: Any) -> Classifier:
+    """Return a classifier, or refuse what is none."""
+    if not isinstance(value, Classifier):
+        raise InvalidValue(field, value, "give a safe classifier, such as Rectangle(dim=2, margin=0.1)")
+    return value
+
+
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
     """Predict each context from one row of the state; fill ``positive``."""
     for i in range(len(contexts)):

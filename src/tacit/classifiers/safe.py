@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.classifiers.base import Classifier, learn_all_false, predict_all, registry
+from tacit.classifiers.base import Classifier, checked_classifier, learn_all_false, predict_all, registry
 from tacit.core.arrays import Booleans
 from tacit.core.part import matched, named_class, read_call
 from tacit.errors import InvalidValue
@@ -100,9 +100,7 @@ class SafeClassifier:
     def __init__(self, classifier: Classifier) -> None:
         from tacit.core.compiled import compiled
 
-        if not isinstance(classifier, Classifier):
-            raise InvalidValue("classifier", classifier, "give one, such as Rectangle(dim=2, margin=0.1)")
-        self.classifier = classifier
+        self.classifier = checked_classifier("classifier", classifier)
         self.state = classifier.init(1)
         self.positives = 0
         self.false_labels = 0

@@ -10,7 +10,6 @@ from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import refit, reward_in, shown_in
 from tacit.policies.base import Impression, Policy
-from tacit.policies.context import Declared
 
 # ---- Policies that show two arms or a list of them, or know arms by their features
 
@@ -116,6 +115,11 @@ def said_within(name: str, says: str) -> Any:
     return property(said, doc=says)
 
 
+def passed_on(name: str, says: str = "", part: str = "policy") -> Any:
+    """Return a property: what the policy in a field says of itself, where it does."""
+    return property(lambda self: getattr(getattr(self, part), name), doc=says)
+
+
 class Wrapper(Policy, abstract=True):
     """Base of the policies around another one: what that one shows and reads, they do.
 
@@ -129,9 +133,19 @@ class Wrapper(Policy, abstract=True):
     reward_draws = said_within("reward_draws", "Draws of what it believes of features, likewise.")
     beliefs_in = said_within("beliefs_in", "What it believes of its arms in many contexts, likewise.")
 
-    @property
-    def reads(self) -> str:
-        return str(self.policy.reads)
+    reads = passed_on("reads")
+    learns_seen = passed_on("learns_seen")
+    arm_count = passed_on("arm_count")
+    schema = passed_on("schema")
+    context_dim = passed_on("context_dim")
+    feature_dims = passed_on("feature_dims")
+    action_width = passed_on("action_width")
+    feedback_width = passed_on("feedback_width")
+
+    def _take_over(self, *fields: str) -> None:
+        """Have in these fields what the policy has in them."""
+        for name in fields:
+            self._set(name, getattr(self.policy, name))
 
     @property
     def per_key(self) -> bool:
@@ -140,39 +154,6 @@ class Wrapper(Policy, abstract=True):
 
     def with_arms(self, arms: Any) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))  # type: ignore[call-arg]
-
-    @property
-    def learns_seen(self) -> bool:
-        return bool(self.policy.learns_seen)
-
-    @property
-    def arm_count(self) -> int:
-        count: int = self.policy.arm_count
-        return count
-
-    @property
-    def schema(self) -> Declared:
-        return self.policy.schema  # type: ignore[no-any-return]
-
-    @property
-    def context_dim(self) -> int:
-        dim: int = self.policy.context_dim
-        return dim
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        dims: tuple[int, int] = self.policy.feature_dims
-        return dims
-
-    @property
-    def action_width(self) -> int:
-        width: int = self.policy.action_width
-        return width
-
-    @property
-    def feedback_width(self) -> int:
-        width: int = self.policy.feedback_width
-        return width
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -21,7 +21,7 @@ from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe, p
 from tacit.core.part import Fraction, PositiveFraction, whole
 from tacit.core.seeds import derived
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.policies.actions import Wrapper
+from tacit.policies.actions import Wrapper, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.duels.horizon_draw import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
@@ -56,6 +56,15 @@ class Past(NamedTuple):
 def go_on(past: Past, lane: int, met: int) -> None:
     """Take what a lane meets into its code."""
     past.code[lane] = (past.code[lane] * FACTOR + met) % MODULUS
+
+
+def unlisted(field: str, policy: Any) -> Policy:
+    """Refuse what is no policy that shows one arm or two."""
+    if not isinstance(policy, Policy):
+        raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
+    if policy.showing.listed:
+        raise InvalidValue(field, policy, "give a policy that shows one arm or two")
+    return policy
 
 
 @dataclass(frozen=True)
@@ -105,17 +114,12 @@ class Candidates(Wrapper):
     )
 
     arms: Any = field(init=False, repr=False, compare=False)
-    policy: Policy
+    policy: Annotated[Policy, unlisted]
     draws: Annotated[int, whole(1, 10_000)] = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.policy, Policy):
-            raise InvalidValue("policy", self.policy, "give a policy, such as LinTS(5, 5)")
-        if self.policy.showing.listed:
-            raise InvalidValue("policy", self.policy, "give a policy that shows one arm or two")
-        self._set("arms", self.policy.arms)
-        self._set("shows", self.policy.shows)
+        self._take_over("arms", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -229,18 +233,13 @@ class ExplorationFloor(Wrapper):
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"draws": 0})
 
     arms: Any = field(init=False, repr=False, compare=False)
-    policy: Policy
+    policy: Annotated[Policy, unlisted]
     epsilon: PositiveFraction = 0.05
     draws: Annotated[int, whole(0, 10_000)] = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.policy, Policy):
-            raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
-        if self.policy.showing.listed:
-            raise InvalidValue("policy", self.policy, "give a policy that shows one arm or two")
-        self._set("arms", self.policy.arms)
-        self._set("shows", self.policy.shows)
+        self._take_over("arms", "shows")
         self._set("randomized", self.knows_propensity)
         if not self.knows_propensity:
             warnings.warn(
@@ -261,51 +260,19 @@ class ExplorationFloor(Wrapper):
             return self.policy
         return Candidates(self.policy, self.draws)
 
-    @property
-    def knows_propensity(self) -> bool:
-        return self.chooser.knows_propensity
-
-    @property
-    def forgets(self) -> bool:
-        return self.chooser.forgets
+    knows_propensity = passed_on("knows_propensity", part="chooser")
+    forgets = passed_on("forgets", part="chooser")
+    sums = passed_on("sums", part="chooser")
+    posterior = passed_on("posterior", "What the policy believes, where it says so.", "chooser")
+    beliefs = passed_on("beliefs", "What the policy believes of its arms, where it says so.", "chooser")
+    reward_draws = passed_on("reward_draws", "Draws of what it believes of features, likewise.", "chooser")
+    beliefs_in = passed_on("beliefs_in", "What it believes in many contexts, likewise.", "chooser")
+    restarts = passed_on("restarts", "When the policy restarted, where it keeps a record.", "chooser")
+    diagnostics = passed_on("diagnostics", "What that record says of its assumptions.", "chooser")
 
     @property
     def least_share(self) -> float:
         return self.epsilon + (1.0 - self.epsilon) * self.chooser.least_share
-
-    @property
-    def posterior(self) -> Any:
-        """What the policy believes, where it says so."""
-        return self.chooser.posterior  # type: ignore[attr-defined]
-
-    @property
-    def beliefs(self) -> Any:
-        """What the policy believes of its arms, where it says so."""
-        return self.chooser.beliefs  # type: ignore[attr-defined]
-
-    @property
-    def reward_draws(self) -> Any:
-        """Draws of what the policy believes of features, where it says so."""
-        return self.chooser.reward_draws  # type: ignore[attr-defined]
-
-    @property
-    def beliefs_in(self) -> Any:
-        """What the policy believes of its arms in many contexts, where it says so."""
-        return self.chooser.beliefs_in  # type: ignore[attr-defined]
-
-    @property
-    def restarts(self) -> Any:
-        """When the policy restarted, where it keeps a record."""
-        return self.chooser.restarts  # type: ignore[attr-defined]
-
-    @property
-    def diagnostics(self) -> Any:
-        """What the policy's record says of its assumptions, where it keeps one."""
-        return self.chooser.diagnostics  # type: ignore[attr-defined]
-
-    @property
-    def sums(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.chooser.sums
 
     @staticmethod
     def refit(params: Params, state: Any) -> None:
@@ -452,11 +419,7 @@ class MinimumShares(ExplorationFloor):
             return arms[int(rng.random() * len(arms))]
         return choose(params.policy, state, lane, impression, rng)
 
-    @staticmethod
-    def decide(
-        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
-    ) -> None:
-        action[0] = choose(params, state, lane, impression, rng)
+    decide = staticmethod(Policy.decide)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:

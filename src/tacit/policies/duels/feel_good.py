@@ -12,7 +12,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, whole, within
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.gaussian import commit, dot, logistic_step, project
+from tacit.policies.features.gaussian import dot, learn_logit, project
 
 MAX_DIM = 256
 
@@ -114,10 +114,7 @@ class FeelGoodThompson(DuelPolicy):
         if params.feel_good > 0.0:
             for i in range(len(x)):
                 shared.tilt[0, i] += params.feel_good * x[i]
-        s = project(root, x, room[1])
-        precision, gain = logistic_step(dot(mean, x), s, outcome.reward)
-        commit(mean, root, room[1], s, precision, gain)
-        room[:] = 0.0
+        learn_logit(mean, root, room, dot(mean, x), outcome.reward)
 
 
 @kernel

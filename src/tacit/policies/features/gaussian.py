@@ -203,6 +203,19 @@ def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: floa
 
 
 @kernel
+def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> float:
+    """Take in a click whose logit has the gradient ``room[0]``; return the logit's variance before it.
+
+    The room is used, and cleared.
+    """
+    s = project(root, room[0], room[1])
+    c, gain = logistic_step(logit, s, reward)
+    commit(mean, root, room[1], s, c, gain)
+    clear(room)
+    return s
+
+
+@kernel
 def fade(root: Floats, discount: float, variance: float) -> None:
     """Forget exponentially: divide the covariance's inverse, as far as the prior allows.
 

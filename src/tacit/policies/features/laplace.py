@@ -21,14 +21,13 @@ from tacit.policies.features.ec_bandit import Beliefs, ExaminationModel, blocks_
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,
-    commit,
     copy_row,
     dot,
     draw_gaussian,
     drawn,
     fade,
+    learn_logit,
     log_sigmoid,
-    logistic_step,
     project,
     reset,
     scored,
@@ -96,10 +95,7 @@ def laplace_update(
 @kernel
 def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
     """Take in an observation of a logit whose gradient is in ``room``; return what probability it had."""
-    s = project(root, room[0], room[1])
-    c, gain = logistic_step(logit, s, reward)
-    commit(mean, root, room[1], s, c, gain)
-    clear(room)
+    s = learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
     chance = sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
     return reward * chance + (1.0 - reward) * (1.0 - chance)

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction
+from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.click_model import ClickModel, Coupled, coupled_choice, draw_field, place_of
 from tacit.policies.features.gaussian import (
@@ -28,8 +29,8 @@ from tacit.policies.features.gaussian import (
     draw_gaussian,
     drawn,
     fade,
+    learn_logit,
     logistic,
-    logistic_step,
     project,
     reset,
     rows_of,
@@ -94,9 +95,8 @@ def least_squares(state: Gaussian, lane: int, impression: Impression, place: int
     clear(room)
 
 
-@dataclass(frozen=True)
-class LinearModel(ClickModel, abstract=True):
-    """Base of the policies below: one Gaussian over both blocks and, by default, a constant."""
+class LinearModel(FeaturePolicy, abstract=True):
+    """Base of the policies below: one Gaussian over all features and, by default, a constant."""
 
     needs_examination: ClassVar[bool] = False
     noise: ClassVar[float] = 1.0
@@ -105,7 +105,7 @@ class LinearModel(ClickModel, abstract=True):
     @property
     def width(self) -> int:
         """How many parameters there are."""
-        return self.relevance_dim + self.examination_dim + int(self.intercept)  # type: ignore[attr-defined]
+        return sum(self.feature_dims) + int(self.intercept)  # type: ignore[attr-defined]
 
     def init(self, lanes: int) -> Gaussian:
         return Gaussian.prior(lanes, self.width, self.prior_variance)  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ class LinearModel(ClickModel, abstract=True):
 
 
 @dataclass(frozen=True)
-class LogisticTS(Coupled, LinearModel):
+class LogisticTS(LinearModel, Coupled):
     """Thompson sampling on a logistic regression, one Laplace step per click.
 
     Parameters
@@ -209,10 +209,7 @@ class LogisticTS(Coupled, LinearModel):
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         fade(root, params.discount, params.prior_variance)
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), room[0])
-        s = project(root, room[0], room[1])
-        c, gain = logistic_step(dot(mean, room[0]), s, outcome.reward)
-        commit(mean, root, room[1], s, c, gain)
-        clear(room)
+        learn_logit(mean, root, room, dot(mean, room[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
@@ -236,7 +233,7 @@ class LeastSquares(LinearModel, abstract=True):
 
 
 @dataclass(frozen=True)
-class LinTS(Coupled, LeastSquares):
+class LinTS(LeastSquares, Coupled):
     """Thompson sampling on a linear regression.
 
     Parameters
@@ -316,7 +313,7 @@ def highest_bound(state: Gaussian, lane: int, impression: Impression, alpha: flo
 
 
 @dataclass(frozen=True)
-class LinUCB(LeastSquares):
+class LinUCB(LeastSquares, ClickModel):
     """Play the arm with the highest upper confidence bound of a linear regression.
 
     The bound is x·m + α·sqrt(xᵀΣx), which costs O(d²) per arm.

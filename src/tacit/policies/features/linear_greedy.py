@@ -7,29 +7,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, whole
-from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import MAX_DIM, place_of
-from tacit.policies.features.gaussian import (
-    MOST_NOISE,
-    Belief,
-    Gaussian,
-    belief,
-    clear,
-    commit,
-    copy_row,
-    dot,
-    drawn,
-    fade,
-    project,
-    reset,
-    rows_of,
-    scored,
-)
+from tacit.policies.base import About, Impression
+from tacit.policies.features.click_model import MAX_DIM, ClickModel, place_of
+from tacit.policies.features.gaussian import Gaussian, scored
+from tacit.policies.features.linear import LeastSquares
 
 
 @kernel
@@ -61,7 +45,7 @@ def share_of_lead(impression: Impression, mean: Floats, place: int) -> float:
 
 
 @dataclass(frozen=True)
-class LinearEpsilonGreedy(FeaturePolicy):
+class LinearEpsilonGreedy(LeastSquares):
     """Play a uniformly chosen arm with probability ε, else the best by a linear regression.
 
     Each arm on offer has at least the probability ε/K, and all of them are known exactly: what
@@ -103,7 +87,7 @@ class LinearEpsilonGreedy(FeaturePolicy):
     [0.1, 0.9]
     """
 
-    kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.FEATURE_KERNELS
+    kernels: ClassVar[tuple[Any, ...]] = ClickModel.kernels
     about: ClassVar[About] = About(
         source="Bietti, Agarwal, Langford (2021), algorithm 1",
         regret="linear, ε·(mean gap) a round; O(T^(2/3)) where ε falls as T^(−1/3)",
@@ -112,8 +96,6 @@ class LinearEpsilonGreedy(FeaturePolicy):
         "seen for unwanted; explores for ever",
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
-
-    noise: ClassVar[float] = MOST_NOISE
 
     dim: Annotated[int, whole(1, MAX_DIM)]
     epsilon: Fraction = 0.2
@@ -128,20 +110,6 @@ class LinearEpsilonGreedy(FeaturePolicy):
     @property
     def feature_dims(self) -> tuple[int, int]:
         return self.dim, 0
-
-    def init(self, lanes: int) -> Gaussian:
-        return Gaussian.prior(lanes, self.dim + int(self.intercept), self.prior_variance)
-
-    def posterior(self, state: Gaussian, lane: int) -> Belief:
-        """Return what is believed of the parameters: those of the features, the constant."""
-        return belief(state.mean[lane], state.root[lane])
-
-    def reward_draws(
-        self, state: Gaussian, lane: int, impression: Impression, rng: Generator, draws: int
-    ) -> Floats:
-        """Return draws of the arms' mean rewards."""
-        theta = drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
-        return np.clip(theta @ rows_of(impression.relevance, width=theta.shape[1]).T, 0.0, 1.0)
 
     @staticmethod
     def choose(
@@ -159,24 +127,3 @@ class LinearEpsilonGreedy(FeaturePolicy):
     ) -> float:
         lead = share_of_lead(impression, state.mean[lane], place_of(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead
-
-    @staticmethod
-    def learn(params: LinearEpsilonGreedy, state: Gaussian, lane: int, outcome: Outcome) -> None:
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
-        fade(root, params.discount, params.prior_variance)
-        place = place_of(outcome.impression.arms, outcome.shown)
-        copy_row(outcome.impression.relevance[place], room[0])
-        s = project(root, room[0], room[1])
-        commit(mean, root, room[1], s, 1.0, (outcome.reward - dot(mean, room[0])) / (1.0 + s))
-        clear(room)
-
-    @staticmethod
-    def restart(params: LinearEpsilonGreedy, state: Gaussian, lane: int) -> None:
-        reset(state.mean[lane], state.root[lane], params.prior_variance)
-
-    @staticmethod
-    def believed(
-        params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
-    ) -> float:
-        place = place_of(impression.arms, arm)
-        return min(max(scored(impression.relevance[place], state.mean[lane]), 0.0), 1.0)

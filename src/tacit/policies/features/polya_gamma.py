@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import place_of
+from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.gaussian import (
     Belief,
     Gaussian,
@@ -143,7 +143,7 @@ def draw_by_precision(matrix: Floats, linear: Floats, rng: Generator, theta: Flo
 
 
 @dataclass(frozen=True)
-class PolyaGammaTS(LinearModel):
+class PolyaGammaTS(LinearModel, ClickModel):
     """Thompson sampling on a logistic regression's exact posterior: slow, the reference.
 
     Every choice draws parameters by Gibbs sampling over all that was seen: the Pólya–Gamma

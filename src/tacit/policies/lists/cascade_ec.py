@@ -23,15 +23,13 @@ from tacit.policies.features.ec_bandit import Beliefs, blocks_of
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,
-    commit,
     dot,
     draw_gaussian,
     drawn,
     fade,
+    learn_logit,
     log_sigmoid,
     logistic,
-    logistic_step,
-    project,
     reset,
     rows_of,
     scored,
@@ -218,15 +216,6 @@ def add_row(
         h[split + i] += by_e * examination[i]
     if len(h) > past:
         h[past + k] += by_e
-
-
-@kernel
-def take_in(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> None:
-    """Take in a reward by a Laplace step, given its logit and in ``room[0]`` the gradient."""
-    s = project(root, room[0], room[1])
-    c, gain = logistic_step(logit, s, reward)
-    commit(mean, root, room[1], s, c, gain)
-    clear(room)
 
 
 @kernel
@@ -426,7 +415,7 @@ class CascadeEC(ClickModel, SlatePolicy):
             if action[k] < 0 or (params.one_click and read > 0):
                 break
             logit = click_given_above(outcome.impression, action, read, k, mean, split, room[0], room[2])
-            take_in(mean, root, room, logit, outcome.reward[k])
+            learn_logit(mean, root, room, logit, outcome.reward[k])
             if outcome.reward[k] > 0.0:
                 read = k + 1
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers import Classifier, Rectangle
+from tacit.classifiers.base import checked_classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
 from tacit.core.part import PositiveFraction, optional, whole
-from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 
@@ -297,7 +297,7 @@ class BWC(Restarting):
     )
 
     arms: Annotated[Any, optional(checks.arms)] = None
-    classifier: Classifier = field(kw_only=True)
+    classifier: Annotated[Classifier, checked_classifier] = field(kw_only=True)
     policy: Policy = field(default=None, kw_only=True)  # type: ignore[assignment]
     test_rounds: Annotated[int, whole(2, 2**40)] = field(default=500, kw_only=True)
     min_shift: PositiveFraction = field(default=0.1, kw_only=True)
@@ -315,11 +315,7 @@ class BWC(Restarting):
         elif isinstance(self.policy, Policy) and self.arms is not None:
             self._set("policy", self.policy.with_arms(self.arms))
         check_restartable("policy", self.policy)
-        self._set("arms", self.inner.arms)
-        if not isinstance(self.classifier, Classifier):
-            remedy = "give a safe classifier, such as Rectangle(dim=2, margin=0.1)"
-            raise InvalidValue("classifier", self.classifier, remedy)
-        self._set("randomized", self.inner.randomized)
+        self._take_over("arms", "randomized")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

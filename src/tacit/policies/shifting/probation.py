@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers import Classifier, Rectangle
+from tacit.classifiers.base import checked_classifier
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
 from tacit.core.part import one_of, param, whole, within
-from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.probation_odds import (
     ANNOUNCED_WEIGHT,
@@ -129,7 +129,7 @@ class ProbationBandit(Policy):
     )
 
     arms: Any
-    classifier: Classifier = field(kw_only=True)
+    classifier: Annotated[Classifier, checked_classifier] = field(kw_only=True)
     base: Annotated[str, one_of(*BASES)] = field(default="thompson", kw_only=True)
     patience: Annotated[int, whole(2, 2**40)] = field(default=200, kw_only=True)
     changes: Annotated[float, within(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
@@ -137,12 +137,6 @@ class ProbationBandit(Policy):
     surprise: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
     excluded: Annotated[float, within(1e-12, 0.5)] = field(default=3e-3, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.classifier, Classifier):
-            remedy = "give a safe classifier, such as Rectangle(dim=2, margin=0.1)"
-            raise InvalidValue("classifier", self.classifier, remedy)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -15,7 +15,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import believed, choose, decide, learn, propensity, restart
 from tacit.core.part import Positive, whole, within
 from tacit.errors import InvalidValue
-from tacit.policies.actions import FeaturePolicy, Wrapper
+from tacit.policies.actions import FeaturePolicy, Wrapper, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import ClickModel
 from tacit.policies.features.laplace import LaplaceEC
@@ -27,10 +27,7 @@ from tacit.policies.stationary.ucb import UCB1
 class Restarting(Wrapper, abstract=True):
     """Base of the policies that leave the choice to another one and only restart it."""
 
-    @property
-    def knows_propensity(self) -> bool:
-        known: bool = self.policy.knows_propensity
-        return known
+    knows_propensity = passed_on("knows_propensity")
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
@@ -115,9 +112,7 @@ class OracleRestart(Restarting):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_restartable("policy", self.policy, estimates=False)
-        self._set("arms", self.policy.arms)
-        self._set("randomized", self.policy.randomized)
-        self._set("shows", self.policy.shows)
+        self._take_over("arms", "randomized", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -217,8 +212,7 @@ class CUSUMRestart(Restarting):
         if not self.policy.showing.single:
             remedy = "give one that shows one arm; for lists there are OracleRestart and a discount"
             raise InvalidValue("policy", self.policy, remedy)
-        self._set("arms", self.policy.arms)
-        self._set("randomized", self.policy.randomized)
+        self._take_over("arms", "randomized")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
