@@ -14,6 +14,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.base import outcome_of
+from tacit.policies.lists.one_draw import Draw
 from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
@@ -156,7 +157,7 @@ def test_what_is_level_stands_as_the_caller_has_it(kind):
     impression, action = offered(3, 1, 0, 2), np.zeros(3, np.int64)
     lined = policy.arrange(policy.params, state, 0, impression)
     beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
-    policy.line_up(policy.params, lined, 0, impression, 0.7, -1, -1, action)
+    policy.line_up(policy.params, lined, 0, impression, Draw(0.7, -1, -1), action)
     assert action.tolist() == [3, 1, 0]
     policy.clear(policy.params, state, 0)
     lined = policy.arrange(policy.params, state, 0, impression)
@@ -199,7 +200,7 @@ def test_neighbours_are_exchanged_by_turns():
         state.learned[0] = turn
         lined = policy.arrange(policy.params, state, 0, impression)
         state.readers.mean[0] = [1.0, 2.0, 3.0, 4.0, 5.0]
-        policy.line_up(policy.params, lined, 0, impression, 0.0, -1, -1, action)
+        policy.line_up(policy.params, lined, 0, impression, Draw(0.0, -1, -1), action)
         policy.clear(policy.params, state, 0)
         assert action.tolist() == exchanged
 
@@ -232,7 +233,7 @@ def lists_by_interval(policy, state, impression):
         for arm, place, weight in drawn:
             action = np.full(policy.positions, -1)
             lined = policy.arrange(policy.params, state, 1, impression)
-            policy.line_up(policy.params, lined, 1, impression, z, arm, place, action)
+            policy.line_up(policy.params, lined, 1, impression, Draw(z, arm, place), action)
             policy.clear(policy.params, state, 1)
             found[tuple(action[:length].tolist())] += weight * probability
     return found

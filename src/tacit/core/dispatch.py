@@ -274,17 +274,17 @@ def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
     return parts[type(params)].arrange(params, state, lane, impression)
 
 
-def line_up(
-    params: Any, arranged: Any, lane: int, impression: Any, z: float, arm: int, place: int, action: Any
-) -> None:
-    """Fill ``action`` with the arms in the order of the draw ``z``, ``arm`` put at ``place``."""
-    parts[type(params)].line_up(params, arranged, lane, impression, z, arm, place, action)
+def line_up(params: Any, arranged: Any, lane: int, impression: Any, draw: Any, action: Any) -> None:
+    """Fill ``action`` with the arms in the order of the draw's ``z``, its ``arm``, if not −1, put at its
+    ``place``."""
+    parts[type(params)].line_up(params, arranged, lane, impression, draw, action)
 
 
 def share(
     params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int, without: int
 ) -> Any:
-    """Return the probability that the order, with one arm taken out, begins with those arms."""
+    """Return the probability that the order, one arm taken out, begins with the first ``count`` arms of
+    ``begin``, that arm left out there, too."""
     return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
@@ -296,7 +296,8 @@ def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, c
 def ranks(
     params: Any, arranged: Any, lane: int, impression: Any, arm: int, without: int, chances: Any
 ) -> None:
-    """Fill ``chances`` with the probabilities of the arm's first ranks, with one arm taken out."""
+    """Fill ``chances`` with the probabilities of the arm's ranks 0, 1, …, 0 behind the last, with another
+    arm, if not −1, taken out."""
     parts[type(params)].ranks(params, arranged, lane, impression, arm, without, chances)
 
 

@@ -11,6 +11,9 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import refit, reward_in, shown_in
 from tacit.policies.base import Impression, Policy
 
+Duel = tuple[int, int]
+"""The slots of a duel, left and right."""
+
 # ---- Policies that show two arms or a list of them, or know arms by their features
 
 

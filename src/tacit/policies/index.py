@@ -194,8 +194,7 @@ def greedy_choice(params: Any, state: Any, lane: int, impression: Impression, rn
     """Return the offered arm of the highest index; ties are broken uniformly at random."""
     shared = confidence(params, state, lane)
     best, leader, ties = -math.inf, -1, 0.0
-    for i in range(len(impression.arms)):
-        arm = impression.arms[i]
+    for arm in impression.arms:
         score = index(params, state, lane, arm, shared)
         if score > best:
             best, leader, ties = score, arm, 1.0

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, whole, within
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.gaussian import dot, learn_logit, project
 
@@ -98,7 +98,7 @@ class FeelGoodThompson(DuelPolicy):
     @staticmethod
     def choose(
         params: FeelGoodThompson, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    ) -> Duel:
         left = best_drawn(state.shared, impression, 1.0, rng)
         return left, best_drawn(state.shared, impression, -1.0, rng)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels.ladder import (
     Ladder,
@@ -152,7 +152,7 @@ def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
 
 
 @kernel
-def opponents(state: Ladder, lane: int, arms: Ints, left: int, log_round: float) -> tuple[int, int]:
+def opponents(state: Ladder, lane: int, arms: Ints, left: int, log_round: float) -> Duel:
     """Return how many others an arm may meet, and which of them has most wins in the room."""
     wins, count, best, least = state.room[0, 0], 0, left, np.inf
     for arm in arms:
@@ -255,7 +255,7 @@ def meeting_of(state: Ladder, lane: int, arms: Ints) -> Meeting:
 
 
 @kernel
-def drawn_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, rng: Generator) -> tuple[int, int]:
+def drawn_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, rng: Generator) -> Duel:
     """Draw a duel; which of the two is left is a coin's."""
     if meeting.share > 0.0 and rng.random() < meeting.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
@@ -359,14 +359,12 @@ class HorizonDraw(DuelPolicy):
                 renew(state, lane, np.arange(self.arm_count))
 
     @staticmethod
-    def choose(
-        params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    def choose(params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator) -> Duel:
         return drawn_duel(state, lane, impression.arms, meeting_of(state, lane, impression.arms), rng)
 
     @staticmethod
     def propensity(
-        params: HorizonDraw, state: Ladder, lane: int, impression: Impression, pair: tuple[int, int]
+        params: HorizonDraw, state: Ladder, lane: int, impression: Impression, pair: Duel
     ) -> float:
         meeting = meeting_of(state, lane, impression.arms)
         return chance_of_duel(state, lane, impression.arms, meeting, pair[0], pair[1])

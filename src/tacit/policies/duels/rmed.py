@@ -16,7 +16,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import optional, param, within
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.ucb import bernoulli_kl
 
@@ -110,9 +110,7 @@ class RMED1(DuelPolicy):
         )
 
     @staticmethod
-    def choose(
-        params: RMED1, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    def choose(params: RMED1, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         # Foreseen: until that round the pass is one arm that duels itself, so nothing needs to be computed.
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return state.best[lane], state.best[lane]
@@ -128,9 +126,7 @@ class RMED1(DuelPolicy):
         return left, denier(state, lane, impression, left, best, rng)
 
     @staticmethod
-    def propensity(
-        params: RMED1, state: State, lane: int, impression: Impression, pair: tuple[int, int]
-    ) -> float:
+    def propensity(params: RMED1, state: State, lane: int, impression: Impression, pair: Duel) -> float:
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return 1.0 if pair[0] == pair[1] == state.best[lane] else 0.0
         for arm in impression.arms:
@@ -178,7 +174,7 @@ def everyone(state: RMED1.State, lane: int, impression: Impression) -> bool:
 
 
 @kernel
-def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> tuple[int, int]:
+def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
     """Return two arms on offer that have never met, or (−1, −1); the search starts at random."""
     arms = impression.arms
     total = state.met.shape[1]
@@ -216,7 +212,7 @@ def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) 
 
 
 @kernel
-def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: tuple[int, int]) -> float:
+def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Duel) -> float:
     """Return the probability that :func:`unmet_pair` finds these two.
 
     It goes on from a random arm to the first that will do, so an arm is found as often as the

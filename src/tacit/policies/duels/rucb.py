@@ -15,7 +15,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
@@ -216,9 +216,7 @@ class RUCB(DuelPolicy):
         )
 
     @staticmethod
-    def choose(
-        params: RUCB, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    def choose(params: RUCB, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         arms, best = impression.arms, state.best[lane]
         if len(arms) == state.bounds.losses.shape[1] == state.still[lane]:
             return best, best
@@ -251,9 +249,7 @@ class RUCB(DuelPolicy):
         return left, right
 
     @staticmethod
-    def propensity(
-        params: RUCB, state: State, lane: int, impression: Impression, pair: tuple[int, int]
-    ) -> float:
+    def propensity(params: RUCB, state: State, lane: int, impression: Impression, pair: Duel) -> float:
         left, right = pair
         count, among = possible_winners(state.bounds, lane, impression, state.best[lane])
         if count == 0:
@@ -371,7 +367,7 @@ class DoubleThompsonSampling(DuelPolicy):
     @staticmethod
     def choose(
         params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    ) -> Duel:
         left = first_candidate(state, lane, impression, rng)
         return left, second_candidate(state, lane, impression, left, rng)
 

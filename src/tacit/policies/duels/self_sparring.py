@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints, borrowed, give_back
 from tacit.core.dispatch import kernel
 from tacit.core.part import within
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above, probability_largest
 
@@ -88,15 +88,13 @@ class SelfSparring(DuelPolicy):
         )
 
     @staticmethod
-    def choose(
-        params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    def choose(params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         left = thompson_draw(state, lane, impression, rng)
         return left, thompson_draw(state, lane, impression, rng)
 
     @staticmethod
     def propensity(
-        params: SelfSparring, state: State, lane: int, impression: Impression, pair: tuple[int, int]
+        params: SelfSparring, state: State, lane: int, impression: Impression, pair: Duel
     ) -> float:
         count = len(impression.arms)
         if count == 1:

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import one_of, param, within
-from tacit.policies.actions import DuelPolicy
+from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 
 
@@ -90,9 +90,7 @@ class WinnerStays(DuelPolicy):
         )
 
     @staticmethod
-    def choose(
-        params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator
-    ) -> tuple[int, int]:
+    def choose(params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         if exploits(state, lane, impression):
             return state.winner[lane], state.winner[lane]
         left, ties = highest_score(state, lane, impression, -1)
@@ -104,9 +102,7 @@ class WinnerStays(DuelPolicy):
         return left, right if right >= 0 else left
 
     @staticmethod
-    def propensity(
-        params: WinnerStays, state: State, lane: int, impression: Impression, pair: tuple[int, int]
-    ) -> float:
+    def propensity(params: WinnerStays, state: State, lane: int, impression: Impression, pair: Duel) -> float:
         if exploits(state, lane, impression):
             both = pair[0] == state.winner[lane] and pair[1] == state.winner[lane]
             return 1.0 if both else 0.0
@@ -146,9 +142,7 @@ def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> boo
 
 
 @kernel
-def highest_score(
-    state: WinnerStays.State, lane: int, impression: Impression, without: int
-) -> tuple[int, int]:
+def highest_score(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
     """Return which arm of the highest score was in the last duel, and how many have that score.
 
     ``without`` is excepted; −1 where none of them was in it.

@@ -110,8 +110,7 @@ def draw(
         count = working.due[lane] if fewest else working.size[lane]
         return int(working.members[lane, int(rng.random() * count)])
     chosen, ties, least = -1, 0, MANY
-    for i in range(len(impression.arms)):
-        arm = impression.arms[i]
+    for arm in impression.arms:
         if has(working, lane, arm):
             n = int(plays[lane, arm]) if fewest else 0
             if n < least:
@@ -145,8 +144,7 @@ def drawn(
 ) -> float:
     """Return the probability with which ``draw`` returns an arm, −1 standing for none."""
     chosen, ties, least = 0, 0, MANY
-    for i in range(len(impression.arms)):
-        other = impression.arms[i]
+    for other in impression.arms:
         if has(working, lane, other):
             n = int(plays[lane, other]) if fewest else 0
             if n < least:

@@ -40,6 +40,14 @@ def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> 
     return np.inf, 0.0
 
 
+class Draw(NamedTuple):
+    """What a list follows from: the draw z, and which arm, if not −1, is put at which place."""
+
+    z: float
+    arm: int
+    place: int
+
+
 @dataclass(frozen=True)
 class MixPolicy(SlatePolicy, abstract=True):
     """Base of the policies that line up the arms on offer by one draw z = \\|N(0, 1)\\|.
@@ -49,7 +57,8 @@ class MixPolicy(SlatePolicy, abstract=True):
     at every position with a probability of at least ε/(arms on offer · positions) of what is left, and the
     probability of a list, of its beginning and of an arm at a position are known exactly.
 
-    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``.
+    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``, as
+    :mod:`tacit.core.dispatch` describes them.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
@@ -80,58 +89,15 @@ class MixPolicy(SlatePolicy, abstract=True):
         return True
 
     @staticmethod
-    def arrange(params: Any, state: Any, lane: int, impression: Impression) -> Any:
-        """Return what lining up the arms on offer takes; it may lie in the scratch of the state."""
-        raise NotImplementedError
-
-    @staticmethod
-    def line_up(
-        params: Any,
-        arranged: Any,
-        lane: int,
-        impression: Impression,
-        z: float,
-        arm: int,
-        place: int,
-        action: Ints,
-    ) -> None:
-        """Fill a list in the order of z; ``arm``, if not −1, is put at ``place``."""
-        raise NotImplementedError
-
-    @staticmethod
-    def share(
-        params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int, without: int
-    ) -> float:
-        """Return the probability that the order, one arm taken out, begins with the first arms of
-        ``begin``, that arm left out there, too."""
-        raise NotImplementedError
-
-    @staticmethod
     def shares(
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
         """Return the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
         found = 0.0
-        for j in range(len(impression.arms)):
-            arm = impression.arms[j]
+        for arm in impression.arms:
             if place_in(begin, count, arm) == count:
                 found += share(params, arranged, lane, impression, begin, count, arm)
         return found
-
-    @staticmethod
-    def ranks(
-        params: Any, arranged: Any, lane: int, impression: Impression, arm: int, without: int, chances: Floats
-    ) -> None:
-        """Fill in with what probability z gives an arm the ranks 0, 1, …; 0 behind the last.
-
-        ``without``, if not −1, is another arm that is taken out.
-        """
-        raise NotImplementedError
-
-    @staticmethod
-    def clear(params: Any, state: Any, lane: int) -> None:
-        """Put the scratch back as it was."""
-        raise NotImplementedError
 
     def position_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
         """Return the probability with which each arm on offer is shown at each position.
@@ -232,7 +198,7 @@ def draw_list(
     if drawn < put:
         arm = keeper(params, arms, drawn) if drawn < kept else arms[int(rng.random() * len(arms))]
         place = int(rng.random() * length)
-    line_up(params, arranged, lane, impression, z, arm, place, action)
+    line_up(params, arranged, lane, impression, Draw(z, arm, place), action)
 
 
 @kernel
@@ -375,16 +341,9 @@ class LinePolicy(MixPolicy, abstract=True):
 
     @staticmethod
     def line_up(
-        params: Any,
-        arranged: Lines,
-        lane: int,
-        impression: Impression,
-        z: float,
-        arm: int,
-        place: int,
-        action: Ints,
+        params: Any, arranged: Lines, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
-        arms, (mean, spread, rank) = impression.arms, arranged
+        arms, (mean, spread, rank), (z, arm, place) = impression.arms, arranged, draw
         if arm >= 0:
             rank[arm] = -2 - rank[arm]
         for k in range(min(len(action), len(arms))):
@@ -416,8 +375,7 @@ class LinePolicy(MixPolicy, abstract=True):
                 last = arm
         if last >= 0:
             first = -2 - rank[last]
-            for i in range(len(impression.arms)):
-                arm = impression.arms[i]
+            for arm in impression.arms:
                 if rank[arm] >= 0 and arm != without:
                     gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
                     low, high = narrowed(low, high, gap, slope, first < rank[arm])
@@ -440,8 +398,7 @@ class LinePolicy(MixPolicy, abstract=True):
             low, high = narrowed(low, high, gap, slope, rank[upper] < rank[lower])
         last, others = begin[count - 1], 0
         lowest, low_arm, highest, high_arm = low, -1, high, -1
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
+        for arm in impression.arms:
             if place_in(begin, count, arm) == count:
                 others += 1
                 gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]

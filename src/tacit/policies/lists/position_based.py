@@ -306,8 +306,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
         params: PBMUCB, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
+        for arm in impression.arms:
             # A little chance tells apart what is level, arms that were never shown above all.
             bound = upper_bound(state.counts, lane, arm, params.scale)
             scores[arm] = min(bound, 1e9) * (1.0 + 1e-9 * rng.random())
@@ -425,8 +424,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
         params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         scores = state.scores[lane]
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
+        for arm in impression.arms:
             scores[arm] = draw_from_grid(state.cumulative[lane, arm], rng)
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
 

@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import mass
-from tacit.policies.lists.one_draw import EVERYTHING, MixPolicy, narrowed, place_in
+from tacit.policies.lists.one_draw import EVERYTHING, Draw, MixPolicy, narrowed, place_in
 from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
 
 NOTHING = -1
@@ -163,28 +163,21 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def line_up(
-        params: SafeListMix,
-        state: State,
-        lane: int,
-        impression: Impression,
-        z: float,
-        arm: int,
-        place: int,
-        action: Ints,
+        params: SafeListMix, state: State, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pairs(state.learned[lane], params.positions, offered)
         for i in range(start, stop, 2):
             upper, lower = order[i], order[i + 1]
-            if mean[lower] + z * spread[lower] > mean[upper] + z * spread[upper]:
+            if mean[lower] + draw.z * spread[lower] > mean[upper] + draw.z * spread[upper]:
                 order[i], order[i + 1] = lower, upper
         place_in_order = 0
         for k in range(min(len(action), offered)):
-            if k == place:
-                action[k] = arm
+            if k == draw.place:
+                action[k] = draw.arm
                 continue
-            if order[place_in_order] == arm:
+            if order[place_in_order] == draw.arm:
                 place_in_order += 1
             action[k] = order[place_in_order]
             place_in_order += 1

@@ -292,8 +292,7 @@ def odds_of_arm(params: Any, lanes: ProbationLanes, lane: int, arm: int, doubt: 
 def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
     """Return how often the arms on offer were played; if all have changed, in their windows."""
     total = 0.0
-    for i in range(len(impression.arms)):
-        arm = impression.arms[i]
+    for arm in impression.arms:
         for k in range(2):
             total += lanes.new[lane, arm, k] + (0.0 if whole else lanes.old[lane, arm, k])
     return total
@@ -326,8 +325,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
             single = draw_single(lanes, lane, (drawn - odds.whole) / odds.single)
     total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
     best, leader, ties = -1.0, -1, 0.0
-    for i in range(len(impression.arms)):
-        arm = impression.arms[i]
+    for arm in impression.arms:
         changed = arm == single
         if quiet or whole:
             change, unchanged = odds_of_arm(params, lanes, lane, arm, doubt)

@@ -82,8 +82,7 @@ class Thompson(TellsArms):
     @staticmethod
     def choose(params: Thompson, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         best, leader = -1.0, -1
-        for i in range(len(impression.arms)):
-            arm = impression.arms[i]
+        for arm in impression.arms:
             draw = rng.beta(
                 params.prior_successes + state.successes[lane, arm],
                 params.prior_failures + state.failures[lane, arm],
