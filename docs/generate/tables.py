@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tacit.core.text import said_in
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table.
@@ -44,14 +46,7 @@ def attributes(documented: type) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for kind in reversed(documented.__mro__):
-        doc = inspect.cleandoc(kind.__doc__ or "")
-        section = re.search(r"^Attributes\n-+\n(.*?)(?=\n\S+\n-+\n|\Z)", doc, re.M | re.S)
-        if section is None:
-            continue
-        for entry in re.split(r"\n(?=\S)", section.group(1)):
-            names, _, text = entry.partition("\n")
-            for name in names.partition(" : ")[0].split(", "):
-                found[name] = markdown(" ".join(text.split()))
+        found |= {name: markdown(text) for name, text in said_in(kind.__doc__)[1].items()}
     return found
 
 

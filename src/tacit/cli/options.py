@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import click
 
+from tacit.core.text import said_in
 from tacit.errors import LogError, TacitError
 from tacit.policies.context import declared
 
@@ -99,16 +100,7 @@ def parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
 
 def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the text of a docstring, and what it says of each parameter."""
-    text, _, listed = (inspect.getdoc(function) or "").partition("\n\nParameters\n----------\n")
-    texts: dict[str, str] = {}
-    name = ""
-    for line in listed.splitlines():
-        if line.startswith(" "):
-            texts[name] = f"{texts[name]} {line.strip()}".strip()
-        else:
-            name = line
-            texts[name] = ""
-    return text, texts
+    return said_in(function.__doc__, "Parameters")
 
 
 def is_record(hint: Any) -> bool:

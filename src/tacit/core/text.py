@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import importlib
+import inspect
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, NamedTuple
@@ -20,6 +22,24 @@ LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
 }
 
 MISSING = "–"
+
+
+def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
+    """Return the text of a docstring, and what a section of it says of each name.
+
+    Names that share a line share what is said.
+
+    Examples
+    --------
+    >>> said_in("A share.\n\nAttributes\n----------\nlow, high : float\n    Its\n    ends.")
+    ('A share.', {'low': 'Its ends.', 'high': 'Its ends.'})
+    """
+    text, _, rest = inspect.cleandoc(docstring or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
+    said = {}
+    for entry in re.split(r"\n(?=\S)", re.split(r"\n\n\S+\n-+\n", rest)[0]):
+        names, _, words = entry.partition("\n")
+        said |= dict.fromkeys(names.partition(" : ")[0].split(", "), " ".join(words.split()))
+    return text, said
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

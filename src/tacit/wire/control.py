@@ -24,42 +24,25 @@ class Change(msgspec.Struct, frozen=True):
         When, in ISO 8601.
     by : str or None
         The name of the key with which it was made, ``configuration`` or ``guardrail``; None where no
-        key was needed.
+        key was needed, or an earlier version did not keep it.
     what : str
-        ``mode``, ``arms``, ``configuration`` …
+        ``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, ``rollback``, ``settings``,
+        ``start``, ``guardrail`` or ``configuration``.
     detail : dict
+        Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went (``retire``) and came
+        back (``restore``). Of ``pin``: which ``arms``, ``until`` when. Of ``holdout``: the new one,
+        None for none. Of ``rebuild`` and ``rollback``: the new ``policy``, the state that was ``left``,
+        the one gone back ``to``, and what is ``approximate``. Of ``start``: the ``file`` of the
+        learner, its ``sha256``, how many ``decisions`` and ``keys``. Of ``guardrail``: the ``arm`` that
+        does harm (None for the policy), the ``metric``, by how much it exceeds the other's
+        (``estimate``, ``low``, ``high``) and what was done ``then``. Of ``configuration``: by the name
+        of each setting that is another one, what it was (``before``) and is (``after``).
     """
 
     at: Time
-    by: Annotated[
-        str | None,
-        Meta(
-            description="The name of the key with which it was made, or ``configuration``; null "
-            "where no key was needed, or an earlier version did not keep it."
-        ),
-    ]
-    what: Annotated[
-        str,
-        Meta(
-            description="``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, "
-            "``rollback``, ``settings``, ``start``, ``guardrail`` or ``configuration``."
-        ),
-    ]
-    detail: Annotated[
-        dict[str, Any],
-        Meta(
-            description="Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went "
-            "(``retire``) and came back (``restore``). Of ``pin``: which ``arms``, ``until`` "
-            "when. Of ``holdout``: the new one, null for none. Of ``rebuild`` and ``rollback``: "
-            "the new ``policy``, the state that was ``left``, the one gone back ``to``, and what "
-            "is ``approximate``. Of ``start``: the ``file`` of the learner, its ``sha256``, how "
-            "many ``decisions`` and ``keys``. Of ``guardrail``: the ``arm`` that does harm (null for the "
-            "policy), the ``metric``, by how much it exceeds the other's (``estimate``, ``low``, "
-            "``high``) and what was done ``then``. Of ``configuration``: by the name of each setting "
-            "that is another one, what it was "
-            "(``before``) and is (``after``)."
-        ),
-    ]
+    by: str | None
+    what: str
+    detail: dict[str, Any]
 
 
 # ---- Modes
@@ -81,18 +64,21 @@ class ModeNow(msgspec.Struct):
 
 
 class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which arms shall come, go and come back: all of them, or none."""
+    """Which arms shall come, go and come back: all of them, or none.
 
-    add: Annotated[
-        int | Sequence[str],
-        Meta(description="New arms by their names; or how many, where arms are numbered."),
-    ] = []
-    retire: Annotated[
-        Sequence[int | str], Meta(description="Arms to be shown no more; their open decisions count.")
-    ] = []
-    restore: Annotated[
-        Sequence[int | str], Meta(description="Retired arms to be shown again, as they are known.")
-    ] = []
+    Attributes
+    ----------
+    add : int or sequence of str, optional
+        New arms by their names; or how many, where arms are numbered.
+    retire : sequence of int or str, optional
+        Arms to be shown no more; their open decisions count.
+    restore : sequence of int or str, optional
+        Retired arms to be shown again, as they are known.
+    """
+
+    add: int | Sequence[str] = []
+    retire: Sequence[int | str] = []
+    restore: Sequence[int | str] = []
 
 
 class ArmsNow(msgspec.Struct, frozen=True):
@@ -105,7 +91,7 @@ class ArmsNow(msgspec.Struct, frozen=True):
     retired : list of arms
     """
 
-    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
+    arms: list[int | str]
     retired: list[int | str]
 
 
@@ -113,19 +99,19 @@ class ArmsNow(msgspec.Struct, frozen=True):
 
 
 class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every decision shall show, whatever the policy would."""
+    """What every decision shall show, whatever the policy would.
 
-    arms: Annotated[
-        Sequence[int | str],
-        Meta(min_length=1, description="One arm or ranker; of a list, its arms from the top."),
-    ]
+    Attributes
+    ----------
+    arms : sequence of int or str
+        One arm or ranker; of a list, its arms from the top.
+    until : str
+        From then on the policy decides again; a time in ISO 8601, without a zone in UTC.
+    """
+
+    arms: Annotated[Sequence[int | str], Meta(min_length=1)]
     until: Annotated[
-        str,
-        Meta(
-            description="From then on the policy decides again; a time in ISO 8601, without a zone in UTC.",
-            examples=["2026-05-03T18:00:00+00:00"],
-            extra_json_schema={"format": "date-time"},
-        ),
+        str, Meta(examples=["2026-05-03T18:00:00+00:00"], extra_json_schema={"format": "date-time"})
     ]
 
 
@@ -164,30 +150,27 @@ class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the traffic for a control, from the next decision on."""
+    """A part of the traffic for a control, from the next decision on.
 
-    share: Annotated[float, Meta(gt=0.0, le=0.5, description="Of the decisions that are the control's.")] = (
-        0.1
-    )
+    Attributes
+    ----------
+    share : float, default 0.1
+        Of the decisions that are the control's.
+    control : str or ArmShown, default "uniform"
+        What the control shows: an arm drawn ``uniform``ly, the ``baseline``, which is the first one on
+        offer, or always ``{"arm": …}``.
+    unit : str, default "decision"
+        Who stays in one group: each ``decision``, all of a ``session``, or all of a ``user``.
+    look : str, optional
+        When one look is planned, in ISO 8601: at that one the lift is sharper.
+    """
+
+    share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.1
     control: Annotated[
-        Literal["uniform", "baseline"] | ArmShown,
-        Meta(
-            description="What the control shows: an arm drawn ``uniform``ly, the ``baseline``, "
-            'which is the first one on offer, or always ``{"arm": …}``.',
-            examples=["uniform", "baseline", {"arm": "a"}],
-        ),
+        Literal["uniform", "baseline"] | ArmShown, Meta(examples=["uniform", "baseline", {"arm": "a"}])
     ] = "uniform"
-    unit: Annotated[
-        Literal["decision", "session", "user"],
-        Meta(
-            description="Who stays in one group: each ``decision``, all of a ``session``, or all "
-            "of a ``user``."
-        ),
-    ] = "decision"
-    look: Annotated[
-        str | None,
-        Meta(description="When one look is planned, in ISO 8601: at that one the lift is sharper."),
-    ] = None
+    unit: Literal["decision", "session", "user"] = "decision"
+    look: str | None = None
 
 
 class EndHoldout(msgspec.Struct, frozen=True):
@@ -225,21 +208,29 @@ class HoldoutNow(msgspec.Struct):
 
 
 class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy into which the log shall be folded."""
+    """The policy into which the log shall be folded.
+
+    Attributes
+    ----------
+    policy : str or mapping from str to object
+        As the configuration says it, over the arms of the placement.
+    """
 
     policy: Annotated[
-        str | Mapping[str, Any],
-        Meta(
-            description="As the configuration says it, over the arms of the placement.",
-            examples=["ucb1", {"name": "epsilon-greedy", "epsilon": 0.05}],
-        ),
+        str | Mapping[str, Any], Meta(examples=["ucb1", {"name": "epsilon-greedy", "epsilon": 0.05}])
     ]
 
 
 class RollbackOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state that shall be gone back to."""
+    """The state that shall be gone back to.
 
-    to: Annotated[str | None, Meta(description="Its name; if left out, the one that was left last.")] = None
+    Attributes
+    ----------
+    to : str, optional
+        Its name; if left out, the one that was left last.
+    """
+
+    to: str | None = None
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
@@ -248,26 +239,24 @@ class Rebuilt(msgspec.Struct, frozen=True):
     Attributes
     ----------
     policy : dict
-        That decides now.
+        That decides now: its name and hyperparameters.
     left : str
-        The name of the state that was left.
+        The name of the state that was left, to go back to it.
     rows : int
         Rows of the log that were taken in.
     decisions : int
         Decisions that the placement knows of.
     seconds : float
     approximate : list of str
-        What of the log could not be taken in as it was.
+        What of the log could not be taken in as it was; empty if all was.
     """
 
-    policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
-    left: Annotated[str, Meta(description="The name of the state that was left, to go back to it.")]
-    rows: Annotated[int, Meta(description="Rows of the log that were taken in.")]
-    decisions: Annotated[int, Meta(description="Decisions that the placement knows of.")]
+    policy: dict[str, Any]
+    left: str
+    rows: int
+    decisions: int
     seconds: float
-    approximate: Annotated[
-        list[str], Meta(description="What of the log could not be taken in as it was; empty if all was.")
-    ]
+    approximate: list[str]
 
 
 class StateKept(msgspec.Struct, frozen=True):
@@ -300,12 +289,15 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 class LearnerOf(msgspec.Struct, frozen=True):
-    """Whose part of what was learned is asked for."""
+    """Whose part of what was learned is asked for.
 
-    shard: (
-        Annotated[int, Meta(ge=0, description="Which shard's part; left out where the service is one.")]
-        | None
-    ) = None
+    Attributes
+    ----------
+    shard : int, optional
+        Which shard's part; left out where the service is one.
+    """
+
+    shard: Annotated[int, Meta(ge=0)] | None = None
 
 
 class LentParts(msgspec.Struct, frozen=True):
@@ -314,20 +306,14 @@ class LentParts(msgspec.Struct, frozen=True):
     Attributes
     ----------
     rows : list of int or None
-        For each shard, or for the one server, the last row of its log that it knows; None of one that
-        does not answer.
+        For each shard, or for the one server, the last row of its log; None of one that does not
+        answer.
     spread : bool
         Whether any shard may decide for any key.
     """
 
-    rows: Annotated[
-        list[int | None],
-        Meta(
-            description="For each shard, or for the one server, the last row of its log; null of one that "
-            "does not answer."
-        ),
-    ]
-    spread: Annotated[bool, Meta(description="Whether any shard may decide for any key.")]
+    rows: list[int | None]
+    spread: bool
 
 
 # ---- Who changed what

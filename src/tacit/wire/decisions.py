@@ -45,15 +45,13 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     ----------
     id : str
     vector : sequence of float
-        As many numbers as the policy reads of an item, each within ±65,504.
+        As many numbers as the policy reads of an item, each within ±65,504; 11 binary digits of each
+        are kept.
     segment : str, optional
     """
 
     id: ItemId
-    vector: Annotated[
-        Sequence[Annotated[float, Meta(ge=-65504.0, le=65504.0)]],
-        Meta(description="As many numbers as the policy reads; 11 binary digits of each are kept."),
-    ]
+    vector: Sequence[Annotated[float, Meta(ge=-65504.0, le=65504.0)]]
     segment: Segment | None = None
 
 
@@ -75,15 +73,16 @@ class ItemsNow(msgspec.Struct, frozen=True):
     Attributes
     ----------
     count : int
+        How many items there are.
     version : int
-        How often it was changed.
+        How often the catalogue was changed.
     segments : dict of str to int
-        How many items each has.
+        How many items each segment has.
     """
 
-    count: Annotated[int, Meta(description="How many items there are.")]
-    version: Annotated[int, Meta(description="How often the catalogue was changed.")]
-    segments: Annotated[dict[str, int], Meta(description="How many items each segment has.")]
+    count: int
+    version: int
+    segments: dict[str, int]
 
 
 # ---- Decisions
@@ -117,13 +116,6 @@ Key = Annotated[
     ),
 ]
 Arm = Annotated[int | str, Meta(description="An arm: its name, or its number from 0.")]
-Features = Annotated[
-    Sequence[Sequence[float]],
-    Meta(
-        description="A row of features for each arm on offer, for policies that know arms by "
-        "their features; the arms are then named as the client likes, or numbered from 0."
-    ),
-]
 DecisionId = Annotated[
     str,
     Meta(
@@ -133,23 +125,15 @@ DecisionId = Annotated[
 ]
 
 
+Name = Annotated[str, Meta(min_length=1, max_length=256, extra_json_schema=PRINTABLE)]
 FeedbackId = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        description="Names this feedback: sent again with the same name, it counts once.",
-        extra_json_schema=PRINTABLE,
-    ),
+    Name, Meta(description="Names this feedback: sent again with the same name, it counts once.")
 ]
 NewDecisionId = Annotated[
-    str,
+    Name,
     Meta(
-        min_length=1,
-        max_length=256,
         description="Names the decision, and is where its draws come from: the same request with "
-        "the same name gets the same answer. Left out, the service makes one.",
-        extra_json_schema=PRINTABLE,
+        "the same name gets the same answer. Left out, the service makes one."
     ),
 ]
 Durability = Annotated[
@@ -161,26 +145,6 @@ Durability = Annotated[
 ]
 
 
-Session = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        description="Whose search this is, for the signal ``reformulation`` and for a holdout of "
-        "sessions; only its hash is kept.",
-        extra_json_schema=PRINTABLE,
-    ),
-]
-User = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        description="Who is asking, for a holdout of users: all decisions of one user are the "
-        "control's, or none. It is not kept.",
-        extra_json_schema=PRINTABLE,
-    ),
-]
 Metrics = Annotated[
     Mapping[str, float],
     Meta(
@@ -226,36 +190,37 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     key : str
     arms : sequence of int or str, optional
+        The arms on offer; all if left out.
     context : sequence of float, or mapping from str to str, float, bool or None, optional
     decision_id : str, optional
     deferred : bool, default False
+        True: it counts only once it is activated.
     relevance, examination : sequence of sequence of float, optional
-    session, user : str, optional
+        A row of features for each arm on offer, for policies that know arms by their features; the arms
+        are then named as the client likes, or numbered from 0.
+    session : str, optional
+        Whose search this is, for the signal ``reformulation`` and for a holdout of sessions; only its
+        hash is kept.
+    user : str, optional
+        Who is asking, for a holdout of users: all decisions of one user are the control's, or none. It
+        is not kept.
     segment : str, optional
         Without ``arms``, all items of this segment of the catalogue are on offer.
     unknown : str, optional
-        ``skip`` arms that are not in the catalogue, or ``refuse`` them.
+        ``skip`` arms that are not in the catalogue, or ``refuse`` them, as by default.
     """
 
     key: Key
-    arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
-        None
-    )
+    arms: Sequence[int | str] | None = None
     context: Context | None = None
     decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
-    relevance: Features | None = None
-    examination: Features | None = None
-    session: Session | None = None
-    user: User | None = None
+    deferred: bool = False
+    relevance: Sequence[Sequence[float]] | None = None
+    examination: Sequence[Sequence[float]] | None = None
+    session: Name | None = None
+    user: Name | None = None
     segment: Segment | None = None
-    unknown: (
-        Annotated[
-            Literal["refuse", "skip"],
-            Meta(description="What becomes of arms that are not in the catalogue; refused if left out."),
-        ]
-        | None
-    ) = None
+    unknown: Literal["refuse", "skip"] | None = None
 
 
 class Would(msgspec.Struct, frozen=True):
@@ -281,7 +246,8 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
         Names the decision when feedback comes back.
     arm : int or str
     propensity : float or None
-        Probability with which the policy chose it; None if it is deterministic.
+        Probability with which the policy chose it, with a holdout that of policy and control together;
+        None if deterministic.
     epoch : int
         How often the key had restarted.
     durability : str
@@ -293,23 +259,11 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
 
     decision_id: DecisionId
     arm: Arm
-    propensity: Annotated[
-        float | None,
-        Meta(
-            description="Probability with which the policy chose it, with a holdout that of policy "
-            "and control together; null if deterministic."
-        ),
-    ]
-    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    propensity: float | None
+    epoch: int
     durability: Durability
     would: Would | None = None
-    signals: (
-        Annotated[
-            dict[str, float],
-            Meta(description="What the placement computed for this decision, each in [0, 1]."),
-        ]
-        | None
-    ) = None
+    signals: dict[str, float] | None = None
 
 
 class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -319,24 +273,14 @@ class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     decision_id : str
     reward : float, optional
-        In [0, 1]; left out where the placement learns from a metric.
+        A click (1), none (0), or a reward between; left out only where the placement learns from a
+        metric.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
     """
 
     decision_id: DecisionId
-    reward: (
-        Annotated[
-            float,
-            Meta(
-                ge=0.0,
-                le=1.0,
-                description="A click (1), none (0), or a reward between; left out only where the "
-                "placement learns from a metric.",
-            ),
-        ]
-        | None
-    ) = None
+    reward: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
 
@@ -357,14 +301,14 @@ class Recorded(msgspec.Struct, frozen=True):
     learned : bool
         Whether it has taught the policy by now.
     outcome : str
-        ``learned``, ``pending``, ``late`` …; ``duplicate`` also if an earlier try, whose answer
-        was lost, recorded it.
+        ``learned``, ``pending``, ``late`` …; ``duplicate`` also if an earlier try, whose answer was
+        lost, recorded it.
     durability : str
         ``committed`` or ``buffered``.
     """
 
     decision_id: DecisionId
-    learned: Annotated[bool, Meta(description="Whether it has taught the policy by now.")]
+    learned: bool
     outcome: Annotated[
         str,
         Meta(
@@ -380,32 +324,20 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    decision_id : str
-    key : str
+    decision_id, key : str
     arm : int or str
     propensity : float, optional
-        In (0, 1]; None where the policy is deterministic.
+        Probability with which it was chosen, in (0, 1]; left out where the policy is deterministic.
     arms : sequence of int or str, optional
-        Those that were on offer; by default all.
+        The arms on offer; all if left out.
     context : sequence of float, or mapping from str to str, float, bool or None, optional
     """
 
     decision_id: NewDecisionId
     key: Key
     arm: Arm
-    propensity: (
-        Annotated[
-            float,
-            Meta(
-                description="Probability with which it was chosen; left out if deterministic.",
-                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
-            ),
-        ]
-        | None
-    ) = None
-    arms: Annotated[Sequence[int | str], Meta(description="The arms on offer; all if left out.")] | None = (
-        None
-    )
+    propensity: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})] | None = None
+    arms: Sequence[int | str] | None = None
     context: Context | None = None
 
 
@@ -416,17 +348,12 @@ class TakenOver(msgspec.Struct, frozen=True):
     ----------
     decision_id : str
     outcome : str
-        ``logged``, or the kind of problem: ``invalid-value``, ``conflict``.
+        ``logged``, or the kind of its problem: ``invalid-value``; ``conflict`` where the id stands for
+        another decision.
     detail : str
         What the problem is; empty if there is none.
     """
 
     decision_id: DecisionId
-    outcome: Annotated[
-        str,
-        Meta(
-            description="``logged``, or the kind of its problem: ``invalid-value``; ``conflict`` "
-            "where the id stands for another decision."
-        ),
-    ]
-    detail: Annotated[str, Meta(description="What the problem is; empty if there is none.")] = ""
+    outcome: str
+    detail: str = ""

@@ -15,19 +15,27 @@ from tacit.wire.control import Time
 
 
 class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    """Which lift is asked for; ``shown``, ``share``, ``rate`` and ``daily`` are the planner's."""
+    """Which lift is asked for; ``shown``, ``share``, ``rate`` and ``daily`` are the planner's.
+
+    Attributes
+    ----------
+    confidence : float, default 0.95
+    control : str, optional
+        In place of the holdout, what logged propensities compare with: ``uniform``, or ``arm NAME``.
+    begin, end : str, optional
+    shown : float, optional
+        The lift that the planner asks about: 0.1 for 10 % more, which is the default.
+    share : float, optional
+        The control's share that it reckons with; by default the holdout's, or 0.1.
+    rate : float, optional
+        The mean reward that it reckons with; by default the observed one. Give it before there is
+        traffic.
+    daily : float, optional
+        The decisions a day that it reckons with; by default those so far.
+    """
 
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
-    control: (
-        Annotated[
-            str,
-            Meta(
-                description="In place of the holdout, what logged propensities compare with: "
-                "``uniform``, or ``arm NAME``."
-            ),
-        ]
-        | None
-    ) = None
+    control: str | None = None
     begin: (
         Annotated[
             str,
@@ -39,47 +47,10 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
         | None
     ) = None
     end: Annotated[str, Meta(description="Only decisions before then.")] | None = None
-    shown: (
-        Annotated[
-            float,
-            Meta(
-                description="The lift that the planner asks about: 0.1 for 10 % more, which is the default.",
-                extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
-            ),
-        ]
-        | None
-    ) = None
-    share: (
-        Annotated[
-            float,
-            Meta(
-                description="The control's share that it reckons with; by default the holdout's, or 0.1.",
-                extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5},
-            ),
-        ]
-        | None
-    ) = None
-    rate: (
-        Annotated[
-            float,
-            Meta(
-                description="The mean reward that it reckons with; by default the observed one. Give it "
-                "before there is traffic.",
-                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
-            ),
-        ]
-        | None
-    ) = None
-    daily: (
-        Annotated[
-            float,
-            Meta(
-                description="The decisions a day that it reckons with; by default those so far.",
-                extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e12},
-            ),
-        ]
-        | None
-    ) = None
+    shown: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 100})] | None = None
+    share: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5})] | None = None
+    rate: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})] | None = None
+    daily: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e12})] | None = None
 
 
 class Keyed(msgspec.Struct, frozen=True):
@@ -110,74 +81,140 @@ class Group(Keyed, frozen=True):
 
 
 class Mismatch(Keyed, frozen=True):
-    """Whether the control has its share of something."""
+    """Whether the control has its share of something.
 
-    what: Annotated[
-        str,
-        Meta(
-            description="``decisions``, ``activations`` or ``feedback``; ``propensities``: whether "
-            "each arm was shown as often as these say."
-        ),
-    ]
+    Attributes
+    ----------
+    what : str
+        ``decisions``, ``activations`` or ``feedback``; ``propensities``: whether each arm was shown as
+        often as these say.
+    share : float or None
+    evidence : float
+        Logarithm; above ln 100 = 4.6 there is an alarm.
+    alarm : bool
+    """
+
+    what: str
     share: float | None
-    evidence: Annotated[float, Meta(description="Logarithm; above ln 100 = 4.6 there is an alarm.")]
+    evidence: float
     alarm: bool
 
 
 class Plan(Keyed, frozen=True):
-    """When a lift would show, 4 times in 5."""
+    """When a lift would show, 4 times in 5.
+
+    Attributes
+    ----------
+    lift : float
+    decisions : float
+        Of both groups, from the beginning.
+    days : float or None
+        From now on, at the traffic so far; 0 if it is past.
+    share : float
+        Of the control.
+    rate : float
+        Mean reward that it reckons with.
+    daily : float or None
+        Decisions a day that it reckons with.
+    verdict : str
+        The same in words.
+    """
 
     lift: float
-    decisions: Annotated[float, Meta(description="Of both groups, from the beginning.")]
-    days: Annotated[float | None, Meta(description="From now on, at the traffic so far; 0 if it is past.")]
-    share: Annotated[float, Meta(description="Of the control.")]
-    rate: Annotated[float, Meta(description="Mean reward that it reckons with.")]
-    daily: Annotated[float | None, Meta(description="Decisions a day that it reckons with.")]
-    verdict: Annotated[str, Meta(description="The same in words.")]
+    decisions: float
+    days: float | None
+    share: float
+    rate: float
+    daily: float | None
+    verdict: str
 
 
 class BestArm(Keyed, frozen=True):
-    """The arm with the best estimate, and by how much others earn less."""
+    """The arm with the best estimate, and by how much others earn less.
+
+    Attributes
+    ----------
+    arm : int or str
+    declared : bool
+        Whether it beats all others, without doubt.
+    behind : dict of str to Bounds
+    verdict : str
+    """
 
     arm: int | str
-    declared: Annotated[bool, Meta(description="Whether it beats all others, without doubt.")]
+    declared: bool
     behind: dict[str, Bounds]
     verdict: str
 
 
 class MetricLift(Keyed, frozen=True):
-    """The lift of a metric that is watched."""
+    """The lift of a metric that is watched.
+
+    Attributes
+    ----------
+    name, claim : str
+    ratio, difference : Bounds or None
+    safety : str
+        ``harm``, ``safe``, ``unknown`` or ``early``.
+    verdict : str
+    """
 
     name: str
     claim: Claim
     ratio: Bounds | None
     difference: Bounds | None
-    safety: Annotated[str, Meta(description="``harm``, ``safe``, ``unknown`` or ``early``.")]
+    safety: str
     verdict: str
 
 
 class PartLift(Keyed, frozen=True):
-    """What was earned within a chapter from one change on, until the next one."""
+    """What was earned within a chapter from one change on, until the next one.
 
-    what: Annotated[
-        str,
-        Meta(
-            description="What changed: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty "
-            "for the first part."
-        ),
-    ]
+    Attributes
+    ----------
+    what : str
+        What changed: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty for the first part.
+    since : str or None
+    groups : dict of str to Group
+    ratio : float or None
+        Of mean rewards, without an interval.
+    """
+
+    what: str
     since: str | None
     groups: dict[str, Group]
-    ratio: Annotated[float | None, Meta(description="Of mean rewards, without an interval.")]
+    ratio: float | None
 
 
 class ChapterLift(Keyed, frozen=True):
-    """What learning earned while share, unit, control and the rule of rewards stayed."""
+    """What learning earned while share, unit, control and the rule of rewards stayed.
 
-    number: Annotated[int, Meta(description="From 1; what ``from`` and ``to`` take.")]
+    Attributes
+    ----------
+    number : int
+        From 1; what ``from`` and ``to`` take.
+    since : str or None
+    until : str or None
+        None of the one that goes on.
+    ended : str or None
+        What ended it, in words.
+    control : str or None
+    share : float or None
+    unit : str or None
+    groups : dict of str to Group
+    claim : str
+    ratio, difference : Bounds or None
+    counted : bool
+        Whether the lift above counts it.
+    alarm : bool
+        Whether its control had not its share of traffic.
+    parts : list of PartLift
+    """
+
+    number: int
     since: str | None
-    until: Annotated[str | None, Meta(description="Null of the one that goes on.")]
-    ended: Annotated[str | None, Meta(description="What ended it, in words.")]
+    until: str | None
+    ended: str | None
     control: str | None
     share: float | None
     unit: str | None
@@ -185,16 +222,26 @@ class ChapterLift(Keyed, frozen=True):
     claim: Claim
     ratio: Bounds | None
     difference: Bounds | None
-    counted: Annotated[bool, Meta(description="Whether the lift above counts it.")]
-    alarm: Annotated[bool, Meta(description="Whether its control had not its share of traffic.")]
+    counted: bool
+    alarm: bool
     parts: list[PartLift]
 
 
 class PlannedLook(Keyed, frozen=True):
-    """The one look that was planned before the first decision of the chapter."""
+    """The one look that was planned before the first decision of the chapter.
+
+    Attributes
+    ----------
+    at : str
+    reached : bool
+        Whether all windows have closed that count for it.
+    claim : str
+    ratio, difference : Bounds or None
+    verdict : str
+    """
 
     at: str
-    reached: Annotated[bool, Meta(description="Whether all windows have closed that count for it.")]
+    reached: bool
     claim: Claim
     ratio: Bounds | None
     difference: Bounds | None
@@ -212,32 +259,36 @@ class LiftReport(msgspec.Struct, frozen=True):
     control : str
         ``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.
     share : float or None
-        Of the control.
+        Of the control; None without a holdout.
     unit : str or None
         Who stays in one group: ``decision``, ``session`` or ``user``.
-    since, until : str or None
-        The time whose decisions count, in ISO 8601; ``until`` of a stretch of time alone.
+    since : str or None
+        From when on decisions count, in ISO 8601; None before the first decision.
+    until : str or None
+        Before when they count, of a stretch of time; else None.
     confidence : float
     groups : dict of str to Group
         ``decisions`` and ``rewards`` of ``control`` and ``policy``.
     claim : str
         ``early``, ``undecided``, ``better`` or ``worse``.
-    ratio, difference : Bounds or None
-        Each with ``estimate``, ``low`` and ``high``.
+    ratio : Bounds or None
+        With ``estimate``, ``low`` and ``high``.
+    difference : Bounds or None
+        The same of rewards, per decision.
     verdict : str
         What all this says, in words.
     srm : list of Mismatch
-        Whether the control has its share of the traffic, and arms that of their propensities:
-        ``what``, ``share``, ``evidence``, ``alarm``.
+        Whether the control has its share of the traffic, and arms that of their propensities: ``what``,
+        ``share``, ``evidence``, ``alarm``.
     planner : Plan or None
-        When a ``lift`` would show: after how many ``decisions``, in how many ``days``; ``verdict``
-        says it in words.
+        When a ``lift`` would show: after how many ``decisions``, in how many ``days``; ``verdict`` says
+        it in words.
     winner : BestArm or None
         The best ``arm``, whether it is ``declared``, how far others are ``behind``.
     metrics : list of MetricLift
         The same of what is watched beside the reward, and whether it is harmed.
     winner_verdict : str
-        What can be said of the best arm.
+        What can be said of the best arm; empty where there are none.
     as_of : str
         When this was worked out, by the log's clock, in ISO 8601.
     pending : int
@@ -247,47 +298,39 @@ class LiftReport(msgspec.Struct, frozen=True):
     counted : str
         The time and the count of all this, in words.
     chapters : list of ChapterLift
-        Of the holdout, in order: ``number``, ``since``, ``until``, ``ended`` (what ended it, in
-        words), ``control``, ``share``, ``unit``, ``groups``, ``claim``, ``ratio``, ``difference``,
-        ``counted`` (whether the lift counts it), ``alarm``, and its ``parts``, since each change of
-        arms, policy or mode: ``what``, ``since``, ``groups``, ``ratio``.
+        Of the holdout, in order; empty where there never was one: ``number``, ``since``, ``until``,
+        ``ended`` (what ended it, in words), ``control``, ``share``, ``unit``, ``groups``, ``claim``,
+        ``ratio``, ``difference``, ``counted`` (whether the lift counts it), ``alarm``, and its
+        ``parts``, since each change of arms, policy or mode: ``what``, ``since``, ``groups``,
+        ``ratio``.
     look : PlannedLook or None
         The look that was planned: ``at``, ``reached``, ``claim``, ``ratio``, ``difference``,
         ``verdict``.
     """
 
     placement: str
-    method: Annotated[
-        Literal["holdout", "propensities"],
-        Meta(description="Whether the control was shown, or is worked out from propensities."),
-    ]
-    control: Annotated[str, Meta(description="``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.")]
-    share: Annotated[float | None, Meta(description="Of the control; null without a holdout.")]
+    method: Literal["holdout", "propensities"]
+    control: str
+    share: float | None
     unit: str | None
-    since: Annotated[str | None, Meta(description="ISO 8601; null before the first decision.")]
-    until: Annotated[str | None, Meta(description="The same, of a stretch of time; else null.")]
+    since: str | None
+    until: str | None
     confidence: float
     groups: dict[str, Group]
     claim: Claim
     ratio: Bounds | None
-    difference: Annotated[Bounds | None, Meta(description="Of rewards, per decision.")]
-    verdict: Annotated[str, Meta(description="What all this says, in words.")]
+    difference: Bounds | None
+    verdict: str
     srm: list[Mismatch]
     planner: Plan | None
     winner: BestArm | None
     metrics: list[MetricLift]
-    winner_verdict: Annotated[
-        str, Meta(description="What can be said of the best arm; empty where there are none.")
-    ] = ""
-    as_of: Annotated[str, Meta(description="When this was worked out, by the log's clock.")] = ""
-    pending: Annotated[int, Meta(description="Decisions that do not count yet.")] = 0
-    pending_until: Annotated[
-        str | None, Meta(description="When the last of their windows closes, as they are now.")
-    ] = None
-    counted: Annotated[str, Meta(description="The time and the count of all this, in words.")] = ""
-    chapters: Annotated[
-        list[ChapterLift], Meta(description="Of the holdout; empty where there never was one.")
-    ] = []
+    winner_verdict: str = ""
+    as_of: str = ""
+    pending: int = 0
+    pending_until: str | None = None
+    counted: str = ""
+    chapters: list[ChapterLift] = []
     look: PlannedLook | None = None
 
 
@@ -300,25 +343,25 @@ class Harm(msgspec.Struct, frozen=True):
     Attributes
     ----------
     arm : int, str or None
-        None for the policy, held against the control of the holdout.
+        None for the policy, held against the holdout's control.
     metric : str
-    estimate, low, high : float
-        Negative where there is less of the metric; the ends hold at any time.
+    estimate : float
+        How much more of the metric there is per decision; negative where there is less.
+    low, high : float
+        What it lies between, at any time.
     then : str
         What was done: ``retire`` or ``tell``.
     at : str or None
         When, in ISO 8601; a mark of the log has a time of its own.
     """
 
-    arm: Annotated[
-        int | str | None, Meta(description="Null for the policy, held against the holdout's control.")
-    ]
+    arm: int | str | None
     metric: str
-    estimate: Annotated[float, Meta(description="How much more of the metric there is per decision.")]
+    estimate: float
     low: float
     high: float
-    then: Annotated[str, Meta(description="What was done: ``retire`` or ``tell``.")]
-    at: Annotated[str | None, Meta(description="When, in ISO 8601.")] = None
+    then: str
+    at: str | None = None
 
     @property
     def interval(self) -> tuple[float, float, float]:
@@ -327,18 +370,26 @@ class Harm(msgspec.Struct, frozen=True):
 
 
 class GuardrailNow(msgspec.Struct, frozen=True):
-    """The guardrail of a placement."""
+    """The guardrail of a placement.
+
+    Attributes
+    ----------
+    metric : str
+    margin : float
+        How much worse it may be, per decision.
+    then : str
+        ``retire`` or ``tell``.
+    against : int or str or None
+        The arm that others are held against; None where the policy is, against the control.
+    harms : list of Harm
+        That were proved, each once.
+    """
 
     metric: str
-    margin: Annotated[float, Meta(description="How much worse it may be, per decision.")]
-    then: Annotated[str, Meta(description="``retire`` or ``tell``.")]
-    against: Annotated[
-        int | str | None,
-        Meta(
-            description="The arm that others are held against; null where the policy is, against the control."
-        ),
-    ]
-    harms: Annotated[list[Harm], Meta(description="That were proved, each once.")]
+    margin: float
+    then: str
+    against: int | str | None
+    harms: list[Harm]
 
 
 # ---- Whom a placement shows what
@@ -352,9 +403,15 @@ LogOdds = Annotated[
 
 
 class ForWhomOf(msgspec.Struct, frozen=True):
-    """How far back is looked."""
+    """How far back is looked.
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many of the latest decisions.")] = LATEST
+    Attributes
+    ----------
+    limit : int, default LATEST
+        How many of the latest decisions.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = LATEST
 
 
 class ArmForThem(msgspec.Struct, frozen=True):
@@ -403,19 +460,14 @@ class FieldForWhom(msgspec.Struct, frozen=True):
     ----------
     field : str
     matters : float or None
-        By how much it moves arms apart.
+        By how much it moves arms apart, over the users of these decisions: the standard deviation of
+        what it adds to an arm's log-odds beside the other arms.
     segments : list of UserSegment
         Empty beyond the 12 fields that matter most.
     """
 
     field: str
-    matters: Annotated[
-        float | None,
-        Meta(
-            description="By how much it moves arms apart, over the users of these decisions: the standard "
-            "deviation of what it adds to an arm's log-odds beside the other arms."
-        ),
-    ]
+    matters: float | None
     segments: list[UserSegment]
 
 
@@ -429,7 +481,8 @@ class ArmForAll(msgspec.Struct, frozen=True):
     mean, low, high : float or None
         The mean reward that is believed, of an average user, and its 95 % band.
     moved : dict of str to float
-        By how much each field moves it up and down.
+        By field: the standard deviation, over users, of what it adds to the log-odds; the 12 fields
+        that matter most.
     """
 
     arm: int | str
@@ -437,13 +490,7 @@ class ArmForAll(msgspec.Struct, frozen=True):
     mean: float | None
     low: float | None
     high: float | None
-    moved: Annotated[
-        dict[str, float],
-        Meta(
-            description="By field: the standard deviation, over users, of what it adds to the log-odds; the "
-            "12 fields that matter most."
-        ),
-    ]
+    moved: dict[str, float]
 
 
 class ForWhom(msgspec.Struct, frozen=True):
@@ -456,14 +503,16 @@ class ForWhom(msgspec.Struct, frozen=True):
     decisions : int
         Those that were looked at: the latest that the policy made.
     since, until : str or None
-        When the first and the last of them were made.
+        When the first and the last of them were made, in ISO 8601.
     key : str or None
         Whose they are, where each key has models of its own: the key with most of them.
     says_nothing : float or None
-        The weight that the policy gives to the hypothesis that the context says hardly anything.
+        The weight, of 1, that the policy gives to the hypothesis that the context says hardly anything;
+        None where it has none.
     bytes : int
         What the policy's state takes in memory, all keys together.
     arms : list of ArmForAll
+        Those shown most first; at most 50.
     fields : list of FieldForWhom
         Those that matter most first.
     shard : int or None
@@ -475,17 +524,8 @@ class ForWhom(msgspec.Struct, frozen=True):
     since: Time | None
     until: Time | None
     key: str | None
-    says_nothing: Annotated[
-        float | None,
-        Meta(
-            description="The weight, of 1, that the policy gives to the hypothesis that the context says "
-            "hardly anything; null where it has none."
-        ),
-    ]
-    bytes: Annotated[int, Meta(description="What the policy's state takes in memory, all keys together.")]
-    arms: Annotated[list[ArmForAll], Meta(description="Those shown most first; at most 50.")]
-    fields: Annotated[list[FieldForWhom], Meta(description="Those that matter most first.")]
-    shard: Annotated[
-        int | None,
-        Meta(description="Whose all this is, where the service is in shards: the one that decides most."),
-    ] = None
+    says_nothing: float | None
+    bytes: int
+    arms: list[ArmForAll]
+    fields: list[FieldForWhom]
+    shard: int | None = None

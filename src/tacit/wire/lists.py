@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.wire.decisions import PRINTABLE, SHORT, DecisionId, Durability, FeedbackId, Metrics, NewDecisionId
+from tacit.wire.decisions import SHORT, DecisionId, Durability, FeedbackId, Metrics, Name, NewDecisionId
 
 Item = int | str
-HASHED = "Only its hash is kept, so that searches which may be alike are known."
 Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
 DuelKey = Annotated[
     str,
@@ -24,20 +23,6 @@ DuelKey = Annotated[
         extra_json_schema=SHORT,
     ),
 ]
-Positions = Annotated[
-    Sequence[Annotated[int, Meta(ge=0)]],
-    Meta(description="The clicked positions from 0; empty: none was clicked."),
-]
-
-
-Segments = Annotated[
-    Mapping[str, Annotated[str, Meta(min_length=1, max_length=256, extra_json_schema=PRINTABLE)]],
-    Meta(
-        description="What else is known of the search, such as its market: a value for each of "
-        "the names that the placement's ``segments`` have. The verdict tells them apart.",
-        examples=[{"market": "de"}],
-    ),
-]
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,55 +31,32 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     rankings : mapping from str to sequence of int or str, optional
+        From each ranker's name to its items, best first; as many as are shown suffice. Left out, the
+        answer is a pair alone: run and interleave those two, and send the outcome as the reward.
     key : str, default "all"
     context : sequence of float, optional
     decision_id : str, optional
     deferred : bool, default False
-    session, user : str, optional
+        True: it counts only once it is activated.
+    session : str, optional
+        Whose visit this search belongs to, for the verdict where no user is known, and for a holdout of
+        sessions. Only its hash is kept, so that searches which may be alike are known.
+    user : str, optional
+        Who searches, for the verdict and for a holdout of users. Only its hash is kept, so that
+        searches which may be alike are known.
     segments : mapping from str to str, optional
+        What else is known of the search, such as its market: a value for each of the names that the
+        placement's ``segments`` have. The verdict tells them apart.
     """
 
-    rankings: (
-        Annotated[
-            Mapping[str, Sequence[Item]],
-            Meta(
-                description="From each ranker's name to its items, best first; as many as are "
-                "shown suffice. Left out, the answer is a pair alone: run and interleave those "
-                "two, and send the outcome as the reward."
-            ),
-        ]
-        | None
-    ) = None
+    rankings: Mapping[str, Sequence[Item]] | None = None
     key: DuelKey = "all"
     context: Sequence[float] | None = None
     decision_id: NewDecisionId | None = None
-    deferred: Annotated[bool, Meta(description="True: it counts only once it is activated.")] = False
-    session: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=256,
-                description="Whose visit this search belongs to, for the verdict where no user is "
-                "known, and for a holdout of sessions. " + HASHED,
-                extra_json_schema=PRINTABLE,
-            ),
-        ]
-        | None
-    ) = None
-    user: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=256,
-                description="Who searches, for the verdict and for a holdout of users. " + HASHED,
-                extra_json_schema=PRINTABLE,
-            ),
-        ]
-        | None
-    ) = None
-    segments: Segments | None = None
+    deferred: bool = False
+    session: Name | None = None
+    user: Name | None = None
+    segments: Annotated[Mapping[str, Name], Meta(examples=[{"market": "de"}])] | None = None
 
 
 class WouldDuel(msgspec.Struct, frozen=True):
@@ -116,43 +78,31 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes
     ----------
-    decision_id : str
-    left, right : str
+    decision_id, left, right : str
     propensity : float or None
-        Of this pair; None if it is not known.
+        Probability with which the policy chose the pair; None if not known.
     epoch : int
+        How often the key had restarted.
     durability : str
     items : list of int or str, or None
-        From the top; None where no rankings were given.
+        What to show, from the top; None where no rankings were given.
     teams : list of int or None, or None
-        Whose each item is: 0 the left one's, 1 the right one's.
+        Per item, whose it is: 0 the left ranker's, 1 the right one's, None nobody's. Only of methods
+        that draw teams.
     probability : float or None
-        Of this very list, given the pair.
+        Of this very list, given the pair; left out if not known.
     would : WouldDuel or None
     """
 
     decision_id: DecisionId
     left: Ranker
     right: Ranker
-    propensity: Annotated[
-        float | None, Meta(description="Probability with which the policy chose the pair; null if not known.")
-    ]
-    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    propensity: float | None
+    epoch: int
     durability: Durability
-    items: Annotated[list[Item], Meta(description="What to show, from the top.")] | None = None
-    teams: (
-        Annotated[
-            list[int | None],
-            Meta(
-                description="Per item, whose it is: 0 the left ranker's, 1 the right one's, null "
-                "nobody's. Only of methods that draw teams."
-            ),
-        ]
-        | None
-    ) = None
-    probability: (
-        Annotated[float, Meta(description="Of this very list, given the pair; left out if not known.")] | None
-    ) = None
+    items: list[Item] | None = None
+    teams: list[int | None] | None = None
+    probability: float | None = None
     would: WouldDuel | None = None
 
 
@@ -180,21 +130,19 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
     ----------
     decision_id : str
     slate : list of int, str or None
-        The arm at each position; None where it stays empty.
+        The arm at each position; None where the policy leaves one empty.
     propensity : float or None
         Of this very list; None if it is not known.
     epoch : int
+        How often the key had restarted.
     durability : str
     would : WouldSlate or None
     """
 
     decision_id: DecisionId
-    slate: Annotated[
-        list[Item | None],
-        Meta(description="The arm at each position; null where the policy leaves one empty."),
-    ]
-    propensity: Annotated[float | None, Meta(description="Of this very list; null if it is not known.")]
-    epoch: Annotated[int, Meta(description="How often the key had restarted.")]
+    slate: list[Item | None]
+    propensity: float | None
+    epoch: int
     durability: Durability
     would: WouldSlate | None = None
 
@@ -209,47 +157,39 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     decision_id : str
     clicks : sequence of int, optional
-        Positions from 0; empty for none.
+        The clicked positions from 0; empty: none was clicked.
     items : sequence of int or str, optional
-        In place of positions.
+        The clicked items, in place of positions.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
     action : str, optional
-        What was done there, where it is no click.
+        What was done there, where it is no click: an action to which the placement's ``worth`` gives an
+        amount. Of duels only.
     """
 
     decision_id: DecisionId
-    clicks: Positions | None = None
-    items: Annotated[Sequence[Item], Meta(description="The clicked items.")] | None = None
+    clicks: Sequence[Annotated[int, Meta(ge=0)]] | None = None
+    items: Sequence[Item] | None = None
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
-    action: (
-        Annotated[
-            str,
-            Meta(
-                description="What was done there, where it is no click: an action to which the "
-                "placement's ``worth`` gives an amount. Of duels only.",
-                examples=["add_to_cart"],
-            ),
-        ]
-        | None
-    ) = None
+    action: Annotated[str, Meta(examples=["add_to_cart"])] | None = None
 
 
 # ---- Which ranker users prefer
 
 
 class VerdictOf(msgspec.Struct, frozen=True):
-    """How sure a verdict on rankers shall be."""
+    """How sure a verdict on rankers shall be.
+
+    Attributes
+    ----------
+    confidence : float, default 0.95
+    false_share : float, default 0.05
+        Of the segments that are found to differ, so much is wrong at most, on average.
+    """
 
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
-    false_share: Annotated[
-        float,
-        Meta(
-            description="Of the segments that are found to differ, so much is wrong at most, on average.",
-            extra_json_schema={"exclusiveMinimum": 0, "maximum": 1},
-        ),
-    ] = 0.05
+    false_share: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})] = 0.05
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -260,47 +200,29 @@ class Verdict(msgspec.Struct, frozen=True):
     verdict : str
         Who wins, or what is missing, in words.
     report : dict or None
-        ``leader``, ``winner``, ``comparisons``, ``segments``, ``credited``, ``warnings`` …, as
-        ``tacit duel --json`` gives it; None before two rankers have dueled.
-    since, until : str or None
-        When the first decision that the log has was made, and up to when it was read, in ISO 8601.
+        As ``tacit duel --json`` gives it: ``leader``, ``winner``, ``comparisons`` of the leader with
+        every other ranker, ``segments``, ``credited`` actions, ``warnings``; ``units`` are counted up
+        to 100,000. None before two rankers have dueled.
+    since : str or None
+        When the first decision that the log has was made, in ISO 8601.
+    until : str or None
+        Up to when the log was read; None before the first row.
     open : int
-        Decisions that do not count yet, as their windows are open.
+        Decisions that do not count yet: their windows are open.
     whole : bool
-        Whether the log was read to its end; else ask again.
+        Whether the log was read to its end. If not, it is being read, and this is what its beginning
+        says; ask again.
     beyond : dict of str to int
-        Per segment, searches whose value is not counted apart, as 200 others came before.
+        Per segment, how many searches had a value that is not counted apart, as 200 others came before.
     """
 
-    verdict: Annotated[str, Meta(description="Who wins, or what is missing, in words.")]
-    report: Annotated[
-        dict[str, Any] | None,
-        Meta(
-            description="As ``tacit duel --json`` gives it: ``leader``, ``winner``, "
-            "``comparisons`` of the leader with every other ranker, ``segments``, ``credited`` "
-            "actions, ``warnings``; ``units`` are counted up to 100,000. Null before two rankers "
-            "have dueled."
-        ),
-    ]
-    since: Annotated[
-        str | None, Meta(description="When the first decision that the log has was made, in ISO 8601.")
-    ]
-    until: Annotated[str | None, Meta(description="Up to when the log was read; null before the first row.")]
-    open: Annotated[int, Meta(description="Decisions that do not count yet: their windows are open.")]
-    whole: Annotated[
-        bool,
-        Meta(
-            description="Whether the log was read to its end. If not, it is being read, and this "
-            "is what its beginning says; ask again."
-        ),
-    ]
-    beyond: Annotated[
-        dict[str, int],
-        Meta(
-            description="Per segment, how many searches had a value that is not counted apart, as "
-            "200 others came before."
-        ),
-    ]
+    verdict: str
+    report: dict[str, Any] | None
+    since: str | None
+    until: str | None
+    open: int
+    whole: bool
+    beyond: dict[str, int]
 
 
 class DuelsOfKey(msgspec.Struct, frozen=True):
@@ -317,12 +239,19 @@ class DuelsOfKey(msgspec.Struct, frozen=True):
 
 
 class StandingsOf(msgspec.Struct, frozen=True):
-    """Whose standings are asked for, and how sure they shall be."""
+    """Whose standings are asked for, and how sure they shall be.
+
+    Attributes
+    ----------
+    confidence : float, default 0.95
+    key : str, optional
+        By default that with the most duels.
+    """
 
     confidence: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})] = (
         0.95
     )
-    key: Annotated[str, Meta(description="By default that with the most duels.")] | None = None
+    key: str | None = None
 
 
 class Standings(msgspec.Struct, frozen=True):
@@ -332,19 +261,14 @@ class Standings(msgspec.Struct, frozen=True):
     ----------
     key : str
     keys : list of DuelsOfKey
-        Those with the most duels first.
+        Keys with duels, most duels first.
     report : dict
-        ``winner``, ``leader``, ``out``, ``safe_to_stop``, ``verdict``, ``estimate`` …
+        ``estimate[i][j]``: the probability that ranker i beats ranker j, with Wilson's interval
+        ``low``–``high`` of this pair alone and ``safe_low``–``safe_high``, which holds for all pairs at
+        all times; ``out``, ``left``, ``leader``, ``winner``, ``safe_to_stop``, ``still_needed``,
+        ``verdict``.
     """
 
     key: DuelKey
-    keys: Annotated[list[DuelsOfKey], Meta(description="Keys with duels, most duels first.")]
-    report: Annotated[
-        dict[str, Any],
-        Meta(
-            description="``estimate[i][j]``: the probability that ranker i beats ranker j, with "
-            "Wilson's interval ``low``–``high`` of this pair alone and ``safe_low``–``safe_high``, "
-            "which holds for all pairs at all times; ``out``, ``left``, ``leader``, ``winner``, "
-            "``safe_to_stop``, ``still_needed``, ``verdict``."
-        ),
-    ]
+    keys: list[DuelsOfKey]
+    report: dict[str, Any]

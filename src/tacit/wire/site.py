@@ -24,49 +24,84 @@ class Forgotten(msgspec.Struct):
 
 
 class PlacementSummary(msgspec.Struct):
-    """A placement and how far it has come."""
+    """A placement and how far it has come.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        What it decides.
+    mode, durability : str
+    policy : dict of str to object
+        Its name and hyperparameters.
+    arms : list of int or str
+        Those on offer.
+    keys, decisions, feedback : int
+    rewards : float
+        Sum of all rewards.
+    pending : int
+        Decisions whose windows are open.
+    outcomes : dict of str to int
+        How often feedback came to what.
+    seed : int
+        Where, with its id, a decision's draws come from.
+    shared_seconds : float, optional
+        In shards: how old what they know of each other is, at most; None where they share nothing, or
+        have not yet.
+    retired : list of int or str, optional
+        Arms that are shown no more.
+    pinned : list of int or str, optional
+        What every decision shows that offers it.
+    guardrail : GuardrailNow, optional
+        What must not be harmed, and which harm was proved.
+    """
 
     name: str
-    kind: Annotated[str, Meta(description="What it decides.", examples=["arms", "duels"])]
+    kind: Annotated[str, Meta(examples=["arms", "duels"])]
     mode: str
     durability: str
-    policy: Annotated[dict[str, Any], Meta(description="Its name and hyperparameters.")]
-    arms: Annotated[list[int | str], Meta(description="Those on offer.")]
+    policy: dict[str, Any]
+    arms: list[int | str]
     keys: int
     decisions: int
     feedback: int
-    rewards: Annotated[float, Meta(description="Sum of all rewards.")]
-    pending: Annotated[int, Meta(description="Decisions whose windows are open.")]
-    outcomes: Annotated[dict[str, int], Meta(description="How often feedback came to what.")]
-    seed: Annotated[int, Meta(description="Where, with its id, a decision's draws come from.")]
-    shared_seconds: Annotated[
-        float | None,
-        Meta(
-            description="In shards: how old what they know of each other is, at most; null where "
-            "they share nothing, or have not yet."
-        ),
-    ] = None
-    retired: Annotated[list[int | str], Meta(description="Arms that are shown no more.")] = []
-    pinned: Annotated[
-        list[int | str] | None, Meta(description="What every decision shows that offers it.")
-    ] = None
-    guardrail: Annotated[
-        GuardrailNow | None, Meta(description="What must not be harmed, and which harm was proved.")
-    ] = None
+    rewards: float
+    pending: int
+    outcomes: dict[str, int]
+    seed: int
+    shared_seconds: float | None = None
+    retired: list[int | str] = []
+    pinned: list[int | str] | None = None
+    guardrail: GuardrailNow | None = None
 
 
 class ShardSummary(msgspec.Struct):
-    """One of several shards."""
+    """One of several shards.
+
+    Attributes
+    ----------
+    number : int
+    pid : int or None
+        Of its process, on the machine where it is.
+    up : bool
+        Whether it answers.
+    losses : int
+        How often it was lost since the start.
+    recovery_seconds : float or None
+        How long it took to come back the last time.
+    waiting : int
+        Requests on their way to it.
+    events : int or None
+        Rows of its log.
+    """
 
     number: int
-    pid: Annotated[int | None, Meta(description="Of its process, on the machine where it is.")]
-    up: Annotated[bool, Meta(description="Whether it answers.")]
-    losses: Annotated[int, Meta(description="How often it was lost since the start.")]
-    recovery_seconds: Annotated[
-        float | None, Meta(description="How long it took to come back the last time.")
-    ]
-    waiting: Annotated[int, Meta(description="Requests on their way to it.")]
-    events: Annotated[int | None, Meta(description="Rows of its log.")]
+    pid: int | None
+    up: bool
+    losses: int
+    recovery_seconds: float | None
+    waiting: int
+    events: int | None
 
 
 class Placements(msgspec.Struct):
@@ -87,17 +122,33 @@ Counted = Annotated[dict[Annotated[str, Meta(max_length=64)], int], Meta(max_len
 
 
 class FeedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How far somebody is who feeds events to the service."""
+    """How far somebody is who feeds events to the service.
 
-    read: Annotated[int, Meta(ge=0, description="Events that were read.")] = 0
-    left_out: Annotated[int, Meta(ge=0, description="Those that the map leaves out.")] = 0
-    sent: Annotated[Counted, Meta(description="By what the service made of them.")] = {}
-    rejected: Annotated[Counted, Meta(description="By reason.")] = {}
-    rate: Annotated[float, Meta(ge=0, description="Events read per second, lately.")] = 0.0
-    last: Annotated[
-        float | None, Meta(description="When the last one happened, in seconds since 1970, if events say it.")
-    ] = None
-    ended: Annotated[bool, Meta(description="Whether there are no more.")] = False
+    Attributes
+    ----------
+    read : int, default 0
+        Events that were read.
+    left_out : int, default 0
+        Those that the map leaves out.
+    sent : dict of str to int, default {}
+        By what the service made of them.
+    rejected : dict of str to int, default {}
+        By reason.
+    rate : float, default 0.0
+        Events read per second, lately.
+    last : float, optional
+        When the last one happened, in seconds since 1970, if events say it.
+    ended : bool, default False
+        Whether there are no more.
+    """
+
+    read: Annotated[int, Meta(ge=0)] = 0
+    left_out: Annotated[int, Meta(ge=0)] = 0
+    sent: Counted = {}
+    rejected: Counted = {}
+    rate: Annotated[float, Meta(ge=0)] = 0.0
+    last: float | None = None
+    ended: bool = False
 
 
 Events = Annotated[
@@ -107,20 +158,41 @@ Events = Annotated[
 
 
 class EventsTaken(msgspec.Struct, frozen=True):
-    """What became of events: that some were rejected is no reason to send them again."""
+    """What became of events: that some were rejected is no reason to send them again.
 
-    read: Annotated[int, Meta(description="Events of the body.")]
-    left_out: Annotated[int, Meta(description="Those that the map leaves out.")]
-    sent: Annotated[dict[str, int], Meta(description="By what was made of them.")]
-    rejected: Annotated[dict[str, int], Meta(description="By reason.")]
-    first: Annotated[dict[str, str], Meta(description="What is wrong with the first one, by reason.")]
+    Attributes
+    ----------
+    read : int
+        Events of the body.
+    left_out : int
+        Those that the map leaves out.
+    sent : dict of str to int
+        By what was made of them.
+    rejected : dict of str to int
+        By reason.
+    first : dict of str to str
+        What is wrong with the first one, by reason.
+    """
+
+    read: int
+    left_out: int
+    sent: dict[str, int]
+    rejected: dict[str, int]
+    first: dict[str, str]
 
 
 class FedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a feed has come: all its events before these offsets are with the service."""
+    """How far a feed has come: all its events before these offsets are with the service.
+
+    Attributes
+    ----------
+    feed : str
+    offsets : dict of str to int
+        By part of the feed.
+    """
 
     feed: Annotated[str, Meta(min_length=1, max_length=256)]
-    offsets: Annotated[Offsets, Meta(min_length=1, max_length=10_000, description="By part of the feed.")]
+    offsets: Annotated[Offsets, Meta(min_length=1, max_length=10_000)]
 
 
 class FedNow(msgspec.Struct, frozen=True):
@@ -130,13 +202,34 @@ class FedNow(msgspec.Struct, frozen=True):
 
 
 class FeedNow(FeedReport, frozen=True, kw_only=True):
-    """A feed, as it was reported last."""
+    """A feed, as it was reported last.
+
+    Attributes
+    ----------
+    name : str
+    seconds : float
+        How long ago it was reported.
+    lag : float or None
+        Seconds from the last event to its report; None where none says it.
+    read : int
+        Events that were read.
+    left_out : int
+        Those that the map leaves out.
+    sent : dict of str to int
+        By what the service made of them.
+    rejected : dict of str to int
+        By reason.
+    rate : float
+        Events read per second, lately.
+    last : float or None
+        When the last one happened, in seconds since 1970, if events say it.
+    ended : bool
+        Whether there are no more.
+    """
 
     name: str
-    seconds: Annotated[float, Meta(description="How long ago it was reported.")]
-    lag: Annotated[
-        float | None, Meta(description="Seconds from the last event to its report; null where none says it.")
-    ]
+    seconds: float
+    lag: float | None
 
 
 class FeedsNow(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from tacit.service.doors.ofrep import OFREP
 from tacit.service.doors.personalizer_routes import PERSONALIZER
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
-from tacit.service.http.route import Addressed, Api, Path, Route
+from tacit.service.http.route import Addressed, Api, Path, Route, schemas_of
 from tacit.service.log.requests import LONGEST_ID
 
 # ---- The one table of all that the service answers
@@ -51,7 +51,6 @@ def find(address: str) -> Addressed:
 
 # ---- The OpenAPI document, assembled from the table of routes and the structures that travel
 
-REFERENCE = "#/components/schemas/{name}"
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic"},
@@ -68,10 +67,8 @@ def document() -> dict[str, Any]:
     bodies = [body for route in routes for body in (route.request, route.answer)]
     bodies = [*dict.fromkeys([*bodies, *(api.refusals.body for api in APIS)])]
     bodies = [body for body in bodies if body not in (None, bytes)]
-    found, schemas = msgspec.json.schema_components(bodies, ref_template=REFERENCE)
+    found, schemas = schemas_of(bodies)
     schema_of = dict(zip(bodies, found, strict=True))
-    for schema in schemas.values():
-        schema["description"] = _head(schema.get("description", ""))
     schemas["Clicks"]["oneOf"] = [_given("clicks"), _given("items")]
     items = {path.template: _item(path, schema_of) for path in paths}
     return {
@@ -136,11 +133,6 @@ def _content(schema: dict[str, Any], media: str = "application/json") -> dict[st
 
 
 def _said(body: Any) -> str:
-    """Return what a structure says of itself."""
+    """Return what a structure says of itself, up to its first paragraph's end."""
     known = isinstance(body, type) and issubclass(body, msgspec.Struct)
-    return _head(body.__doc__ or "") if known else ""
-
-
-def _head(docstring: str) -> str:
-    """Return a docstring up to its sections: the schema says what its fields are."""
-    return docstring.partition("\n\n")[0]
+    return (body.__doc__ or "").partition("\n\n")[0] if known else ""

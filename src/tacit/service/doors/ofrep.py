@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from tacit.core.checks import ONLY_KEY
 from tacit.errors import InvalidValue, TacitError
@@ -23,42 +22,57 @@ Value = bool | int | str | list[Any]
 
 
 class EvaluationRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One impression: the evaluation context."""
+    """One impression: the evaluation context.
 
-    context: Annotated[
-        dict[str, Any],
-        Meta(
-            description="`targetingKey` is who is asking, for a holdout of users. Of the other "
-            "attributes those count that a request for a decision has: `key` (what it is for; "
-            "`default` if left out), `arms`, `context`, `relevance`, `examination`, `decision_id`, "
-            "`deferred`, `session`, `user`."
-        ),
-    ] = {}
+    Attributes
+    ----------
+    context : dict of str to object, default {}
+        `targetingKey` is who is asking, for a holdout of users. Of the other attributes those count
+        that a request for a decision has: `key` (what it is for; `default` if left out), `arms`,
+        `context`, `relevance`, `examination`, `decision_id`, `deferred`, `session`, `user`.
+    """
+
+    context: dict[str, Any] = {}
 
 
 class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
-    """What feedback and evaluation need."""
+    """What feedback and evaluation need.
 
-    decision_id: Annotated[str, Meta(description="Names the decision when feedback comes back.")]
+    Attributes
+    ----------
+    decision_id : str
+        Names the decision when feedback comes back.
+    epoch : int
+    durability : str
+    propensity : float, optional
+        Left out where the policy is deterministic.
+    """
+
+    decision_id: str
     epoch: int
     durability: str
-    propensity: Annotated[float | None, Meta(description="Left out where the policy is deterministic.")] = (
-        None
-    )
+    propensity: float | None = None
 
 
 class EvaluationAnswer(msgspec.Struct):
-    """What to show, logged: the flag's value."""
+    """What to show, logged: the flag's value.
 
-    key: Annotated[str, Meta(description="The flag: a placement's name.")]
-    value: Annotated[
-        Value,
-        Meta(
-            description="The arm; of lists, the arms, best first; a truth value where the arms "
-            "are called `true` and `false`."
-        ),
-    ]
-    variant: Annotated[str, Meta(description="The same as text.")]
+    Attributes
+    ----------
+    key : str
+        The flag: a placement's name.
+    value : bool, int, str or list
+        The arm; of lists, the arms, best first; a truth value where the arms are called `true` and
+        `false`.
+    variant : str
+        The same as text.
+    reason : str
+    metadata : EvaluationMetadata
+    """
+
+    key: str
+    value: Value
+    variant: str
     reason: Literal["SPLIT", "TARGETING_MATCH"]
     metadata: EvaluationMetadata
 

@@ -318,13 +318,23 @@ HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
 
 
 class Problem(msgspec.Struct):
-    """What was wrong with a request (RFC 9457)."""
+    """What was wrong with a request (RFC 9457).
+
+    Attributes
+    ----------
+    type, title : str
+    status : int
+    detail : str
+        The value, and what is allowed.
+    field : str
+        The field that was wrong.
+    """
 
     type: Annotated[str, Meta(examples=["urn:tacit:problem:invalid-value"])]
     title: str
     status: int
-    detail: Annotated[str, Meta(description="The value, and what is allowed.")]
-    field: Annotated[str, Meta(description="The field that was wrong.", examples=["reward"])]
+    detail: str
+    field: Annotated[str, Meta(examples=["reward"])]
 
 
 def problem(kind: str, field: str, detail: str) -> Problem:

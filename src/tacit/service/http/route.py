@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from tacit.core.text import said_in
 from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
 from tacit.service.log.requests import Decide, Record
@@ -100,6 +101,8 @@ BODIED = "POST", "PUT"
 """Methods whose requests have a body."""
 MANY = "/batch", "items"
 """Ends of paths that take many things in one body."""
+REFERENCE = "#/components/schemas/{name}"
+"""How the OpenAPI document refers to a structure."""
 
 
 class Route(NamedTuple):
@@ -189,12 +192,28 @@ def route_of(verb: Verb[Any], handler: Handler) -> Route:
 
 def _parameters(asked: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
     """Yield what a structure asks for as parameters of an address, as the OpenAPI document says them."""
-    _, schemas = msgspec.json.schema_components([asked])
-    for name, schema in schemas[asked.__name__]["properties"].items():
+    _, schemas = schemas_of([asked])
+    for name, field in schemas[asked.__name__]["properties"].items():
         # What may be left out is never null in an address.
-        schema = next(iter(schema.get("anyOf", [schema])))
-        described = {"description": schema.pop("description")} if "description" in schema else {}
-        yield {"name": name, "in": "query", **described, "schema": schema}
+        schema = next(iter(field.get("anyOf", [field])))
+        said = (
+            {"description": text} if (text := field.pop("description", schema.pop("description", ""))) else {}
+        )
+        yield {"name": name, "in": "query", **said, "schema": schema}
+
+
+def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Return the JSON schemas of types, and those of structures by name, whose docstrings tell of fields."""
+    found, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+    for schema in schemas.values():
+        text, said = said_in(schema.get("description"))
+        # The first paragraph; what fields are stands with these.
+        schema["description"] = text.partition("\n\n")[0]
+        for name, field in schema.get("properties", {}).items():
+            if said.get(name):
+                begun = re.sub(r"(^|\. )None\b", r"\1Null", said[name])
+                field.setdefault("description", re.sub(r"\bNone\b", "null", begun))
+    return found, schemas
 
 
 class Path:
