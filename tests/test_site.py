@@ -97,8 +97,9 @@ def test_every_command_and_option_is_in_the_reference(generate):
 
     def check(command, path):
         if isinstance(command, click.Group):
-            for name, inner in command.commands.items():
-                check(inner, f"{path} {name}")
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                check(command.get_command(context, name), f"{path} {name}")
             return
         _, found, section = page.partition(f"## {path}\n")
         assert found

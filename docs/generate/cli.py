@@ -14,7 +14,10 @@ from tacit.cli import cli
 def commands(command: click.Command = cli, path: str = "tacit") -> Iterator[tuple[str, click.Command]]:
     """Give every command with what is typed to call it."""
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        context = click.Context(command)
+        for name in dict.fromkeys([*command.commands, *command.list_commands(context)]):
+            inner = command.get_command(context, name)
+            assert inner is not None
             yield from commands(inner, f"{path} {name}")
     else:
         yield path, command

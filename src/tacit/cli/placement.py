@@ -1,17 +1,21 @@
 """A placement of a running service: ``tacit lift``, what it earned; ``placement``, by hand; ``items``.
 
-What a placement earned; each way to turn it, a command for a verb; last, its catalogue of items.
+What a placement earned; how a verb becomes a command, and which do; last, its catalogue of items.
 """
 
-from collections.abc import Iterator
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import click
 
-from tacit.cli.options import Existing, Json, Typed, command, show, usage
+from tacit.cli.options import Existing, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
-from tacit.errors import MissingExtra
+from tacit.errors import InvalidValue, MissingExtra
 
 if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
@@ -158,149 +162,168 @@ class ServiceOptions:
         return connected(self.url, self.key, **options)
 
 
-@click.group()
-def placement() -> None:
-    """Turn a placement of a running service, and see who turned it."""
+# ---- ``tacit placement``: a placement turned by hand; its commands come from the table of verbs
 
 
-@command(group=placement)
-def pin(
-    name: str, arms: tuple[str, ...], service: ServiceOptions, *, until: str, as_json: Json = False
-) -> None:
-    """Let every decision of the placement NAME show ARMS: one, or a list from the top.
+class Asked(NamedTuple):
+    """A command that asks something of a placement.
 
-    Parameters
+    Attributes
     ----------
-    until
-        When it ends, such as 2026-05-03T18:00 (UTC).
+    verb : str
+        Its name in :mod:`tacit.wire.verbs`. The fields of its request are arguments and options.
+    text : function
+        Returns the answer as it is printed for people.
+    field : str
+        What an answer that may be nothing is called for machines.
+    instead : dict of str to str
+        Flags by which another verb is asked, without any words.
+    typed : dict of str to str
+        What is said of an option that is typed otherwise than it is sent.
+    defaults : dict of str to object
+        Of options, where they are not those of the request.
+    read : function, optional
+        Returns what was typed as it is sent; it may ask the service.
+    slow : bool
+        Whether it takes as long as it takes, and is asked once.
     """
-    with service.client() as client:
-        _show_pin(client.pin(name, list(arms), until), as_json)
+
+    verb: str
+    text: Callable[[Any], str]
+    field: str = ""
+    instead: Mapping[str, str] = MappingProxyType({})
+    typed: Mapping[str, str] = MappingProxyType({})
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    read: Callable[[Any, str, dict[str, Any]], dict[str, Any]] = lambda client, name, given: given
+    slow: bool = False
 
 
-@command(group=placement)
-def unpin(name: str, service: ServiceOptions, *, as_json: Json = False) -> None:
-    """Let the policy of the placement NAME decide again."""
-    with service.client() as client:
-        _show_pin(client.unpin(name), as_json)
+class AskingGroup(click.Group):
+    """A group whose commands come from the table of verbs, which is imported once one of them is typed."""
+
+    asked: dict[str, Asked]
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return sorted({*self.commands, *self.asked})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command."""
+        found = super().get_command(context, name)
+        return asking(name, self.asked[name]) if found is None and name in self.asked else found
 
 
-def _show_pin(pinned: Any, as_json: bool) -> None:
-    text = "the policy decides"
-    if pinned is not None:
-        text = f"{', '.join(map(str, pinned.arms))} until {pinned.until}"
-    show_answer({"pinned": pinned}, text, as_json)
+def asking(name: str, asked: Asked) -> click.Command:
+    """Return the command that asks a verb: its words are the verb's, its options the request's fields."""
+    try:
+        from tacit.wire import verbs
+    except ImportError as error:
+        raise MissingExtra(error.name or "the client", "client") from error
+    verb = getattr(verbs, asked.verb)
+    schema = verbs.schemas_of([verb.request])[1][verb.request.__name__]
+    params: list[click.Parameter] = [click.Argument(["name"])]
+    places = "NAME is the placement."
+    for field, what in schema["properties"].items():
+        kind, many = typed(what)
+        words = asked.typed.get(field, what.get("description", "").replace("``", ""))
+        needed = field in schema.get("required", ())
+        if needed and many:
+            params.append(click.Argument([field], nargs=-1, required=True))
+            places += f" {field.upper()}: {words[:1].lower()}{words[1:]}"
+            continue
+        words += " Can be given more than once." if many else ""
+        default = asked.defaults.get(field, () if many else what.get("default"))
+        default = inspect.Parameter.empty if needed else default
+        params.append(option(field, Hint(kind, many, None, Typed()), default, words))
+    for flag, other in asked.instead.items():
+        params.append(option(flag, BARE, False, f"{getattr(verbs, other).summary}."))
+    params += [*parameters(ServiceOptions), option("as_json", Hint.of(Json), False, None)]
+    more = inspect.cleandoc(verb.request.__doc__).partition("\n\nAttributes\n")[0].partition("\n\n")[2]
+    help = "\n\n".join(filter(None, (f"{verb.summary}.", more, places)))
+    return click.Command(name, callback=partial(ask, asked), params=params, help=help)
 
 
-@command(group=placement)
-def holdout(
-    name: str,
-    service: ServiceOptions,
-    *,
-    share: float = 0.1,
-    control: str = "uniform",
-    unit: Literal["decision", "session", "user"] = "decision",
-    look: str | None = None,
-    none: bool = False,
-    as_json: Json = False,
-) -> None:
-    """Keep a part of the traffic of the placement NAME for a control, which shows the lift.
-
-    A chapter of the lift begins.
-
-    Parameters
-    ----------
-    share
-        Of decisions; to 0.5.
-    control
-        What it shows: uniform, baseline, or arm=NAME.
-    unit
-        Who stays in one group.
-    look
-        When one look is planned, such as 2026-06-01: it will be sharper.
-    none
-        Show nobody a control any more.
-    """
-    word, _, arm = control.partition("=")
-    with service.client() as client:
-        if none:
-            held = client.end_holdout(name)
-        elif word == "arm":
-            shows = {"arm": int(arm) if arm.isdecimal() else arm}
-            held = client.hold_out(name, share, shows, unit, look)
-        else:
-            held = client.hold_out(name, share, control, unit, look)
-    text = "nobody is shown a control"
-    if held is not None:
-        shown = control if isinstance(held.control, str) else f"arm {held.control['arm']}"
-        text = f"{held.share:.3g} of decisions, by {held.unit}, are the control's: {shown}"
-        text += f"; one look is planned at {held.look}" if held.look else ""
-    show_answer({"holdout": held}, text, as_json)
+BARE = Hint(bool, False, None, Typed())
 
 
-@command(group=placement)
-def rebuild(name: str, service: ServiceOptions, *, policy: str, as_json: Json = False) -> None:
-    """Fold the log of the placement NAME into another policy, and let that decide.
-
-    The one before decides meanwhile; what it has learned is kept for rollback.
-
-    Parameters
-    ----------
-    policy
-        As the configuration says it, such as ucb1.
-    """
-    with service.client(timeout=LONGEST, retries=0) as client:
-        _show_rebuilt(client.rebuild(name, policy), as_json)
-
-
-@command(group=placement)
-def rollback(name: str, service: ServiceOptions, *, to: str | None = None, as_json: Json = False) -> None:
-    """Let the placement NAME go back to what it had learned before.
-
-    Parameters
-    ----------
-    to
-        Name of a state, as states lists it.  [default: the one left last]
-    """
-    with service.client(timeout=LONGEST, retries=0) as client:
-        _show_rebuilt(client.rollback(name, to), as_json)
+def typed(schema: Any) -> tuple[Any, bool]:
+    """Return what is typed for a value of a schema, and whether there may be many."""
+    kinds: list[Any] = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    if any(each.get("type") == "array" for each in kinds):
+        return click.STRING, True
+    match kinds:
+        case [{"enum": values}]:
+            return click.Choice(values), False
+        case [{"type": "integer"}]:
+            return click.IntRange(kinds[0].get("minimum"), kinds[0].get("maximum")), False
+        case [{"type": "number"}]:
+            above = kinds[0].get("exclusiveMinimum")
+            low = kinds[0].get("minimum", above)
+            return click.FloatRange(low, kinds[0].get("maximum"), min_open=above is not None), False
+    return click.STRING, False
 
 
-def _show_rebuilt(made: Any, as_json: bool) -> None:
+def ask(asked: Asked, *, name: str, url: str, key: str | None, as_json: bool, **given: Any) -> None:
+    """Ask a placement, and print the answer."""
+    from tacit.wire import verbs
+
+    verb = asked.verb
+    given = {field: list(v) if isinstance(v, tuple) else v for field, v in given.items() if v is not None}
+    for flag, other in asked.instead.items():
+        if given.pop(flag):
+            verb, given = other, {}
+    # The client's calls are called as the verbs are.
+    call = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
+    patience: dict[str, Any] = {"timeout": LONGEST, "retries": 0} if asked.slow else {}
+    with connected(url, key, **patience) as client:
+        try:
+            sent = asked.read(client, name, given) if given else {}
+            answer = getattr(client, call)(name, **sent)
+        except InvalidValue as error:
+            raise click.UsageError(str(error)) from error
+    show_answer({asked.field: answer} if asked.field else answer, asked.text(answer), as_json)
+
+
+# What answers say to people, and what is typed otherwise than it is sent
+
+
+def pin_text(pinned: Any) -> str:
+    """Return what is pinned."""
+    return "the policy decides" if pinned is None else f"{_listed(pinned.arms)} until {pinned.until}"
+
+
+def holdout_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return a holdout as it is sent: its control may be an arm."""
+    word, _, arm = given["control"].partition("=")
+    shown = {"arm": int(arm) if arm.isdecimal() else arm}
+    return given | ({"control": shown} if word == "arm" else {})
+
+
+def holdout_text(held: Any) -> str:
+    """Return which holdout there is."""
+    if held is None:
+        return "nobody is shown a control"
+    shown = held.control if isinstance(held.control, str) else f"arm {held.control['arm']}"
+    look = f"; one look is planned at {held.look}" if held.look else ""
+    return f"{held.share:.3g} of decisions, by {held.unit}, are the control's: {shown}{look}"
+
+
+def rebuilt_text(made: Any) -> str:
+    """Return which policy decides now."""
     text = (
         f"{made.policy['name']} decides now: {made.rows:,} rows of the log taken in, "
         f"{made.seconds:.1f} s\nto go back: --to {made.left}"
     )
-    text += "".join(f"\napproximate: {reason}" for reason in made.approximate)
-    show_answer(made, text, as_json)
+    return text + "".join(f"\napproximate: {reason}" for reason in made.approximate)
 
 
-@command(group=placement)
-def states(name: str, service: ServiceOptions, *, as_json: Json = False) -> None:
-    """List what the placement NAME can go back to, the latest first."""
-    with service.client() as client:
-        kept = client.states(name)
-    text = "\n".join(state.name for state in kept) or "nothing was left yet"
-    show_answer(kept, text, as_json)
+def states_text(kept: Any) -> str:
+    """Return what can be gone back to."""
+    return "\n".join(state.name for state in kept) or "nothing was left yet"
 
 
-@command(group=placement)
-def history(
-    name: str,
-    service: ServiceOptions,
-    *,
-    limit: Annotated[int, click.IntRange(1, 1000)] = 20,
-    as_json: Json = False,
-) -> None:
-    """Say who changed what of the placement NAME, and when; the last change first.
-
-    Parameters
-    ----------
-    limit
-        How many changes.
-    """
-    with service.client() as client:
-        changes = client.history(name, limit)
+def history_text(changes: Any) -> str:
+    """Return who changed what, a line each."""
     rows = [
         (change.at[:19].replace("T", " "), change.by or "-", change.what, _said(change.detail))
         for change in changes
@@ -310,7 +333,7 @@ def history(
         "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
         for row in rows
     ]
-    show_answer(changes, "\n".join(lines) or "nothing was changed yet", as_json)
+    return "\n".join(lines) or "nothing was changed yet"
 
 
 def _said(detail: dict[str, Any]) -> str:
@@ -323,45 +346,15 @@ def _value(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@command(group=placement)
-def arms(
-    name: str,
-    service: ServiceOptions,
-    *,
-    add: tuple[str, ...] = (),
-    retire: tuple[str, ...] = (),
-    restore: tuple[str, ...] = (),
-    as_json: Json = False,
-) -> None:
-    """Let arms of the placement NAME come, go and come back; all of it, or nothing.
-
-    Each option can be given more than once. Says which arms there are then; without an option
-    nothing changes.
-
-    Parameters
-    ----------
-    add
-        A new arm; where arms are numbered, how many come.
-    retire
-        An arm that is shown no more.
-    restore
-        A retired arm that comes back.
-    """
-    with service.client() as client:
-        # To change nothing says which arms there are.
-        now = client.change_arms(name)
-        numbered = all(isinstance(arm, int) for arm in now.arms)
-        if numbered and len(add) > 1:
-            raise click.UsageError("--add: arms are numbered here; say how many come, once")
-        coming: Any = _number("--add", add[0]) if numbered and add else list(add)
-        gone, back = (
-            [_number(option, arm) for arm in given] if numbered else list(given)
-            for option, given in (("--retire", retire), ("--restore", restore))
-        )
-        if add or retire or restore:
-            now = client.change_arms(name, add=coming, retire=gone, restore=back)
-    lines = [f"on offer: {_listed(now.arms)}", f"retired: {_listed(now.retired)}"]
-    show_answer(now, "\n".join(lines), as_json)
+def arms_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return a change of arms as it is sent: numbers, where arms are numbered."""
+    # To change nothing says which arms there are.
+    if not all(isinstance(arm, int) for arm in client.change_arms(name).arms):
+        return given
+    if len(given["add"]) > 1:
+        raise click.UsageError("--add: arms are numbered here; say how many come, once")
+    numbers = {field: [_number(f"--{field}", arm) for arm in arms] for field, arms in given.items()}
+    return numbers | {"add": numbers["add"][0] if numbers["add"] else ()}
 
 
 def _number(option: str, text: str) -> int:
@@ -370,8 +363,37 @@ def _number(option: str, text: str) -> int:
     return int(text)
 
 
+def arms_text(now: Any) -> str:
+    """Return which arms there are."""
+    return f"on offer: {_listed(now.arms)}\nretired: {_listed(now.retired)}"
+
+
 def _listed(arms: list[Any]) -> str:
     return ", ".join(map(str, arms)) or "none"
+
+
+@click.group(cls=AskingGroup)
+def placement() -> None:
+    """Turn a placement of a running service, and see who turned it."""
+
+
+placement.asked = {
+    "pin": Asked("PIN", pin_text, "pinned"),
+    "unpin": Asked("UNPIN", pin_text, "pinned"),
+    "holdout": Asked(
+        "HOLD_OUT",
+        holdout_text,
+        "holdout",
+        instead={"none": "END_HOLDOUT"},
+        typed={"control": "What it shows: uniform, baseline (the first arm on offer), or arm=NAME."},
+        read=holdout_typed,
+    ),
+    "rebuild": Asked("REBUILD", rebuilt_text, slow=True),
+    "rollback": Asked("ROLLBACK", rebuilt_text, slow=True),
+    "states": Asked("STATES", states_text),
+    "history": Asked("HISTORY", history_text, defaults={"limit": 20}),
+    "arms": Asked("ARMS", arms_text, read=arms_typed),
+}
 
 
 # ---- ``tacit items``: the catalogue of a placement of a running service, filled and looked at
@@ -383,9 +405,18 @@ DIGITS = 9
 MOST = 1000
 
 
-@click.group()
+def items_text(now: Any) -> str:
+    """Return what a catalogue has."""
+    segments = [f"  {segment}: {size:,}" for segment, size in sorted(now.segments.items())]
+    return "\n".join([f"{now.count:,} items, version {now.version:,}", *segments[:20]])
+
+
+@click.group(cls=AskingGroup)
 def items() -> None:
     """Fill the catalogue of a placement of a running service, and look at it."""
+
+
+items.asked = {"remove": Asked("REMOVE_ITEMS", items_text), "count": Asked("ITEMS", items_text)}
 
 
 @command(group=items)
@@ -402,7 +433,7 @@ def load(name: str, file: Existing, service: ServiceOptions, *, as_json: Json = 
         for ids, vectors, segments in batches:
             now = client.put_items(name, ids, vectors, segments)
             advance(1)
-    show_answer(now, said(now), as_json)
+    show_answer(now, items_text(now), as_json)
 
 
 def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -415,25 +446,3 @@ def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
         for start in range(0, len(ids), size):
             part = slice(start, start + size)
             yield ids[part], batch.vectors[part], segments[part]
-
-
-@command(group=items)
-def remove(name: str, ids: tuple[str, ...], service: ServiceOptions, *, as_json: Json = False) -> None:
-    """Take items, by their IDS, out of the catalogue of the placement NAME: all of them, or none."""
-    with service.client() as client:
-        now = client.remove_items(name, ids)
-    show_answer(now, said(now), as_json)
-
-
-@command(group=items)
-def count(name: str, service: ServiceOptions, *, as_json: Json = False) -> None:
-    """Say how many items the catalogue of the placement NAME has."""
-    with service.client() as client:
-        now = client.items(name)
-    show_answer(now, said(now), as_json)
-
-
-def said(now: Any) -> str:
-    """Return what a catalogue has, as text."""
-    segments = [f"  {segment}: {size:,}" for segment, size in sorted(now.segments.items())]
-    return "\n".join([f"{now.count:,} items, version {now.version:,}", *segments[:20]])

@@ -35,7 +35,7 @@ def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, di
     ('A share.', {'low': 'Its ends.', 'high': 'Its ends.'})
     """
     text, _, rest = inspect.cleandoc(docstring or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
-    said = {}
+    said: dict[str, str] = {}
     for entry in re.split(r"\n(?=\S)", re.split(r"\n\n\S+\n-+\n", rest)[0]):
         names, _, words = entry.partition("\n")
         said |= dict.fromkeys(names.partition(" : ")[0].split(", "), " ".join(words.split()))

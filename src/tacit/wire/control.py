@@ -66,6 +66,8 @@ class ModeNow(msgspec.Struct):
 class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which arms shall come, go and come back: all of them, or none.
 
+    All of it happens, or nothing. Says which arms there are then; where nothing is given, nothing changes.
+
     Attributes
     ----------
     add : int or sequence of str, optional
@@ -101,12 +103,15 @@ class ArmsNow(msgspec.Struct, frozen=True):
 class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every decision shall show, whatever the policy would.
 
+    What does not offer it, the policy decides. Feedback is learned as ever.
+
     Attributes
     ----------
     arms : sequence of int or str
         One arm or ranker; of a list, its arms from the top.
     until : str
-        From then on the policy decides again; a time in ISO 8601, without a zone in UTC.
+        From then on the policy decides again: a time in ISO 8601, such as 2026-05-03T18:00; without a
+        zone in UTC.
     """
 
     arms: Annotated[Sequence[int | str], Meta(min_length=1)]
@@ -131,7 +136,10 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Unpin(msgspec.Struct, frozen=True):
-    """To let the policy decide again."""
+    """To let the policy decide again.
+
+    Nothing happens where nothing is pinned.
+    """
 
 
 class PinNow(msgspec.Struct):
@@ -152,6 +160,9 @@ class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
 class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the traffic for a control, from the next decision on.
 
+    It takes the place of the holdout that there was, until the one of the configuration is changed. A chapter
+    of the lift begins.
+
     Attributes
     ----------
     share : float, default 0.1
@@ -162,7 +173,7 @@ class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit : str, default "decision"
         Who stays in one group: each ``decision``, all of a ``session``, or all of a ``user``.
     look : str, optional
-        When one look is planned, in ISO 8601: at that one the lift is sharper.
+        When one look is planned, such as 2026-06-01: at that one the lift is sharper.
     """
 
     share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.1
@@ -210,10 +221,12 @@ class HoldoutNow(msgspec.Struct):
 class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy into which the log shall be folded.
 
+    The one before decides meanwhile; what it has learned is kept, to go back to it.
+
     Attributes
     ----------
     policy : str or mapping from str to object
-        As the configuration says it, over the arms of the placement.
+        As the configuration says it, such as ``ucb1``, over the arms of the placement.
     """
 
     policy: Annotated[
@@ -227,7 +240,7 @@ class RollbackOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     to : str, optional
-        Its name; if left out, the one that was left last.
+        Its name, as ``states`` lists it; if left out, the one that was left last.
     """
 
     to: str | None = None
@@ -320,7 +333,15 @@ class LentParts(msgspec.Struct, frozen=True):
 
 
 class HistoryOf(msgspec.Struct, frozen=True):
-    """How many changes are asked for."""
+    """How many changes are asked for.
+
+    The last change comes first.
+
+    Attributes
+    ----------
+    limit : int, default 100
+        How many changes.
+    """
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 

@@ -62,7 +62,13 @@ class ItemsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ItemsGone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Items to be taken out of the catalogue: all of them, or none."""
+    """Items to be taken out of the catalogue: all of them, or none.
+
+    Attributes
+    ----------
+    ids : list of str
+        Of items; all of them go, or none.
+    """
 
     ids: Annotated[list[ItemId], Meta(min_length=1, max_length=10 * MOST_ITEMS)]
 

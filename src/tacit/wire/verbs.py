@@ -1,13 +1,18 @@
 """What can be asked of a placement, each once: where it goes, what is sent, what answers, whose key may.
 
-Routes, the OpenAPI document and the client read this table. What a change does to a placement stands in
-:mod:`tacit.service.placements.placement`.
+Routes, the OpenAPI document, the client and the command line read this table. What a change does to a
+placement stands in :mod:`tacit.service.placements.placement`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+import msgspec
+
+from tacit.core.text import said_in
 from tacit.wire import control, decisions, lift, lists, site
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
@@ -43,6 +48,21 @@ class Verb(NamedTuple, Generic[A]):
     answer: type[A]
     scope: Scope
     problems: tuple[int, ...] = ()
+
+
+def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Return the JSON schemas of types, and those of structures by name, whose docstrings tell of fields."""
+    reference = "#/components/schemas/{name}"
+    found, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
+    for schema in schemas.values():
+        text, said = said_in(schema.get("description"))
+        # The first paragraph; what fields are stands with these.
+        schema["description"] = text.partition("\n\n")[0]
+        for name, field in schema.get("properties", {}).items():
+            if said.get(name):
+                begun = re.sub(r"(^|\. )None\b", r"\1Null", said[name])
+                field.setdefault("description", re.sub(r"\bNone\b", "null", begun))
+    return found, schemas
 
 
 # fmt: off
@@ -170,7 +190,7 @@ UNPIN = Verb(
     "DELETE", "pin", control.Unpin, control.PinNow, "admin",
 )
 HOLD_OUT = Verb(
-    "holdOut", "Give a placement another holdout",
+    "holdOut", "Keep a part of the traffic for a control, which shows the lift",
     "POST", "holdout", control.HoldoutOf, control.HoldoutNow, "admin",
 )
 END_HOLDOUT = Verb(
@@ -207,7 +227,7 @@ ROLLBACK = Verb(
     "POST", "rollback", control.RollbackOf, control.Rebuilt, "admin", (409,),
 )
 STATES = Verb(
-    "states", "List what a placement can go back to",
+    "states", "List what a placement can go back to, the latest first",
     "GET", "states", control.Nothing, control.States, "read",
 )
 HISTORY = Verb(

@@ -13,8 +13,9 @@ from tacit.service.doors.ofrep import OFREP
 from tacit.service.doors.personalizer_routes import PERSONALIZER
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
-from tacit.service.http.route import Addressed, Api, Path, Route, schemas_of
+from tacit.service.http.route import Addressed, Api, Path, Route
 from tacit.service.log.requests import LONGEST_ID
+from tacit.wire.verbs import schemas_of
 
 # ---- The one table of all that the service answers
 

@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.core.text import said_in
 from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
 from tacit.service.log.requests import Decide, Record
-from tacit.wire.verbs import Verb
+from tacit.wire.verbs import Verb, schemas_of
 
 Header = tuple[bytes, bytes]
 Limit = Literal["body_limit", "batch_limit"]
@@ -101,8 +100,6 @@ BODIED = "POST", "PUT"
 """Methods whose requests have a body."""
 MANY = "/batch", "items"
 """Ends of paths that take many things in one body."""
-REFERENCE = "#/components/schemas/{name}"
-"""How the OpenAPI document refers to a structure."""
 
 
 class Route(NamedTuple):
@@ -200,20 +197,6 @@ def _parameters(asked: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
             {"description": text} if (text := field.pop("description", schema.pop("description", ""))) else {}
         )
         yield {"name": name, "in": "query", **said, "schema": schema}
-
-
-def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the JSON schemas of types, and those of structures by name, whose docstrings tell of fields."""
-    found, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
-    for schema in schemas.values():
-        text, said = said_in(schema.get("description"))
-        # The first paragraph; what fields are stands with these.
-        schema["description"] = text.partition("\n\n")[0]
-        for name, field in schema.get("properties", {}).items():
-            if said.get(name):
-                begun = re.sub(r"(^|\. )None\b", r"\1Null", said[name])
-                field.setdefault("description", re.sub(r"\bNone\b", "null", begun))
-    return found, schemas
 
 
 class Path:
