@@ -25,9 +25,8 @@ from test_cli import tacit
 
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import map_of
+from tacit.events.event_map import example_map, map_of
 from tacit.events.mapping import BadEvent, Joining, Mapper
-from tacit.feed.examples import EXAMPLES
 from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
@@ -537,7 +536,7 @@ GA4 = {
 )
 def test_what_others_write_is_sent_by_the_map_that_is_printed_for_it(name, event, sent):
     text = tacit("feed", "--example", name).stdout
-    assert text == EXAMPLES[name]
+    assert text == example_map(name)
     mapper = Mapper(map_of(text))
     assert mapper.left_out(event) is None
     _, message, time = mapper.mapped(event, "named")

@@ -15,7 +15,7 @@ from test_feed import decided, events_of
 
 from tacit.client import Client
 from tacit.errors import ConfigError
-from tacit.feed.examples import EXAMPLES
+from tacit.events.event_map import example_map
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 
@@ -73,7 +73,7 @@ def served(folder, map=MAP, secret=False, **values):
 
 
 def test_segments_body_counts_once_where_it_is_signed(tmp_path):
-    with served(tmp_path, EXAMPLES["segment"], secret=True) as (push, client):
+    with served(tmp_path, example_map("segment"), secret=True) as (push, client):
         (one,) = decided(client, 1)
         event = body_of("segment")
         event["properties"]["decision_id"] = one
@@ -84,7 +84,7 @@ def test_segments_body_counts_once_where_it_is_signed(tmp_path):
 
 
 def test_rudderstacks_body_counts_with_a_key(tmp_path):
-    with served(tmp_path, EXAMPLES["segment"]) as (push, client):
+    with served(tmp_path, example_map("segment")) as (push, client):
         (one,) = decided(client, 1)
         event = body_of("rudderstack")
         event["properties"]["decision_id"] = one
@@ -94,7 +94,7 @@ def test_rudderstacks_body_counts_with_a_key(tmp_path):
 
 
 def test_posthogs_body_counts_with_a_key(tmp_path):
-    with served(tmp_path, EXAMPLES["posthog-webhook"]) as (push, client):
+    with served(tmp_path, example_map("posthog-webhook")) as (push, client):
         (one,) = decided(client, 1)
         event = body_of("posthog")
         event["event"]["properties"]["decision_id"] = one
@@ -102,7 +102,7 @@ def test_posthogs_body_counts_with_a_key(tmp_path):
 
 
 def test_cloudevents_count_alone_in_batches_and_in_binary_mode(tmp_path):
-    text = EXAMPLES["cloudevents"].replace("com.example.clicked", "com.example.someotherevent")
+    text = example_map("cloudevents").replace("com.example.clicked", "com.example.someotherevent")
     with served(tmp_path, text.replace("data.decision_id", "data.appinfoA")) as (push, client):
         ids, (first, second) = decided(client, 3), body_of("cloudevents")
         for id, content_type, body in ((ids[0], CLOUD, second), (ids[1], CLOUD_BATCH, [first, second])):

@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_111,
+    "code": 60_649,
     "files": 364,
     "classes_twice": 5,
     "told": 0,

@@ -163,13 +163,12 @@ def feed(
         Print a map for events of this origin, and end.
     """
     try:
-        from tacit.events.event_map import map_at
+        from tacit.events.event_map import example_map, map_at
         from tacit.events.mapping import Mapper
-        from tacit.feed.examples import EXAMPLES
     except ImportError as error:
         raise MissingExtra(error.name or "the client", "client") from error
     if example is not None:
-        click.echo(EXAMPLES[example], nl=False)
+        click.echo(example_map(example), nl=False)
         return
     if source is None or map is None:
         raise click.UsageError("give SOURCE and --map FEED.TOML; tacit feed --example segment prints a map")

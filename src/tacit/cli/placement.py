@@ -165,7 +165,7 @@ class ServiceOptions:
 # ---- ``tacit placement``: a placement turned by hand; its commands come from the table of verbs
 
 
-class Asked(NamedTuple):
+class VerbCommand(NamedTuple):
     """A command that asks something of a placement.
 
     Attributes
@@ -201,7 +201,7 @@ class Asked(NamedTuple):
 class AskingGroup(click.Group):
     """A group whose commands come from the table of verbs, which is imported once one of them is typed."""
 
-    asked: dict[str, Asked]
+    asked: dict[str, VerbCommand]
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -213,7 +213,7 @@ class AskingGroup(click.Group):
         return asking(name, self.asked[name]) if found is None and name in self.asked else found
 
 
-def asking(name: str, asked: Asked) -> click.Command:
+def asking(name: str, asked: VerbCommand) -> click.Command:
     """Return the command that asks a verb: its words are the verb's, its options the request's fields."""
     try:
         from tacit.wire import verbs
@@ -263,7 +263,7 @@ def typed(schema: Any) -> tuple[Any, bool]:
     return click.STRING, False
 
 
-def ask(asked: Asked, *, name: str, url: str, key: str | None, as_json: bool, **given: Any) -> None:
+def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bool, **given: Any) -> None:
     """Ask a placement, and print the answer."""
     from tacit.wire import verbs
 
@@ -378,9 +378,9 @@ def placement() -> None:
 
 
 placement.asked = {
-    "pin": Asked("PIN", pin_text, "pinned"),
-    "unpin": Asked("UNPIN", pin_text, "pinned"),
-    "holdout": Asked(
+    "pin": VerbCommand("PIN", pin_text, "pinned"),
+    "unpin": VerbCommand("UNPIN", pin_text, "pinned"),
+    "holdout": VerbCommand(
         "HOLD_OUT",
         holdout_text,
         "holdout",
@@ -388,11 +388,11 @@ placement.asked = {
         typed={"control": "What it shows: uniform, baseline (the first arm on offer), or arm=NAME."},
         read=holdout_typed,
     ),
-    "rebuild": Asked("REBUILD", rebuilt_text, slow=True),
-    "rollback": Asked("ROLLBACK", rebuilt_text, slow=True),
-    "states": Asked("STATES", states_text),
-    "history": Asked("HISTORY", history_text, defaults={"limit": 20}),
-    "arms": Asked("ARMS", arms_text, read=arms_typed),
+    "rebuild": VerbCommand("REBUILD", rebuilt_text, slow=True),
+    "rollback": VerbCommand("ROLLBACK", rebuilt_text, slow=True),
+    "states": VerbCommand("STATES", states_text),
+    "history": VerbCommand("HISTORY", history_text, defaults={"limit": 20}),
+    "arms": VerbCommand("ARMS", arms_text, read=arms_typed),
 }
 
 
@@ -416,7 +416,7 @@ def items() -> None:
     """Fill the catalogue of a placement of a running service, and look at it."""
 
 
-items.asked = {"remove": Asked("REMOVE_ITEMS", items_text), "count": Asked("ITEMS", items_text)}
+items.asked = {"remove": VerbCommand("REMOVE_ITEMS", items_text), "count": VerbCommand("ITEMS", items_text)}
 
 
 @command(group=items)

@@ -269,6 +269,11 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # ---- From TOML
 
 
+def example_map(name: str) -> str:
+    """Return a map to begin with, for events of an origin such as ``segment``."""
+    return (Path(__file__).parent / "examples" / f"{name}.toml").read_text(encoding="utf-8")
+
+
 def map_at(path: Path) -> EventMap:
     """Return the map in a file.
 

@@ -1,16 +1,15 @@
 """The pages: what they may ask of a service; an overview, a page for each placement and for each key."""
 
-# 1. ``PageSource``: what a page may ask of a service; it changes nothing.
-# 2. ``Looks``: a page that is under way is made once for all who look.
-# 3. ``Pages``: overview, placement, key.
+# 1. ``Looks``: a page that is under way is made once for all who look.
+# 2. ``Pages``: overview, placement, key.
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from time import monotonic, process_time
-from typing import Any, Protocol
+from typing import Any
 
 import jinja2
 from starlette.concurrency import run_in_threadpool
@@ -18,10 +17,8 @@ from starlette.concurrency import run_in_threadpool
 import tacit
 from tacit.errors import InvalidValue
 from tacit.service.config.schema import Config
-from tacit.service.engine.reading import Health, KeyFacts, KeysFound, ShardHealth
 from tacit.service.engine.rebuilding import State
-from tacit.service.engine.verdicts import ReadVerdict
-from tacit.service.log.marks import LoggedChange
+from tacit.service.engine.service import Service
 from tacit.service.page import lift as lifts
 from tacit.service.page.charts import age, chance, percent, seconds, size
 from tacit.service.page.key import KeyView
@@ -30,62 +27,7 @@ from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded
 from tacit.service.page.timeline import NAMES, Answered, Answers, asked_range
 from tacit.service.page.view import Look, controls_of
 from tacit.service.placements.placement import Placement
-from tacit.wire.lift import ForWhom
 from tacit.wire.site import FeedNow
-
-# ---- What the page may ask: of a service, and of one placement. It changes nothing
-
-
-class PageSource(Protocol):
-    """What may be read of a service.
-
-    Attributes
-    ----------
-    clock : function
-        Returns the time in microseconds since 1970.
-    config : Config
-    """
-
-    clock: Callable[[], int]
-    config: Config
-
-    @property
-    def placements(self) -> Mapping[str, Placement]:
-        """Return the placements by their names."""
-
-    def placement(self, name: str) -> Placement:
-        """Return a placement, or raise UnknownName."""
-
-    def health(self) -> Health:
-        """Return how the service and its store are."""
-
-    def shards(self) -> Sequence[ShardHealth]:
-        """Return how each shard is; none where all is in this process."""
-
-    def shared_seconds(self, placement: str) -> float | None:
-        """Return how old what shards of a placement know of each other is, at most."""
-
-    async def history(self, placement: str) -> list[LoggedChange]:
-        """Return who changed what of a placement, in order."""
-
-    async def for_whom(self, placement: str) -> ForWhom:
-        """Return which users a placement shows what."""
-
-    async def verdict(self, placement: str, *, patience: float = ...) -> ReadVerdict:
-        """Return what the searches of a placement of duels say by now."""
-
-    async def states(self, placement: str) -> list[State]:
-        """Return what a placement can go back to, in order."""
-
-    async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return what was learned of a key, or raise UnknownName."""
-
-    async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the busiest keys of a placement."""
-
-    async def find_keys(self, placement: str, text: str) -> KeysFound:
-        """Return keys in which a text occurs."""
-
 
 PATIENCE = 0.2
 """Seconds for which a page waits for a log to be read; it comes again."""
@@ -144,7 +86,8 @@ class Pages:
 
     Parameters
     ----------
-    engine : PageSource
+    engine : Service
+        Of which pages change nothing.
     answers : Answers, optional
         How requests were answered, where that is counted.
     feeds : function, optional
@@ -153,7 +96,7 @@ class Pages:
 
     def __init__(
         self,
-        engine: PageSource,
+        engine: Service,
         answers: Answers | None = None,
         feeds: Callable[[], Sequence[FeedNow]] = lambda: (),
     ) -> None:
