@@ -12,26 +12,7 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from tacit.cli.options import (
-    FILE,
-    Columns,
-    Count,
-    Existing,
-    Json,
-    LogOptions,
-    Ray,
-    Seed,
-    Share,
-    Strict,
-    Typed,
-    command,
-    concluding,
-    names,
-    pairs,
-    show,
-    usage,
-    where,
-)
+from tacit.cli import options
 from tacit.core.spread import progress
 from tacit.errors import TacitError
 
@@ -80,14 +61,14 @@ class Question:
     threshold: float = 10.0
     slots: int | None = None
     propensities: str = "logged"
-    by: Annotated[str, Typed(metavar="COLUMN")] | None = None
+    by: Annotated[str, options.Typed(metavar="COLUMN")] | None = None
     confidence: float = 0.95
     cluster: str | None = None
     weight_bound: float | None = None
-    passes: Count = 10
-    window: Count = 1_000_000
+    passes: options.Count = 10
+    window: options.Count = 1_000_000
     assume_uniform: bool = False
-    seed: Seed = 1
+    seed: options.Seed = 1
 
     @cached_property
     def target(self) -> Any:
@@ -146,7 +127,7 @@ class Question:
     def wanted(self) -> list[str]:
         """The estimators' names."""
         if self.estimator is not None:
-            return names(self.estimator)
+            return options.names(self.estimator)
         if self.lists:
             logged = self.propensities == "logged"
             return ["independent-ips", *(["cascade-ips", "slate-ips"] if logged else [])]
@@ -179,7 +160,7 @@ class Question:
         if self.target is not None:
             return self.target
         arms = evaluation.arms()
-        with usage():
+        with options.usage():
             setting: dict[str, Any] = {"positions": self.slots} if self.lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
@@ -213,16 +194,16 @@ class Question:
         return named_estimators(self.weighted, clip=self.clip, threshold=self.threshold, slots=slots)
 
 
-@command(configured=True)
+@options.command(configured=True)
 def evaluate(
     logs: tuple[str, ...],
     question: Question,
-    reading: LogOptions,
+    reading: options.LogOptions,
     *,
     plot: Path | None = None,
-    ray: Ray | None = None,
-    shards: Count = 1,
-    as_json: Json = False,
+    ray: options.Ray | None = None,
+    shards: options.Count = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Estimate what a policy would have earned, from the click log of another one.
 
@@ -242,7 +223,7 @@ def evaluate(
     """
     from tacit.plots import figure
 
-    with usage():
+    with options.usage():
         question.check()
         if plot and not question.weighted:
             raise click.UsageError("--plot: shows estimators other than replay; name one")
@@ -254,18 +235,18 @@ def evaluate(
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     evaluation = LogReads(reader, None if ray is None else shards)
-    with where(ray):
+    with options.where(ray):
         player = question.player(evaluation, contexts)
         # What is read is reported, with the contexts that the policy makes of columns.
         reader = evaluation.reader = reader.with_context(getattr(player, "schema", ()))
-        with concluding(reader):
+        with options.concluding(reader):
             replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
             weighted = question.off_policy(evaluation, player) if question.weighted else None
     if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]
     text = "\n".join(result.summary() for result in results)
-    show(content_of(replayed, weighted), text, as_json, reader.report)
+    options.show(content_of(replayed, weighted), text, as_json, reader.report)
 
 
 def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
@@ -308,7 +289,7 @@ class LogReads:
         from tacit.evaluate import arms_of
 
         reader = self.reader.without_context()
-        with concluding(reader):
+        with options.concluding(reader):
             if self._shards is not None:
                 return cluster.arms_of(reader)
             with progress(None, "reading the arms"):
@@ -337,14 +318,14 @@ class LogReads:
         return whole(*given, **options)
 
 
-@command(configured=True)
+@options.command(configured=True)
 def examine(
-    log: Existing,
-    reading: LogOptions,
+    log: options.Existing,
+    reading: options.LogOptions,
     *,
     method: str = "randomization,harvesting,em",
     plot: Path | None = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Estimate how much each position is examined, from a click log with positions.
 
@@ -360,20 +341,20 @@ def examine(
     from tacit.evaluate import examination
     from tacit.plots import figure
 
-    methods = names(method)
-    with usage():
+    methods = options.names(method)
+    with options.usage():
         reader = reading.open(log)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
     if not methods or not set(methods) <= set(examination.METHODS):
         raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
-    with concluding(reader):
+    with options.concluding(reader):
         results = [examination.examine(reader, name) for name in methods]
     if plot:
         examination.plot(results, plot)
     text = "\n\n".join(result.summary() for result in results)
     table = [row for result in results for row in result.table()]
-    show({"effects": table}, text, as_json, reader.report)
+    options.show({"effects": table}, text, as_json, reader.report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,22 +389,22 @@ class Crediting:
     """
 
     unit: str | None = None
-    by: Annotated[tuple[str, ...], Typed(metavar="NAME")] = ()
-    worth: Annotated[tuple[str, ...], Typed(metavar="ACTION=WORTH")] = ()
+    by: Annotated[tuple[str, ...], options.Typed(metavar="NAME")] = ()
+    worth: Annotated[tuple[str, ...], options.Typed(metavar="ACTION=WORTH")] = ()
     position: str | None = None
     most: float | None = None
     distinct: bool = False
     credits: bool = False
     wins: bool = False
-    depth: Count | None = None
-    ab: Annotated[Literal["position", "top-down"], Typed(bare="position")] | None = None
+    depth: options.Count | None = None
+    ab: Annotated[Literal["position", "top-down"], options.Typed(bare="position")] | None = None
 
     @property
     def plain(self) -> bool:
         """Whether none of it is given."""
         return not any(vars(self).values())
 
-    def options(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return the options of :func:`~tacit.evaluate.interleaved.read_interleaved`."""
         named = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth", "ab")}
         return {"rule": self.rule(), **named}
@@ -435,11 +416,13 @@ class Crediting:
         given: dict[str, Any] = {"distinct": self.distinct}
         try:
             if self.worth:
-                worth = pairs("worth", self.worth)
+                worth = options.pairs("worth", self.worth)
                 given["worth"] = {kind: float(amount) for kind, amount in worth.items()}
             if self.position:
                 numbers = any(sign in self.position for sign in "0123456789")
-                given["position"] = list(map(float, names(self.position))) if numbers else self.position
+                given["position"] = (
+                    list(map(float, options.names(self.position))) if numbers else self.position
+                )
             if self.most is not None:
                 given["most"] = self.most
             return CreditRule(**given)
@@ -447,18 +430,18 @@ class Crediting:
             raise click.UsageError(f"--worth, --position, --most: {error}") from error
 
 
-@command(configured=True)
+@options.command(configured=True)
 def duel(
-    logs: Annotated[tuple[Path, ...], FILE, Typed(metavar="LOG...")],
+    logs: Annotated[tuple[Path, ...], options.FILE, options.Typed(metavar="LOG...")],
     crediting: Crediting,
     *,
     format: str | None = None,
-    column: Columns = (),
+    column: options.Columns = (),
     confidence: Annotated[float, click.FloatRange(0.0, 1.0, min_open=True, max_open=True)] = 0.95,
-    false_share: Share = 0.05,
-    strict: Strict = False,
+    false_share: options.Share = 0.05,
+    strict: options.Strict = False,
     plot: Path | None = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Say which ranker wins, from logs of interleaved searches, and when to stop.
 
@@ -496,11 +479,11 @@ def duel(
             report, rows = read_duels(logs[0], columns=columns, **reading)
         else:
             report, rows = read_interleaved(
-                logs, columns=columns, false_share=false_share, **crediting.options(), **reading
+                logs, columns=columns, false_share=false_share, **crediting.given(), **reading
             )
     if plot:
         report.plot(plot)
-    show(report.as_dict(), report.summary(), as_json, rows)
+    options.show(report.as_dict(), report.summary(), as_json, rows)
 
 
 def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
@@ -508,7 +491,7 @@ def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
     from tacit.evaluate.duels import COLUMNS
     from tacit.evaluate.interleaved.searches import OWN, ROW
 
-    columns = pairs("column", texts)
+    columns = options.pairs("column", texts)
     known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
     unknown = [name for name in columns if name not in known]
     if unknown:

@@ -15,22 +15,8 @@ import numpy.typing as npt
 from tacit.client.call import Call, ask, call, part
 from tacit.core.arrays import Floats
 from tacit.learning.catalogue import Catalogue
+from tacit.wire import control as wire
 from tacit.wire import verbs
-from tacit.wire.control import (
-    Change,
-    EndHoldout,
-    HistoryOf,
-    Holdout,
-    HoldoutOf,
-    Nothing,
-    Pinned,
-    PinOf,
-    RebuildOf,
-    Rebuilt,
-    RollbackOf,
-    StateKept,
-    Unpin,
-)
 from tacit.wire.decisions import Arm, ItemsGone, ItemsNow, ItemsOf, NewItem
 from tacit.wire.lift import LATEST, ForWhom, ForWhomOf
 
@@ -39,7 +25,7 @@ class ControlCalls:
     """What both clients ask of a placement itself: the public methods here are calls."""
 
     @call
-    def pin(self, placement: str, arms: Sequence[Arm], until: str | datetime) -> Call[Pinned | None]:
+    def pin(self, placement: str, arms: Sequence[Arm], until: str | datetime) -> Call[wire.Pinned | None]:
         """Let every decision of a placement show some arms until a time.
 
         What does not offer them is decided by the policy. Feedback is learned as ever.
@@ -62,10 +48,10 @@ class ControlCalls:
             As :meth:`decide`.
         """
         moment = until.isoformat() if isinstance(until, datetime) else until
-        return part("pinned", ask(verbs.PIN, placement, PinOf(arms, moment)))
+        return part("pinned", ask(verbs.PIN, placement, wire.PinOf(arms, moment)))
 
     @call
-    def unpin(self, placement: str) -> Call[Pinned | None]:
+    def unpin(self, placement: str) -> Call[wire.Pinned | None]:
         """Let the policy of a placement decide again; nothing happens where nothing is pinned.
 
         Parameters
@@ -81,7 +67,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("pinned", ask(verbs.UNPIN, placement, Unpin()))
+        return part("pinned", ask(verbs.UNPIN, placement, wire.Unpin()))
 
     @call
     def hold_out(
@@ -91,7 +77,7 @@ class ControlCalls:
         control: str | Mapping[str, Arm] = "uniform",
         unit: str = "decision",
         look: str | None = None,
-    ) -> Call[Holdout | None]:
+    ) -> Call[wire.Holdout | None]:
         """Keep a part of the traffic for a control, so that it shows what learning is worth.
 
         It takes the place of the holdout that there was, until the one of the configuration is
@@ -122,10 +108,10 @@ class ControlCalls:
         """
         # The service says which controls and units there are.
         asked: tuple[Any, ...] = share, control, unit, look
-        return part("holdout", ask(verbs.HOLD_OUT, placement, HoldoutOf(*asked)))
+        return part("holdout", ask(verbs.HOLD_OUT, placement, wire.HoldoutOf(*asked)))
 
     @call
-    def end_holdout(self, placement: str) -> Call[Holdout | None]:
+    def end_holdout(self, placement: str) -> Call[wire.Holdout | None]:
         """Show nobody a control any more.
 
         Parameters
@@ -141,7 +127,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("holdout", ask(verbs.END_HOLDOUT, placement, EndHoldout()))
+        return part("holdout", ask(verbs.END_HOLDOUT, placement, wire.EndHoldout()))
 
     @call
     def put_items(
@@ -217,10 +203,10 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.ITEMS, placement, Nothing())
+        return ask(verbs.ITEMS, placement, wire.Nothing())
 
     @call
-    def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[Rebuilt]:
+    def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[wire.Rebuilt]:
         """Fold the log of a placement into another policy, and let that decide from then on.
 
         Requests go on meanwhile. It takes as long as a start without a snapshot: give the client
@@ -241,10 +227,10 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`Conflict` while another one is under way.
         """
-        return ask(verbs.REBUILD, placement, RebuildOf(policy))
+        return ask(verbs.REBUILD, placement, wire.RebuildOf(policy))
 
     @call
-    def rollback(self, placement: str, to: str | None = None) -> Call[Rebuilt]:
+    def rollback(self, placement: str, to: str | None = None) -> Call[wire.Rebuilt]:
         """Go back to what a placement had learned before.
 
         Parameters
@@ -262,10 +248,10 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`rebuild`.
         """
-        return ask(verbs.ROLLBACK, placement, RollbackOf(to))
+        return ask(verbs.ROLLBACK, placement, wire.RollbackOf(to))
 
     @call
-    def states(self, placement: str) -> Call[list[StateKept]]:
+    def states(self, placement: str) -> Call[list[wire.StateKept]]:
         """Return what a placement can go back to, the latest first.
 
         Parameters
@@ -281,7 +267,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("states", ask(verbs.STATES, placement, Nothing()))
+        return part("states", ask(verbs.STATES, placement, wire.Nothing()))
 
     @call
     def for_whom(self, placement: str, limit: int = LATEST) -> Call[ForWhom]:
@@ -306,7 +292,7 @@ class ControlCalls:
         return ask(verbs.FOR_WHOM, placement, ForWhomOf(limit))
 
     @call
-    def history(self, placement: str, limit: int = 100) -> Call[list[Change]]:
+    def history(self, placement: str, limit: int = 100) -> Call[list[wire.Change]]:
         """Return who changed what of a placement, the last change first.
 
         Parameters
@@ -324,7 +310,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("history", ask(verbs.HISTORY, placement, HistoryOf(limit)))
+        return part("history", ask(verbs.HISTORY, placement, wire.HistoryOf(limit)))
 
 
 def five_digits(halves: npt.NDArray[np.float16]) -> Floats:

@@ -28,18 +28,9 @@ from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
 from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
+from tacit.service.http import messages
 from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
 from tacit.service.http.feeds import Feeds, Hooks
-from tacit.service.http.messages import (
-    AT_ONCE,
-    DATA_HEADERS,
-    PAGE_HEADERS,
-    Headers,
-    head_of,
-    problem,
-    refused,
-    request_id,
-)
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.protocol import AnswerUnderWay, Connections, Protocol
 from tacit.service.http.route import Addressed, Answer, Path
@@ -98,7 +89,7 @@ class UsualAnswers:
             return found
         return None
 
-    def size(self, headers: Headers) -> int | None:
+    def size(self, headers: messages.Headers) -> int | None:
         """Return the size of the body that comes with some headers; None if they are not usual."""
         if not PECULIAR.isdisjoint(headers):
             return None
@@ -113,7 +104,7 @@ class UsualAnswers:
         self,
         found: Addressed,
         address: bytes,
-        headers: Headers,
+        headers: messages.Headers,
         head: bytes,
         body: bytes,
         connection: Protocol,
@@ -163,7 +154,7 @@ class UsualRequest(AnswerUnderWay):
 
     def begin(self, body: bytes, refusal: Answer | None) -> None:
         """Ask, and be given the result now or later."""
-        token = request_id.set(self.id)
+        token = messages.request_id.set(self.id)
         try:
             if refusal is not None:
                 self._end(refusal)
@@ -173,7 +164,7 @@ class UsualRequest(AnswerUnderWay):
                 self._usual.engine.begin(asked, self)
         except BaseException as error:
             self._fail(error)
-        request_id.reset(token)
+        messages.request_id.reset(token)
 
     def done(self) -> bool:
         """Whether it is answered."""
@@ -181,18 +172,18 @@ class UsualRequest(AnswerUnderWay):
 
     def set_result(self, result: Any) -> None:
         """Answer with a result."""
-        token = request_id.set(self.id)
+        token = messages.request_id.set(self.id)
         try:
             self._end(written(self.route, self._answer(result)))
         except BaseException as error:
             self._fail(error)
-        request_id.reset(token)
+        messages.request_id.reset(token)
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with an error."""
-        token = request_id.set(self.id)
+        token = messages.request_id.set(self.id)
         self._fail(error)
-        request_id.reset(token)
+        messages.request_id.reset(token)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, TacitError | MsgspecError):
@@ -204,7 +195,11 @@ class UsualRequest(AnswerUnderWay):
 
     def _end(self, answer: Answer) -> None:
         self._done = True
-        self.send(answer.status, b"%sx-request-id: %s\r\n" % (head_of(answer), self.id.encode()), answer.body)
+        self.send(
+            answer.status,
+            b"%sx-request-id: %s\r\n" % (messages.head_of(answer), self.id.encode()),
+            answer.body,
+        )
         self._usual.guard.leave(self, answer.status)
 
 
@@ -225,11 +220,14 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         Those of the server that it runs in, for its metrics.
     """
     feeds = Feeds()
-    metrics, live = Metrics(engine, connections, feeds), Live(engine, DATA_HEADERS | PAGE_HEADERS)
+    metrics, live = (
+        Metrics(engine, connections, feeds),
+        Live(engine, messages.DATA_HEADERS | messages.PAGE_HEADERS),
+    )
     answers = Answers(lambda: engine.placements)
     pages, described = Pages(engine, answers, feeds.now), msgspec.json.encode(document())
     site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
-    endpoints, places = {}, asyncio.Semaphore(AT_ONCE)
+    endpoints, places = {}, asyncio.Semaphore(messages.AT_ONCE)
     for api in APIS:
         opened = api.opened(site)
         for path in (*api.paths.values(), api.unknown):
@@ -274,11 +272,11 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")
-        refusal = problem("method-not-allowed", "method", f"method: this path takes {allowed}")
+        refusal = messages.problem("method-not-allowed", "method", f"method: this path takes {allowed}")
     else:
-        refusal = problem("unknown-path", "path", f"path: there is nothing at {request.url.path!r}")
-    status, media, body, *_ = refused(refusal)
-    return Response(body, status, {**DATA_HEADERS, **(error.headers or {})}, media)
+        refusal = messages.problem("unknown-path", "path", f"path: there is nothing at {request.url.path!r}")
+    status, media, body, *_ = messages.refused(refusal)
+    return Response(body, status, {**messages.DATA_HEADERS, **(error.headers or {})}, media)
 
 
 class _Static(StaticFiles):
@@ -286,5 +284,5 @@ class _Static(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers.update(DATA_HEADERS | PAGE_HEADERS | {"cache-control": "no-cache"})
+        response.headers.update(messages.DATA_HEADERS | messages.PAGE_HEADERS | {"cache-control": "no-cache"})
         return response

@@ -35,23 +35,6 @@ from tacit.service.doors.personalizer import (
     impressions_of,
     slot_id,
 )
-from tacit.service.doors.personalizer_wire import (
-    KEPT,
-    MODES,
-    ErrorResponse,
-    EvaluationContract,
-    InnerError,
-    PersonalizerError,
-    PolicyContract,
-    PolicyResult,
-    PolicyResultSummary,
-    Settings,
-    configuration,
-    features_of,
-    moment,
-    settings_of,
-    vectors,
-)
 from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
 from tacit.service.http.messages import Problem, file, problem_of
@@ -132,12 +115,14 @@ def _answer(
     status: int, message: str, inner: str | None, target: str | None = None, *headers: Header
 ) -> Answer:
     code = FAILED if status >= 500 else NOT_FOUND if status == 404 else BAD_REQUEST
-    inner_error = None if inner is None else InnerError(code=inner)
-    error = PersonalizerError(code=code, message=message, target=target, inner_error=inner_error)
-    return Answer(status, "application/json", encode(ErrorResponse(error=error)), headers)
+    inner_error = None if inner is None else wire.InnerError(code=inner)
+    error = wire.PersonalizerError(code=code, message=message, target=target, inner_error=inner_error)
+    return Answer(status, "application/json", encode(wire.ErrorResponse(error=error)), headers)
 
 
-REFUSALS = Refusals(_refused, _failed, ErrorResponse, "application/json", lambda status: "It was refused")
+REFUSALS = Refusals(
+    _refused, _failed, wire.ErrorResponse, "application/json", lambda status: "It was refused"
+)
 
 
 # ---- Offline evaluations: what baseline, chance and other settings would have earned, from the log
@@ -176,7 +161,7 @@ class EvaluationRun:
         If the contract cannot be kept.
     """
 
-    def __init__(self, contract: EvaluationContract, config: PlacementConfig, placement: int) -> None:
+    def __init__(self, contract: wire.EvaluationContract, config: PlacementConfig, placement: int) -> None:
         self._contract, self._config, self._placement = contract, config, placement
         self._first, self._last = _micro(contract.start_time), _micro(contract.end_time)
         if self._last <= self._first:
@@ -209,7 +194,7 @@ class EvaluationRun:
             else:
                 for mark in rows:
                     if mark.kind == SETTINGS:
-                        rule = Settings.read(mark.value).rule(self._config.rule)
+                        rule = wire.Settings.read(mark.value).rule(self._config.rule)
                         self._windows.rule = rule
 
     def _weighed(self, row: DecisionRow) -> _Shown:
@@ -220,9 +205,9 @@ class EvaluationRun:
         decisions = []
         for learner in self._learners:
             features = dict(asked.actions)
-            rows = vectors(
-                features_of("contextFeatures", asked.context),
-                [features_of("features", features[name]) for name in candidates],
+            rows = wire.vectors(
+                wire.features_of("contextFeatures", asked.context),
+                [wire.features_of("features", features[name]) for name in candidates],
                 learner.policy.feature_dims[0],
             )
             place = candidates.index(str(row.arm))
@@ -245,7 +230,7 @@ class EvaluationRun:
             for learner, decision in zip(self._learners, made.decisions, strict=True):
                 learner.learn(decision, (reward - lowest) / (1.0 - lowest))
 
-    def results(self) -> list[PolicyResult]:
+    def results(self) -> list[wire.PolicyResult]:
         """Return what each policy would have earned."""
         policy = self._config.policy
         compared: list[tuple[str, str, Any]] = [
@@ -257,16 +242,16 @@ class EvaluationRun:
         for (name, arguments, source), weights in zip(compared, self._weights, strict=True):
             drawn = np.array(weights)
             total = self._summary(summed(drawn, drawn * rewards), float((drawn > 0).sum()))
-            result = PolicyResult(
+            result = wire.PolicyResult(
                 name=name, arguments=arguments, policy_source=source, summary=[total], total_summary=total
             )
             results.append(result)
         return results
 
-    def _summary(self, sums: Sums, reached: float) -> PolicyResultSummary:
+    def _summary(self, sums: Sums, reached: float) -> wire.PolicyResultSummary:
         low, high = normal(sums, ratio=True)
         mean, radius = estimate_of(sums, ratio=True), (high - low) / 2
-        return PolicyResultSummary(
+        return wire.PolicyResultSummary(
             ips_estimator_numerator=sums.y,
             ips_estimator_denominator=float(sums.n),
             snips_estimator_denominator=sums.w,
@@ -279,7 +264,7 @@ class EvaluationRun:
         )
 
 
-def policy_of(contract: PolicyContract) -> LinearEpsilonGreedy:
+def policy_of(contract: wire.PolicyContract) -> LinearEpsilonGreedy:
     """Return the policy whose text a contract holds.
 
     Raises
@@ -418,12 +403,12 @@ class Personalizer:
 
     async def _configuration(self, call: RouteCall) -> wire.ServiceConfiguration:
         placement = call.placement
-        return configuration(placement.settings, placement.mode, placement.edited, _days(call))
+        return wire.configuration(placement.settings, placement.mode, placement.edited, _days(call))
 
     async def _configure(self, call: RouteCall) -> wire.ServiceConfiguration:
         wanted: wire.ServiceConfiguration = call.request
-        placement, settings = call.placement, settings_of(wanted, _days(call))
-        mode = MODES.get(str(wanted.learning_mode), placement.mode)
+        placement, settings = call.placement, wire.settings_of(wanted, _days(call))
+        mode = wire.MODES.get(str(wanted.learning_mode), placement.mode)
         # What the API cannot tell from the mode of now is no wish to leave it.
         if mode != placement.mode and (mode, placement.mode) != (ONLINE, SHADOW):
             await self._engine.ask(placement.name, ModeOf(mode), call.who)
@@ -451,12 +436,14 @@ class Personalizer:
 
     async def _model_properties(self, call: RouteCall) -> wire.ModelProperties:
         made, taught = self._times(call)
-        return wire.ModelProperties(creation_time=moment(made), last_modified_time=moment(taught or made))
+        return wire.ModelProperties(
+            creation_time=wire.moment(made), last_modified_time=wire.moment(taught or made)
+        )
 
     async def _log_properties(self, call: RouteCall) -> wire.LogsProperties:
         made, _ = self._times(call)
-        now = moment(max(call.placement.windows.time, made))
-        return wire.LogsProperties(date_range=wire.DateRange(start=moment(made), end=now))
+        now = wire.moment(max(call.placement.windows.time, made))
+        return wire.LogsProperties(date_range=wire.DateRange(start=wire.moment(made), end=now))
 
     def _times(self, call: RouteCall) -> tuple[int, int]:
         if not call.placement.made:
@@ -475,7 +462,7 @@ class Personalizer:
             name=contract.name,
             start_time=contract.start_time,
             end_time=contract.end_time,
-            creation_time=moment(now),
+            creation_time=wire.moment(now),
             job_id=id,
         )
         self._evaluations[placement.name, id] = evaluation
@@ -518,7 +505,7 @@ class Personalizer:
 def _days(call: RouteCall) -> int:
     """Return how long the log is kept, in whole days."""
     retention = call.placement.config.retention
-    return KEPT if retention is None else math.ceil(retention)
+    return wire.KEPT if retention is None else math.ceil(retention)
 
 
 def _refusing(why: str) -> Callable[[Any, RouteCall], Awaitable[None]]:

@@ -22,17 +22,7 @@ from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
 from tacit.service.engine.service import Overview
 from tacit.service.errors import Busy, Overloaded
-from tacit.service.http.messages import (
-    BYTES,
-    LARGE,
-    SAFE_METHODS,
-    asked_in,
-    decoded,
-    problem,
-    problem_of,
-    received,
-    sent,
-)
+from tacit.service.http import messages
 from tacit.service.http.route import Addressed, Answer, Error, Path, Route, RouteCall
 from tacit.service.log.requests import Decide, Record
 
@@ -76,33 +66,33 @@ class Endpoint:
         """Answer a request whose address was found."""
         answer, api = await self._answered(scope, receive), self._path.api
         # What was done is answered, however large that is: what is sent for it is limited.
-        if answer.size <= LARGE or scope["method"] not in SAFE_METHODS:
-            await sent(send, answer)
+        if answer.size <= messages.LARGE or scope["method"] not in messages.SAFE_METHODS:
+            await messages.sent(send, answer)
         elif self._places.locked():
             what = "service: as many large answers as may be are on their way; ask again later"
-            refusal = problem("too-many-requests", "service", what)
-            await sent(send, api.refusals.refused(refusal, LATER))
+            refusal = messages.problem("too-many-requests", "service", what)
+            await messages.sent(send, api.refusals.refused(refusal, LATER))
         else:
             async with self._places:
-                await sent(send, answer)
+                await messages.sent(send, answer)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
             what = f"path: there is nothing at {scope['path']!r}; GET /openapi.json lists what there is"
-            return refusals.refused(problem("unknown-path", "path", what))
+            return refusals.refused(messages.problem("unknown-path", "path", what))
         route = routes.get(scope["method"])
         if route is None:
             allowed = ", ".join(routes)
-            refusal = problem("method-not-allowed", "method", f"method: this path takes {allowed}")
+            refusal = messages.problem("method-not-allowed", "method", f"method: this path takes {allowed}")
             return refusals.refused(refusal, (b"allow", allowed.encode()))
         body = b""
         if route.limit is not None:
             limit = getattr(self._server(), route.limit)
-            whole = await received(receive, limit)
+            whole = await messages.received(receive, limit)
             if whole is None:
                 what = f"body: send at most {limit} bytes in one request"
-                refusal = problem("body-too-large", "body", what)
+                refusal = messages.problem("body-too-large", "body", what)
                 return refusals.refused(refusal, (b"connection", b"close"))
             body = whole
         assert route.handler is not None
@@ -126,14 +116,14 @@ class Endpoint:
             request = self._decode[route.method](body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Read again, it says what is wrong.
-            request = decoded(self._decode[route.method], body, route.request)
+            request = messages.decoded(self._decode[route.method], body, route.request)
         return route.asking(self._opened, RouteCall(found.name, found.id, b"", request, caller))
 
     def refusal(self, route: Route, error: Error) -> Answer:
         """Return the answer to a request that met an error."""
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
-            return refusals.refused(problem_of(error), LATER)
+            return refusals.refused(messages.problem_of(error), LATER)
         return refusals.failed(error, route)
 
     def _called(self, route: Route, found: Addressed, query: bytes, body: bytes, caller: Caller) -> RouteCall:
@@ -141,9 +131,9 @@ class Endpoint:
         if caller.placements is not None and route.of not in ("each", "none"):
             caller.check(self._concerned(route, found, query))
         placement = self._path.api.placed(self._opened, found.name, found.id)
-        request = None if decode is None else decoded(decode, body, route.request)
+        request = None if decode is None else messages.decoded(decode, body, route.request)
         if route.asked is not None:
-            request = asked_in(query, route.asked)
+            request = messages.asked_in(query, route.asked)
         return RouteCall(placement, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
@@ -161,7 +151,7 @@ def written(route: Route, result: Any) -> Answer:
     if isinstance(result, Answer):
         return result
     if isinstance(result, bytes):
-        return Answer(route.status, BYTES, result)
+        return Answer(route.status, messages.BYTES, result)
     return Answer(route.status, JSON, b"" if result is None else _encode(result))
 
 

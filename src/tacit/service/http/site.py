@@ -29,19 +29,7 @@ from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.elsewhere import together
 from tacit.service.placements.placement import Placement
-from tacit.wire.site import (
-    Blanked,
-    Events,
-    EventsTaken,
-    FedNow,
-    FeedReport,
-    FeedsNow,
-    Forgotten,
-    Placements,
-    PlacementSummary,
-    ShardSummary,
-    Status,
-)
+from tacit.wire import site as wire
 
 HTML = "text/html; charset=utf-8"
 
@@ -70,30 +58,30 @@ class Site(NamedTuple):
     hooks: Hooks
 
 
-async def _placements(site: Site, call: RouteCall) -> Placements:
+async def _placements(site: Site, call: RouteCall) -> wire.Placements:
     engine = site.engine
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
     shards = [] if call.caller.placements is not None else engine.shards()
 
-    def listed() -> Placements:
+    def listed() -> wire.Placements:
         summaries = [
             _summary(placement, engine.shared_seconds(name), engine.clock())
             for name, placement in reached.items()
         ]
-        return Placements(summaries, list(map(_shard, shards)))
+        return wire.Placements(summaries, list(map(_shard, shards)))
 
     # Of many placements, decisions must not wait for it.
     return await run_in_threadpool(listed)
 
 
-def _shard(shard: ShardHealth) -> ShardSummary:
+def _shard(shard: ShardHealth) -> wire.ShardSummary:
     events = None if shard.health is None else shard.health.events
-    return ShardSummary(*shard[:-1], events)
+    return wire.ShardSummary(*shard[:-1], events)
 
 
-def _summary(placement: Placement, shared_seconds: float | None, now: int) -> PlacementSummary:
+def _summary(placement: Placement, shared_seconds: float | None, now: int) -> wire.PlacementSummary:
     aspects = (aspect.summary(placement, now) for aspect in placement.aspects.values())
-    return PlacementSummary(
+    return wire.PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,
         durability=placement.config.durability,
@@ -110,32 +98,32 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> Pl
     )
 
 
-async def _feeds(site: Site, call: RouteCall) -> FeedsNow:
-    return FeedsNow(site.feeds.now(call.caller))
+async def _feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
+    return wire.FeedsNow(site.feeds.now(call.caller))
 
 
-async def _report(site: Site, call: RouteCall) -> Status:
+async def _report(site: Site, call: RouteCall) -> wire.Status:
     site.feeds.report(checked_id("feed", call.id), call.request, call.caller)
-    return Status("ok")
+    return wire.Status("ok")
 
 
-async def _push(site: Site, call: RouteCall) -> EventsTaken | Answer:
+async def _push(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
     return await site.hooks.take(call.id, call.request, call.headers, call.caller)
 
 
-async def _fed(site: Site, call: RouteCall) -> FedNow:
+async def _fed(site: Site, call: RouteCall) -> wire.FedNow:
     reached = (p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name))
-    return FedNow(together(checked_id("feed", call.id), reached))
+    return wire.FedNow(together(checked_id("feed", call.id), reached))
 
 
-async def _alive(site: Site, call: RouteCall) -> Status:
-    return Status("ok")
+async def _alive(site: Site, call: RouteCall) -> wire.Status:
+    return wire.Status("ok")
 
 
-async def _ready(site: Site, call: RouteCall) -> Status:
+async def _ready(site: Site, call: RouteCall) -> wire.Status:
     if not site.engine.health().ready:
         raise NotDurable("store: commits fail, or it is stopping")
-    return Status("ok")
+    return wire.Status("ok")
 
 
 async def _document(site: Site, call: RouteCall) -> Answer:
@@ -163,9 +151,9 @@ def _html(text: str) -> Answer:
     return Answer(200, HTML, text.encode(), _page_headers)
 
 
-async def _forget(kind: str, site: Site, call: RouteCall) -> Forgotten:
+async def _forget(kind: str, site: Site, call: RouteCall) -> wire.Forgotten:
     done = await site.engine.forget(Subject(kind, checked_id(kind, call.id)), call.who)
-    return Forgotten({name: Blanked(*found) for name, found in done.items()})
+    return wire.Forgotten({name: wire.Blanked(*found) for name, found in done.items()})
 
 
 def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
@@ -173,25 +161,26 @@ def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more
 
 
 ROUTES = (
-    _get("/v1/placements", _placements, "placements", "List the placements", answer=Placements,
+    _get("/v1/placements", _placements, "placements", "List the placements", answer=wire.Placements,
          of="each"),
     *(
         Route("DELETE", f"/v1/subjects/{kind}/{{id}}", f"forget{kind.capitalize()}",
               f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget, kind),
-              answer=Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
+              answer=wire.Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
         for kind in SUBJECTS
     ),
-    _get("/v1/feeds", _feeds, "feeds", "Say how far those are who feed events", answer=FeedsNow, of="none"),
+    _get("/v1/feeds", _feeds, "feeds", "Say how far those are who feed events", answer=wire.FeedsNow,
+         of="none"),
     Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report,
-          FeedReport, Status, FEEDBACK, "body_limit", POSTED, of="none"),
+          wire.FeedReport, wire.Status, FEEDBACK, "body_limit", POSTED, of="none"),
     Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says", _push,
-          Events, EventsTaken, FEEDBACK, "batch_limit", POSTED, of="none", signed=True),
+          wire.Events, wire.EventsTaken, FEEDBACK, "batch_limit", POSTED, of="none", signed=True),
     _get("/v1/feeds/{id}", _fed, "fedNow", "Say where a feed of events goes on",
-         answer=FedNow, scope=FEEDBACK, problems=(*GUARDED, 422), of="each"),
+         answer=wire.FedNow, scope=FEEDBACK, problems=(*GUARDED, 422), of="each"),
     _get("/healthz", _alive, "alive", "Say whether the process runs",
-         answer=Status, scope=None, problems=OPEN, of="none"),
+         answer=wire.Status, scope=None, problems=OPEN, of="none"),
     _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",
-         answer=Status, scope=None, problems=OPEN, of="none"),
+         answer=wire.Status, scope=None, problems=OPEN, of="none"),
     _get("/metrics", _metrics, of="each"),
     _get("/openapi.json", _document, of="none"),
     _get("/", _overview, of="each"),
