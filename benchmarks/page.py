@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ OURS = ("C", "tacit, compiled", "tacit, called")
 
 
 def speed(results: Results, _: str) -> str:
-    """Return the table of the time of a round: of an algorithm in C, ours, and by each package."""
+    """Return the table of the time of a round of what is ours, too: in C, ours, and by each package."""
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in results["timed"]["rows"]:
         found.setdefault((row["role"], row["algorithm"]), {})[row["entrant"]] = row
@@ -117,6 +117,7 @@ def speed(results: Results, _: str) -> str:
                 *(number(rows[our]["microseconds"]) if our in rows else "–" for our in OURS),
             )
             for (role, algorithm), rows in found.items()
+            if "tacit, called" in rows
         ],
     )
 
@@ -156,51 +157,73 @@ MARKS = {"untuned": {"color": COLOURS[0]}, "tacit": {"color": COLOURS[0], "marke
 """How ours are drawn: the default in the colour that it has everywhere."""
 
 
-def quality(results: Results, part: str) -> str:
-    """Return the table of a part's regrets, a column for each benchmark; where known, the time of a round.
+PARTS = ("learned", "fresh")
+"""The streams that were played, the newest last."""
 
-    A regret that is not told apart from the untuned default's, by two errors of the difference, has a °.
+
+def newest(results: Results) -> list[dict[str, Any]]:
+    """Return a row for each package and stream, of the newest seeds that it played.
+
+    Each has its regret over the untuned default's on the same seeds as ``ratio`` and ``ratio_error``.
     """
-    rows = results[part]["rows"]
-    roles = [role for role in TITLES if any(row["role"] == role for row in rows)]
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["entrant"], {})[row["role"]] = row
-    # What was measured before 0.3 has no times.
-    times = ["µs a round, median"] if "microseconds" in rows[0] else []
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for part in filter(results.__contains__, PARTS):
+        rows = results[part]["rows"]
+        ours = {row["role"]: row for row in rows if row["entrant"] == "untuned"}
+        for row in rows:
+            base = ours[row["role"]]
+            ratio = row["score"] / base["score"]
+            error = ratio * sum((each["standard_error"] / each["score"]) ** 2 for each in (row, base)) ** 0.5
+            found[row["role"], row["entrant"]] = row | {
+                "part": part,
+                "ratio": ratio,
+                "ratio_error": 0.0 if row is base else error,
+            }
+    return list(found.values())
+
+
+def quality(results: Results, _: str) -> str:
+    """Return the table of what is learned: of each stream and package the regret over the untuned default's.
+
+    Streams and packages beside which the default is least good come first.
+    """
+    rows = newest(results)
+    ours = {row["role"]: row for row in rows if row["entrant"] == "untuned"}
+    rivals = [row for row in rows if row["entrant"] != "untuned"]
+    by_role = {role: min(row["ratio"] for row in rivals if row["role"] == role) for role in ours}
+    by_name = {row["entrant"]: 9.0 for row in rivals}
+    for row in rivals:
+        by_name[row["entrant"]] = min(by_name[row["entrant"]], row["ratio"])
+    roles = sorted(by_role, key=by_role.__getitem__)
+    cells = {(row["entrant"], row["role"]): beside(row) for row in rivals}
+    default = [uncertain(ours[role]["score"], ours[role]["standard_error"]) for role in roles]
     return table(
-        " | ".join(["package", *(TITLES[role] for role in roles), *times]),
+        " | ".join(["package", *(TITLES[role] for role in roles)]),
         [
-            (
-                ENTRANTS.get(entrant, entrant),
-                *(regret(by_role.get(role)) for role in roles),
-                *(number(median(each["microseconds"] for each in by_role.values())) for _ in times),
-            )
-            for entrant, by_role in sorted(found.items(), key=lambda each: by_columns(each[1], roles))
+            ("tacit, untuned: clicks missed", *default),
+            *(
+                (ENTRANTS.get(name, name), *(cells.get((name, role), "–") for role in roles))
+                for name in sorted(by_name, key=by_name.__getitem__)
+            ),
         ],
         words=1,
     )
 
 
-def by_columns(by_role: dict[str, dict[str, Any]], roles: list[str]) -> list[float]:
-    """Return what sorts by the first column, then by the next: what is not measured comes last."""
-    return [by_role[role]["score"] if role in by_role else float("inf") for role in roles]
-
-
-def regret(row: dict[str, Any] | None) -> str:
-    """Return a row's regret, with a ° where it is not told apart from the untuned default's."""
-    if row is None:
-        return "–"
-    less = row["more"].get("untuned")
-    alike = less is not None and abs(less["score"]) < 2.0 * (less["standard_error"] or 0.0)
-    return uncertain(row["score"], row["standard_error"]) + "°" * alike
+def beside(row: dict[str, Any]) -> str:
+    """Return a regret over the default's; ° marks what is not told apart from 1, ′ older seeds."""
+    less = row["more"]["untuned"]
+    alike = abs(less["score"]) < 2.0 * (less["standard_error"] or 0.0)
+    marks = "°" * alike + "′" * (row["part"] != PARTS[-1])
+    return f"{row['ratio']:.2f} ± {row['ratio_error']:.2f}{marks}"
 
 
 def lost(results: Results, _: str) -> str:
-    """List where somebody has less regret than the untuned default, the least of them first."""
+    """List where somebody has less regret than the untuned default, on old seeds or new, the least first."""
     found = [
         (TITLES[row["role"]], row["entrant"], row["policy"], summary_of(row), less)
-        for row in results["learned"]["rows"]
+        for part in filter(results.__contains__, PARTS)
+        for row in results[part]["rows"]
         if (less := row["more"].get("untuned")) and less["score"] < 0.0
     ]
     found += lost_by_context(json.loads(CONTEXT.read_text())["rows"])
@@ -247,7 +270,7 @@ def spread(scores: list[float]) -> dict[str, float]:
 
 def figure(results: Results, _: str) -> str:
     """Return the link to the figure."""
-    told = "Regret of each package's best policy, and of tacit's default, which is not tuned"
+    told = "Regret of each package's best policy over that of tacit's default, which is not tuned"
     return f"![{told}](images/{FIGURE.name})"
 
 
@@ -263,20 +286,20 @@ BLOCKS = {
 
 
 def draw(results: Results) -> None:
-    """Draw the regret of each package's best policy, with two standard errors, per benchmark."""
-    found = results["learned"]["rows"]
+    """Draw what the table has, with two standard errors, a panel for each stream."""
+    found = newest(results)
     roles = [role for role in TITLES if any(row["role"] == role for row in found)]
     sheet = Figure(figsize=(9.0, 2.9 * -(-len(roles) // 3)), layout="constrained")
     axes = sheet.subplots(-(-len(roles) // 3), 3, squeeze=False).ravel()
     for axis in axes[len(roles) :]:
         axis.set_visible(False)
     for axis, role in zip(axes, roles, strict=False):
-        rows = sorted((row for row in found if row["role"] == role), key=lambda row: -row["score"])
+        rows = sorted((row for row in found if row["role"] == role), key=lambda row: -row["ratio"])
         for place, row in enumerate(rows):
             axis.errorbar(
-                row["score"],
+                row["ratio"],
                 place,
-                xerr=2.0 * (row["standard_error"] or 0.0),
+                xerr=2.0 * row["ratio_error"],
                 fmt="o",
                 markersize=5,
                 **MARKS.get(row["entrant"], {"color": COLOURS[7]}),
@@ -286,7 +309,8 @@ def draw(results: Results) -> None:
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.set_xlim(left=0.0)
         axis.set_title(TITLES[role], fontsize=9)
-        axis.set_xlabel("regret", fontsize=8)
+        axis.set_xlabel("regret over the default's", fontsize=8)
+        axis.axvline(1.0, color=COLOURS[0], linewidth=0.8, alpha=0.5)
         axis.tick_params(axis="x", labelsize=7)
         axis.grid(axis="x", alpha=0.25, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
