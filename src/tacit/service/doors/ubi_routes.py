@@ -39,7 +39,8 @@ from tacit.service.log.rows import (
     RecordRow,
     slate_of,
 )
-from tacit.service.log.store import Snapshot, Store, StoredPlacement
+from tacit.service.log.sql import Store
+from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.aspects.items import items_then
 from tacit.service.placements.lists import matrix
 from tacit.service.placements.placement import Placement

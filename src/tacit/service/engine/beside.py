@@ -44,7 +44,8 @@ from tacit.service.log.rows import (
     MarkRow,
 )
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import BlankedRows, End, Store, added
+from tacit.service.log.sql import Store
+from tacit.service.log.store import BlankedRows, End, added
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement, changes_of
 

@@ -57,7 +57,8 @@ from tacit.service.log.requests import (
 )
 from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event, RecordRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.store import BlankedRows, Store
+from tacit.service.log.sql import Store
+from tacit.service.log.store import BlankedRows
 from tacit.service.placements.aspects.elsewhere import check_lends
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf

@@ -37,7 +37,8 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import DecisionNames, Shard
 from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
-from tacit.service.log.store import BASES, Snapshot, Store, StoredPlacement
+from tacit.service.log.sql import Store
+from tacit.service.log.store import BASES, Snapshot, StoredPlacement
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import damaged_base
 

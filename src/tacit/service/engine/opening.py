@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.errors import MissingExtra
 from tacit.service.config.schema import StoreConfig
 from tacit.service.errors import StoreError
-from tacit.service.log.store import Store
+from tacit.service.log.sql import Store
 
 
 def open_store(config: StoreConfig) -> Store:

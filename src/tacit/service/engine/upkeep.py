@@ -26,7 +26,8 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.pending import PendingLog
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import as_text
-from tacit.service.log.store import BASES, SNAPSHOTS, Draft, Old, Store
+from tacit.service.log.sql import Store
+from tacit.service.log.store import BASES, SNAPSHOTS, Draft, Old
 from tacit.service.placements.placement import Placement
 
 # ---- A thread that does what blocks, one call after the other

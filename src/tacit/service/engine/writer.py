@@ -35,7 +35,7 @@ from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import Request
 from tacit.service.log.rows import Event, Rows
-from tacit.service.log.store import Store, is_local
+from tacit.service.log.sql import Store
 from tacit.service.placements.placement import Placement
 
 # ---- How many rows commits write, and how long they take
@@ -191,7 +191,8 @@ class Writer:
         self.commits = Commits()
         self.worker = Worker("tacit-store")
         self._store, self.pending = store, pending
-        self._local = store if is_local(store) else None
+        # A file's appends in two steps, of which only the second waits.
+        self._local: Any = store if store.local else None
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()

@@ -33,7 +33,7 @@ from tacit.service.log.sql import (
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
-    SqlStore,
+    Store,
     columns,
     kept_columns,
 )
@@ -126,7 +126,7 @@ SIZE = (
 )
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """The log in a schema of a PostgreSQL database, durable at each commit.
 
     Parameters

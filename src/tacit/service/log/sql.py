@@ -1,9 +1,12 @@
 """What the stores in databases share: statements, and what is written and read with them.
 
+The log is the truth. A store keeps its rows under one ascending sequence number, appends a group of
+them whole or not at all, and gives them back in that order.
+
 Statements mark each value by a question mark. Where two databases need different words, or one has
 a faster way, the method is the store's own.
 
-From top to bottom: the tables and their statements; of :class:`SqlStore` what a database has to bring
+From top to bottom: the tables and their statements; of :class:`Store` what a database has to bring
 (transactions, reads that stream); who may write (the epoch); placements and records; snapshots; rows that
 are dropped; what is asked of the log while it is served, and at a start; forgetting somebody; rows that are
 damaged, found and left out; and where things end and begin.
@@ -206,6 +209,26 @@ class SqlDatabase(ABC):
     def _feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
         """Yield the rows of the feedback for decisions, for each in order."""
 
+    @abstractmethod
+    def scrub(self) -> None:
+        """Overwrite what was dropped or blanked, as far as the store can."""
+
+    @abstractmethod
+    def unsound(self) -> list[str]:
+        """Return where the store itself is damaged, its indexes against its tables too."""
+
+    @abstractmethod
+    def check_end(self) -> None:
+        """Raise Damaged if the owner before came to no clean end and left a damaged index."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the bytes that the store takes."""
+
     def decision_of(self, row: Any) -> DecisionRow:
         """Return a decision as it was appended."""
         return DecisionRow._make(row)
@@ -234,8 +257,12 @@ class SqlDatabase(ABC):
             raise StoreError(f"{self._where} is of version {found}; serve it once with this tacit first")
 
 
-class SqlStore(SqlDatabase):
-    """A log in the tables of a database.
+class Store(SqlDatabase):
+    """A log that survives, in the tables of a database.
+
+    Writing methods run one at a time, in whatever thread; the others may run beside them, also one
+    at a time. Each raises StoreError if the store fails, and Fenced if it has another owner by now.
+    No sequence number is taken twice, in whatever table.
 
     Attributes
     ----------
@@ -300,7 +327,11 @@ class SqlStore(SqlDatabase):
         return before
 
     def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot, or a base, step by step; then it is in place of the one before."""
+        """Write a snapshot, or a base, step by step; then it is in place of the one before.
+
+        A state stands beside those before. Each step is a transaction of its own, so that others may be
+        committed in between. If the steps come to no end, the one before stands.
+        """
         # Nobody who reads sees half of it: pieces have a number of their own, and the head that names the
         # number is written last, in one statement.
         with self._transaction() as writer:
@@ -492,10 +523,6 @@ class SqlStore(SqlDatabase):
         self._run_many(writer, change, blank)
         return len(blank)
 
-    @abstractmethod
-    def scrub(self) -> None:
-        """Overwrite what was dropped or blanked, as far as the store can."""
-
     def damaged(self) -> dict[str, list[int]]:
         """Return the numbers of the rows that are not what was written, by their tables."""
         return {table: numbers for table in READS if (numbers := list(self._damaged(table)))}
@@ -586,7 +613,11 @@ class SqlStore(SqlDatabase):
         return None if row is None else End(*row)
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
-        """Return the first rows of a placement, or of none, that are older than ``time``."""
+        """Return the first rows of a placement, or of none, that are older than ``time``.
+
+        Of decisions, those whose feedback came before the sequence number ``before``, too; each
+        with all its feedback.
+        """
         with self._reading() as connection:
             found = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
             decisions = list(self._sound("decisions", found))

@@ -26,7 +26,7 @@ from tacit.service.log.sql import (
     UNREADABLE,
     UNREADABLE_ROW,
     Read,
-    SqlStore,
+    Store,
     kept_columns,
 )
 from tacit.service.log.tables import scripts
@@ -77,7 +77,7 @@ TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' f
 FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(Store):
     """The log in an SQLite file in write-ahead mode, durable at each commit.
 
     Parameters
@@ -322,7 +322,7 @@ class ReadSqlite(SqliteStore):
     """
 
     def __init__(self, path: str | Path) -> None:
-        SqlStore.__init__(self)
+        Store.__init__(self)
         self.path = Path(path)
         self._where = f"store.path: {self.path}"
         if not self.path.is_file():
@@ -359,4 +359,4 @@ class ReadSqlite(SqliteStore):
 
     def close(self) -> None:
         """Release it."""
-        SqlStore.close(self)
+        Store.close(self)

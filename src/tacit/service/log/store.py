@@ -1,21 +1,19 @@
-"""What the engine asks of a store.
-
-The log is the truth. A store keeps its rows under one ascending sequence number, appends a group of
-them whole or not at all, and gives them back in that order.
-"""
+"""What stores take and give back besides rows: placements, snapshots in pieces, old rows."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from tacit.service.errors import Damaged
-from tacit.service.log.rows import Event, FoundDecision, MarkRow, RecordRow, Rows
-from tacit.service.log.searches import Subject
+from tacit.service.log.rows import RecordRow, Rows
+
+if TYPE_CHECKING:
+    from tacit.service.log.sql import Store
 
 BATCH = 2**17
 """Bytes of a snapshot that are written at once, so that no commit waits long."""
@@ -215,150 +213,7 @@ def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
     }
 
 
-class Store(Protocol):
-    """A log that survives.
-
-    Writing methods run one at a time, in whatever thread; the others may run beside them, also one
-    at a time. Each raises StoreError if the store fails, and Fenced if it has another owner by now.
-    No sequence number is taken twice, in whatever table.
-
-    Attributes
-    ----------
-    local : bool
-        Whether it never waits for another machine.
-    """
-
-    local: bool
-
-    def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
-        """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
-
-    def placements(self) -> dict[str, StoredPlacement]:
-        """Return all placements by their names."""
-
-    def configure(self, placement: int, configuration: str) -> None:
-        """Keep how a placement is configured."""
-
-    def configuration(self, placement: int) -> str | None:
-        """Return how a placement was configured when this was kept last."""
-
-    def changes(self, placement: int) -> list[MarkRow]:
-        """Return the marks that say who changed what of a placement, in order."""
-
-    def policy(self, spec: str) -> int:
-        """Return the number of a policy, which is kept if it is new."""
-
-    def states(self, placement: int) -> list[End]:
-        """Return the rows and the times of the states of a placement that are kept, in order."""
-
-    def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a state that is kept; raises Damaged if it is not what was written."""
-
-    def set_aside(self, placement: int, end: int) -> None:
-        """Remove the snapshot and the states of a placement that go beyond a row."""
-
-    def append(self, rows: Rows) -> None:
-        """Make a group durable: all of it, or nothing."""
-
-    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
-        """Make records durable that are not there yet; return the content of those that are."""
-
-    def records(self) -> Iterator[RecordRow]:
-        """Yield all records that were kept, in the order in which they came."""
-
-    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-        """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
-
-        Returns how many rows it was, of each placement where there were any; each has a mark.
-        """
-
-    def scrub(self) -> None:
-        """Overwrite what was dropped or blanked, as far as the store can."""
-
-    def damaged(self) -> dict[str, list[int]]:
-        """Return the numbers of the rows that are not what was written, by their tables."""
-
-    def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
-        """Take damaged rows out of the log for good; raises Damaged if that cannot be."""
-
-    def unsound(self) -> list[str]:
-        """Return where the store itself is damaged, its indexes against its tables too."""
-
-    def check_end(self) -> None:
-        """Raise Damaged if the owner before came to no clean end and left a damaged index."""
-
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
-        """Return those decisions that exist, from their placements and ids."""
-
-    def events(self, after: int) -> Iterator[Event]:
-        """Yield the log after a sequence number, in order.
-
-        Raises Damaged at a row that is not what was written.
-        """
-
-    def end(self) -> End:
-        """Return where the log ends."""
-
-    def snapshot(self, placement: int) -> Snapshot | None:
-        """Return a placement's latest snapshot; raises Damaged if it is not what was written."""
-
-    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot, or a base, step by step; then it is in place of the one before.
-
-        A state stands beside those before.
-
-        Each step is a transaction of its own, so that others may be committed in between. If the
-        steps come to no end, the one before stands.
-        """
-
-    def base(self, placement: int) -> Snapshot | None:
-        """Return where a placement's log begins, if what was before has been dropped.
-
-        Raises Damaged if it is not what was written.
-        """
-
-    def begins(self, placement: int) -> End | None:
-        """Return the row and the time of a placement's base."""
-
-    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
-        """Return the first rows of a placement, or of none, that are older than ``time``.
-
-        Of decisions, those whose feedback came before the sequence number ``before``, too; each
-        with all its feedback.
-        """
-
-    def drop(self, old: Old) -> None:
-        """Remove rows for good: all of them, or none."""
-
-    def probe(self, time: int) -> None:
-        """Commit something small, to show that commits work."""
-
-    def check(self) -> None:
-        """Raise StoreError if what is committed from now on would be lost, or is another's."""
-
-    def size(self) -> int:
-        """Return the bytes that the store takes."""
-
-    def close(self) -> None:
-        """Release everything; the store cannot be used afterwards."""
-
-
 def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
     """Keep a snapshot, or a base, in place of the one before."""
     for _ in store.saving(snapshot.draft(), what):
         pass
-
-
-class LocalStore(Store, Protocol):
-    """A store that never waits for another machine, and may append in two steps."""
-
-    def insert(self, rows: Rows) -> None:
-        """Write a group that is durable once :meth:`commit` returns, before which nothing else is written."""
-
-    def commit(self) -> None:
-        """Make what was inserted durable: all of it, or nothing."""
-
-
-def is_local(store: Store) -> TypeGuard[LocalStore]:
-    """Whether a store never waits for another machine."""
-    return store.local

@@ -6,7 +6,6 @@ empty. Followed: rows as JSON lines, each once.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import time
@@ -37,12 +36,12 @@ from tacit.service.log.rows import (
     Rows,
     stretches,
 )
-from tacit.service.log.store import BASES, Snapshot, Store, save
-from tacit.service.maintenance.item_logs import by_items, click_row, export_items
+from tacit.service.log.sql import Store
+from tacit.service.log.store import BASES, Snapshot, save
+from tacit.service.maintenance.item_logs import ROWS, by_items, click_row, export_items, write_clicks
 
 # ---- The log written to a folder of Parquet files: its rows, and as a click log
 
-ROWS = 10_000
 VERSION = 4
 BASES_SCHEMA = pa.schema(
     {
@@ -115,7 +114,7 @@ def _export_records(store: Store, path: Path) -> int:
     count = 0
     records = store.records()
     with pq.ParquetWriter(path, RECORDS_SCHEMA, write_page_checksum=True) as writer:
-        while group := list(itertools.islice(records, ROWS)):
+        while group := list(islice(records, ROWS)):
             count += len(group)
             rows = [row._asdict() for row in group]
             writer.write_table(pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA))
@@ -134,7 +133,7 @@ def _of_kind(export: ExportTable, store: Store, name: str, earned: dict[int, Any
 
 
 def _groups(events: Iterator[Event]) -> Iterator[Rows]:
-    while group := list(itertools.islice(events, ROWS)):
+    while group := list(islice(events, ROWS)):
         yield Rows(
             [event for event in group if isinstance(event, DecisionRow)],
             [event for event in group if isinstance(event, FeedbackRow)],
@@ -143,28 +142,14 @@ def _groups(events: Iterator[Event]) -> Iterator[Rows]:
 
 
 def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
-    from tacit.logs import write_log
-    from tacit.logs.schema import SCHEMA
-
     stored = store.placements()
     exported = {name for name, each in config.placements.items() if each.served_as.click_log}
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
-    count = 0
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        nonlocal count
-        decisions = (e for e in store.events(0) if isinstance(e, DecisionRow))
-        known = (row for row in decisions if row.placement in names)
-        while group := list(itertools.islice(known, ROWS)):
-            count += len(group)
-            yield pa.RecordBatch.from_pylist(
-                [click_row(row, names[row.placement], policies[row.placement], rewards) for row in group],
-                schema=SCHEMA,
-            )
-
-    write_log(batches(), path)
-    return count
+    decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
+    return write_clicks(
+        (click_row(row, names[row.placement], policies[row.placement], rewards) for row in decisions), path
+    )
 
 
 def attributed(config: Config, store: Store) -> dict[int, Any]:

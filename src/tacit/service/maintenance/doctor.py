@@ -32,9 +32,9 @@ from tacit.service.log.archive import forget_archived
 from tacit.service.log.marks import marked_start
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.searches import Subject
-from tacit.service.log.sql import PLACEMENT
+from tacit.service.log.sql import PLACEMENT, Store
 from tacit.service.log.sqlite import APPLICATION_ID
-from tacit.service.log.store import DAMAGE, BlankedRows, Store, added, rows_text
+from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
 from tacit.service.placements.placement import Placement
 
 # ---- The log as a whole: somebody forgotten in it, and the state checked against it

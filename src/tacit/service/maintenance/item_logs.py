@@ -20,7 +20,7 @@ from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.log.rows import DecisionRow, MarkRow, parsed, slate_of, slate_text
-from tacit.service.log.store import Store
+from tacit.service.log.sql import Store
 from tacit.service.placements.aspects.items import ItemsThen, items_then
 
 ROWS = 10_000
@@ -103,11 +103,8 @@ def export_items(
     config: Config, store: Store, name: str, rewards: dict[int, Any], folder: Path
 ) -> dict[str, int]:
     """Write the click log of a placement that knows items by vectors, and these; return the rows of each."""
-    from tacit.logs import write_log
-    from tacit.logs.schema import SCHEMA
-
     stored = store.placements()[name]
-    policy, count = policy_from_stored(json.loads(stored.spec)), 0
+    policy = policy_from_stored(json.loads(stored.spec))
     described = _Described(items_then(policy, store.base(stored.id)))
     export = config.placements[name].served_as.export
     log = "clicks" if export is None else export.name
@@ -129,18 +126,28 @@ def export_items(
         # What came back for a list is known once its window has closed.
         return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        nonlocal count
-        while group := list(itertools.islice(known, ROWS)):
-            rows = [made for row in group for made in rows_of(row)]
-            count += len(rows)
-            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-    write_log(batches(), folder / f"{log}-{name}.parquet")
+    count = write_clicks((made for row in known for made in rows_of(row)), folder / f"{log}-{name}.parquet")
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
     _say_left_out(name, described.nameless)
     return {f"{log}-{name}": count, f"items-{name}": table.num_rows}
+
+
+def write_clicks(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    """Write rows as a click log; return how many there were."""
+    from tacit.logs import write_log
+    from tacit.logs.schema import SCHEMA
+
+    count = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        while group := list(itertools.islice(rows, ROWS)):
+            count += len(group)
+            yield pa.RecordBatch.from_pylist(group, schema=SCHEMA)
+
+    write_log(batches(), path)
+    return count
 
 
 def _say_left_out(name: str, count: int) -> None:

@@ -23,7 +23,8 @@ from tacit.service.engine.layout import Layout, LayoutStore, check_kinds, schema
 from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, partition_by_id, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
-from tacit.service.log.store import Store, StoredPlacement
+from tacit.service.log.sql import Store
+from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.living import decoded
 from tacit.service.placements.aspects.shared import Joined, Learned
 from tacit.service.placements.placement import Placement
