@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
@@ -320,8 +321,8 @@ def checked_feedback(
     lowest: float,
     metrics: Mapping[str, Any] = MappingProxyType({}),
     learned: str | None = None,
-) -> Block[FeedbackRequest]:
-    """Return feedback as a block, its rewards, metrics and ids checked.
+) -> Sequence[FeedbackRequest]:
+    """Return feedback, its rewards, metrics and ids checked; a block as a block.
 
     Parameters
     ----------
@@ -343,15 +344,16 @@ def checked_feedback(
             _check_metrics(content, metrics)
     if learned is not None:
         feedback = [_worth(piece, learned, metrics[learned]) for piece in feedback]
-    feedback = Block.of(FeedbackRequest, feedback)
+    if type(feedback) is not Block:
+        return [_checked(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
         if id is not None:
             checked_id("feedback_id", id)
     kinds, rewards = feedback.column("kind"), feedback.column("reward")
-    if kinds.count(REWARD) == len(kinds) and all(
-        type(reward) is float and lowest <= reward <= 1.0 for reward in rewards
-    ):
-        return feedback
+    if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
+        known = np.array(rewards)
+        if ((known >= lowest) & (known <= 1.0)).all():
+            return feedback
     checked = [
         _checked_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
@@ -381,6 +383,15 @@ def _check_metrics(content: str, known: Mapping[str, Any]) -> None:
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
         checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
+
+
+def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+    if feedback.id is not None:
+        checked_id("feedback_id", feedback.id)
+    if feedback.kind != REWARD:
+        return feedback
+    reward = _checked_reward(feedback.reward, lowest)
+    return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
 def _checked_reward(reward: float | None, lowest: float) -> float:
