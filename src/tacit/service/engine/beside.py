@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.file import differences, settings_of
@@ -42,6 +40,7 @@ from tacit.service.log.rows import (
     DecisionRow,
     Event,
     MarkRow,
+    text_of,
 )
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import Store
@@ -173,7 +172,7 @@ class Following:
                 if before == now:
                     continue
                 if before is not None:
-                    changed = msgspec.json.encode(differences(before, now)).decode()
+                    changed = text_of(differences(before, now))
                     await self._writer.ask(Mark(name, changed, CONFIGURATION, CONFIGURATION))
                 await self._writer.of_store(self._engine.store.configure, placement.id, now)
             except NotDurable as error:
@@ -361,5 +360,5 @@ class ShardExchange:
         if known.shared is not None:
             news = known.shared.news(known, learned)
             if news.parts:
-                value = msgspec.json.encode(news).decode()
+                value = text_of(news)
                 await self._writer.ask(Mark(placement, value, MERGE))

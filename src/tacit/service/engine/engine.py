@@ -59,7 +59,7 @@ from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event, Reco
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows
-from tacit.service.placements.aspects.elsewhere import check_lends
+from tacit.service.placements.aspects.elsewhere import check_elsewhere
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
 from tacit.wire.lift import LATEST, ForWhom
@@ -347,14 +347,14 @@ class Engine(Verbs):
         InvalidValue
             If its decisions can be made nowhere else, or there is no such shard: this one is 0.
         """
-        check_lends(self.placement(placement), self._pending.time.now())
+        check_elsewhere(self.placement(placement), self._pending.time.now())
         if shard:
             raise InvalidValue("shard", shard, "leave it out: one server has learned all")
         return await self.learner(placement)
 
     async def lends(self, placement: str) -> list[int | None]:
         """Return the last row of the log that what is lent knows; errors as for :meth:`lend`."""
-        check_lends(self.placement(placement), self._pending.time.now())
+        check_elsewhere(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
 
     async def learner(self, placement: str) -> Lent:

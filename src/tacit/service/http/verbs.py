@@ -37,7 +37,7 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
-from tacit.service.placements.aspects.elsewhere import check_takes_over, checked_made
+from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made
 from tacit.service.placements.aspects.items import items_now
 from tacit.service.placements.attribution import CORRECTED, LEARNED
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
@@ -172,7 +172,7 @@ async def _lent(engine: Service, call: RouteCall) -> wire_control.LentParts:
 
 async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
     placement = engine.placement(call.placement)
-    check_takes_over(placement)
+    check_elsewhere(placement)
     asked: list[LocalDecision] = call.request.decisions
     read = [_read(placement, decision) for decision in asked]
     good = [impression for impression in read if isinstance(impression, Impression)]

@@ -39,7 +39,7 @@ class Start(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """It as the value of a mark."""
-        return msgspec.json.encode(self).decode()
+        return rows.text_of(self)
 
 
 def start_of(plan: str) -> Start | None:
@@ -106,7 +106,7 @@ class Regime(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """It as the value of a mark."""
-        return msgspec.json.encode(msgspec.structs.replace(self, seq=0)).decode()
+        return rows.text_of(msgspec.structs.replace(self, seq=0))
 
     def sets_aside(self, seq: int) -> int | None:
         """Return, of a row that teaches nothing, until when windows had closed before it.

@@ -20,7 +20,7 @@ from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import MODE, REWARD, DecisionRow
+from tacit.service.log.rows import MODE, REWARD, DecisionRow, text_of
 from tacit.service.log.searches import without_unit
 
 # ---- What callers ask for and report, checked: impressions to decide for, clicks in a list
@@ -185,7 +185,7 @@ def clicked_positions(clicks: Clicked, items: Sequence[Arm], actions: Collection
     done: list[Any] = sorted(positions)
     if clicks.action != CLICK:
         done = [{"position": position, "action": clicks.action} for position in done]
-    return msgspec.json.encode(done).decode()
+    return text_of(done)
 
 
 def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
@@ -206,7 +206,7 @@ def clicks_in(done: Sequence[int | Mapping[str, Any]]) -> list[int]:
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
     """Return a list as the log keeps it."""
-    return None if values is None else msgspec.json.encode(values).decode()
+    return None if values is None else text_of(values)
 
 
 # ---- Requests to the engine; many make a group

@@ -56,10 +56,10 @@ def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> 
     '{"slate":["b","a"],"prefixes":[0.5,0.25],"places":[0.5,0.75]}'
     """
     if not len(prefixes):
-        return msgspec.json.encode(arms).decode()
+        return text_of(arms)
     parts = {"slate": arms, "prefixes": prefixes[: len(arms)].tolist()}
     parts["places"] = places[: len(arms)].tolist()
-    return msgspec.json.encode(parts).decode()
+    return text_of(parts)
 
 
 def slate_of(shown: str | None) -> Slate:
@@ -406,6 +406,11 @@ def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
         return logged
     # One that rounding made 0 is not known.
     return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
+
+
+def text_of(value: Any) -> str:
+    """Return what a column keeps of a value: JSON, which msgspec reads back as the value's type."""
+    return msgspec.json.encode(value).decode()
 
 
 def parsed(text: str | None) -> Any:

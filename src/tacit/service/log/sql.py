@@ -39,6 +39,7 @@ from tacit.service.log.rows import (
     Rows,
     in_order,
     row_checksum,
+    text_of,
 )
 from tacit.service.log.searches import Subject, without_unit
 from tacit.service.log.store import (
@@ -491,7 +492,7 @@ class Store(SqlDatabase):
                     done[name] = found
                     seq = end.seq + len(done)
                     # Without the name, which is not to be kept.
-                    note = msgspec.json.encode(found._asdict()).decode()
+                    note = text_of(found._asdict())
                     marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
             self._insert(writer, Rows([], [], marks))
         # What is done is done: a full disk only leaves the old pages where they are for a while.
@@ -510,7 +511,7 @@ class Store(SqlDatabase):
         return len(blank)
 
     def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
-        name = msgspec.json.encode(subject.name).decode()
+        name = text_of(subject.name)
         pattern = re.sub(r"([%_!])", r"!\1", name)
         blank = []
         for number, *row in self._run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
@@ -567,7 +568,7 @@ class Store(SqlDatabase):
                 f"{self._where}: {rows_text({'marks': damaged['marks']})}, which say what was "
                 "changed and cannot be left out; restore a backup"
             )
-        end, note = self.end(), msgspec.json.encode({"left_out": damaged}).decode()
+        end, note = self.end(), text_of({"left_out": damaged})
         mark = MarkRow(end.seq + 1, None, end.time, TICK, note)
         with self._transaction() as writer:
             for table, numbers in damaged.items():

@@ -42,6 +42,7 @@ from tacit.service.log.rows import (
     SHADOW,
     DecisionRow,
     MarkRow,
+    text_of,
 )
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.control import Control, PairControl
@@ -286,7 +287,7 @@ class DuelPlacement(Placement):
             content["interleaved"] = interleaved.as_dict()
             if _alike(rankings, self._duels.method.length) and len(set(shown.pair)) > 1:
                 content["alike"] = True
-        return msgspec.json.encode(content).decode()
+        return text_of(content)
 
     def _would_show(self, decision: Decision) -> Arm:
         return json.dumps(decision.pair)

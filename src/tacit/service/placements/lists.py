@@ -27,7 +27,7 @@ from tacit.service.config.file import checked_within
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.requests import Clicked, DecisionRequest, FeatureRows, Impression, clicked_positions
-from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text
+from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text, text_of
 from tacit.service.placements.aspects.control import Control, ListControl
 from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
 from tacit.service.placements.attribution import ClickAttribution, Lessons
@@ -480,9 +480,7 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         prefixes, places = (chances[: len(listed)].tolist() for chances in given)
         at = decision.slots[: len(listed)].tolist()
         vectors = found.halves[found.rows[at]].tobytes()
-        return msgspec.json.encode(
-            ItemsShown(list(decision.shown), prefixes, places, vectors, at, len(found))
-        ).decode()
+        return text_of(ItemsShown(list(decision.shown), prefixes, places, vectors, at, len(found)))
 
     def _known_item(self, row: DecisionRow) -> ItemsShown | None:
         text = row.shown or ""
@@ -492,7 +490,7 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         items = self._known_item(row)
         if items is None:
             return super().decision_of(row, epoch).lean()
-        by_place = row._replace(offered=None, shown=msgspec.json.encode(items.at).decode())
+        by_place = row._replace(offered=None, shown=text_of(items.at))
         at = super().decision_of(by_place, epoch)
         return at._replace(shown=tuple(items.slate), offered=PLACES[: items.of], relevance=items.relevance)
 

@@ -16,7 +16,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression, Made
-from tacit.service.log.rows import FED, DecisionRow, MarkRow
+from tacit.service.log.rows import FED, DecisionRow, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
 from tacit.wire.site import FedOf, Offsets, Status
@@ -31,29 +31,15 @@ MOST_FEEDS, MOST_PARTS = 100, 10_000
 # ---- Decisions made next to the caller
 
 
-def check_takes_over(placement: Placement) -> None:
-    """Check that a placement's decisions can be made elsewhere, be it not now.
+def check_elsewhere(placement: Placement, time: int | None = None) -> None:
+    """Check that a placement's decisions can be made elsewhere with what was learned here, at a time or ever.
 
     Raises
     ------
     InvalidValue
-        If each of them needs something that only the service has.
+        If each of them needs something that only the service has; or, at a time, if the policy does not
+        decide by itself then.
     """
-    _check_not_here(placement, None)
-
-
-def check_lends(placement: Placement, time: int) -> None:
-    """Check that decisions may be made elsewhere at a time, with what was learned here.
-
-    Raises
-    ------
-    InvalidValue
-        As :func:`check_takes_over`; or if the policy does not decide by itself then.
-    """
-    _check_not_here(placement, time)
-
-
-def _check_not_here(placement: Placement, time: int | None) -> None:
     why = None
     if placement.config.kind != ARMS:
         why = f"placements of kind {placement.config.kind!r} decide here"
@@ -183,8 +169,6 @@ def least(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
     }
 
 
-def _come(placement: Placement, asked: FedOf, time: int) -> str:
-    return msgspec.json.encode(asked).decode()
-
-
-Fed.changes = {FedOf: Effect(FED, _come, lambda placement, time: Status("ok"))}
+Fed.changes = {
+    FedOf: Effect(FED, lambda placement, asked, time: text_of(asked), lambda placement, time: Status("ok"))
+}

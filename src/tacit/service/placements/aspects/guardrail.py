@@ -21,11 +21,10 @@ from tacit.proof.boundary import Interval
 from tacit.proof.harms import HarmSums, buckets_of, comparisons_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow
+from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
 from tacit.service.placements.aspects.earnings import AT_ONCE, Closed
-from tacit.service.placements.aspects.living import encoded
 from tacit.service.placements.lift_report import lift_of_metric
 from tacit.wire.control import ArmsOf
 from tacit.wire.lift import GuardrailNow, Harm
@@ -96,7 +95,7 @@ class Guardrail(Aspect):
         terms = msgspec.json.encode([self.config, self.against, self._metric], order="sorted").decode()
         if terms == self.terms:
             return None
-        return msgspec.json.encode(LoggedGuardrail(terms, len(placement.living.names))).decode()
+        return text_of(LoggedGuardrail(terms, len(placement.living.names)))
 
     def current(self, placement: Placement) -> str | None:
         """Return the terms on which it began."""
@@ -200,13 +199,13 @@ class Guardrail(Aspect):
         self._looked, self._closed = self._looked + self._closed, 0
         self.settle(placement)
         harms = self._proved(placement)
-        marks = [(GUARDRAIL, msgspec.json.encode(LoggedGuardrail(harm=harm)).decode()) for harm in harms]
+        marks = [(GUARDRAIL, text_of(LoggedGuardrail(harm=harm))) for harm in harms]
         if not harms or self.config.then == "tell":
             return marks
         arms = [harm.arm for harm in harms if harm.arm is not None]
         if not arms:
             return [*marks, (MODE, CONTROL)]
-        return [*marks, (ARMS, encoded(placement.living.after(placement, ArmsOf(retire=arms))))]
+        return [*marks, (ARMS, text_of(placement.living.after(placement, ArmsOf(retire=arms))))]
 
     def _proved(self, placement: Placement) -> list[Harm]:
         """Return the harms that are proved, and were not before."""

@@ -21,7 +21,7 @@ from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.policies import Policy
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow, parsed
+from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow, parsed, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect
 from tacit.wire.decisions import ItemsGone, ItemsNow, ItemsOf
@@ -131,14 +131,15 @@ def _catalogue(placement: Placement) -> Catalogue:
     return placement.learner.items
 
 
-def put_text(items: Catalogue, asked: ItemsOf) -> str:
+def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
     """Return the mark that puts items into a catalogue; nothing is changed yet.
 
     Raises
     ------
     InvalidValue
-        If one does not fit.
+        If one does not fit, or there is no catalogue.
     """
+    items = _catalogue(placement)
     for i, item in enumerate(asked.items):
         if len(item.vector) != items.dim:
             remedy = f"the policy reads {items.dim} numbers of each item"
@@ -151,20 +152,15 @@ def put_text(items: Catalogue, asked: ItemsOf) -> str:
     return text_of(ItemsMark(names, halves.tobytes(), segments if any(segments) else []))
 
 
-def remove_text(items: Catalogue, asked: ItemsGone) -> str:
+def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
     """Return the mark that takes items out of a catalogue; nothing is changed yet.
 
     Raises
     ------
     InvalidValue, UnknownName
-        If one is not there, or is named twice.
+        If one is not there, or is named twice; or there is no catalogue.
     """
-    return text_of(ItemsMark(items.present(asked.ids)))
-
-
-def text_of(mark: ItemsMark) -> str:
-    """Return a change of a catalogue as the value of a mark."""
-    return msgspec.json.encode(mark).decode()
+    return text_of(ItemsMark(_catalogue(placement).present(asked.ids)))
 
 
 def take_mark(items: Catalogue, value: str) -> int:
@@ -214,7 +210,7 @@ class Sought(NamedTuple):
     @property
     def text(self) -> str:
         """What the log keeps of it."""
-        return msgspec.json.encode({} if self.segment is None else {"segment": self.segment}).decode()
+        return text_of({} if self.segment is None else {"segment": self.segment})
 
     def candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Located:
         """Return the candidates as they are now.
@@ -281,7 +277,7 @@ def shown_text(candidates: Located, decision: Decision) -> str:
     """Return what a decision among candidates showed, as the log keeps it."""
     place = decision.slot
     vector = candidates.halves[candidates.rows[place]].tobytes()
-    return msgspec.json.encode(ItemShown(vector, place, len(candidates))).decode()
+    return text_of(ItemShown(vector, place, len(candidates)))
 
 
 def shown_of(text: str | None) -> ItemShown | None:
@@ -295,14 +291,6 @@ def as_array(given: Any) -> Any:
 
 
 # ---- The verbs that change it
-
-
-def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
-    return put_text(_catalogue(placement), asked)
-
-
-def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
-    return remove_text(_catalogue(placement), asked)
 
 
 Items.changes = {

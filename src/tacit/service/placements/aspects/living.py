@@ -19,7 +19,7 @@ from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.file import checked_as
 from tacit.service.log.requests import Impression, Made, as_json
-from tacit.service.log.rows import ARMS, MarkRow
+from tacit.service.log.rows import ARMS, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import holdout_in
@@ -117,7 +117,7 @@ class Living(Aspect):
 
     def current(self, placement: Placement) -> str:
         """Return what the last mark says, or would say."""
-        return encoded(self.now)
+        return text_of(self.now)
 
     def is_news(self, placement: Placement, value: str) -> bool:
         """Whether a mark tells of a change that is not known here."""
@@ -341,11 +341,6 @@ def _known(learner: Learner) -> LoggedArms:
     return LoggedArms(_listed(learner.offer.all), learner.offer.retired)
 
 
-def encoded(now: LoggedArms) -> str:
-    """Return all arms as the value of a mark."""
-    return msgspec.json.encode(now).decode()
-
-
 def decoded(mark: str) -> LoggedArms:
     """Return all arms from the value of a mark."""
     return msgspec.json.decode(mark, type=LoggedArms)
@@ -382,7 +377,7 @@ def listed_as_json(values: list[Any]) -> list[str | None]:
 
 
 def _change(placement: Placement, asked: wire.ArmsOf, time: int) -> str:
-    return encoded(placement.living.after(placement, asked))
+    return text_of(placement.living.after(placement, asked))
 
 
 def _now(placement: Placement, time: int) -> wire.ArmsNow:

@@ -11,7 +11,7 @@ from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm
 from tacit.service.log.ids import as_text, as_time
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import PIN, PINNED, PINNED_FROZEN, MarkRow
+from tacit.service.log.rows import PIN, PINNED, PINNED_FROZEN, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.wire import control as wire
@@ -38,19 +38,14 @@ class Pin(msgspec.Struct, frozen=True):
     until: int
 
 
-def pin_text(pin: Pin | None) -> str:
-    """Return a pin as a mark of the log holds it.
+def pin_of(text: str) -> Pin | None:
+    """Return what a mark's value says is pinned.
 
     Examples
     --------
-    >>> pin_text(Pin(["a"], 5)), pin_text(None)
-    ('{"arms":["a"],"until":5}', 'null')
+    >>> pin_of('{"arms":["a"],"until":5}'), pin_of("null")
+    (Pin(arms=['a'], until=5), None)
     """
-    return msgspec.json.encode(pin).decode()
-
-
-def pin_of(text: str) -> Pin | None:
-    """Return what :func:`pin_text` was given."""
     return msgspec.json.decode(text, type=Pin | None)
 
 
@@ -77,7 +72,7 @@ class Pins(Aspect):
 
     def current(self, placement: Placement) -> str:
         """Return what the last mark says."""
-        return pin_text(self.last)
+        return text_of(self.last)
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
@@ -180,11 +175,11 @@ def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
 
 
 def _pin(placement: Placement, asked: wire.PinOf, time: int) -> str:
-    return pin_text(placement.pins.after(placement, asked, time))
+    return text_of(placement.pins.after(placement, asked, time))
 
 
 def _unpin(placement: Placement, asked: wire.Unpin, time: int) -> str | None:
-    return None if placement.pins.at(time) is None else pin_text(None)
+    return None if placement.pins.at(time) is None else text_of(None)
 
 
 def _now(placement: Placement, time: int) -> wire.PinNow:

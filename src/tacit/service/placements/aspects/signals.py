@@ -7,15 +7,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.signals import Signals
 from tacit.service.config.schema import SignalConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import DecisionRow
+from tacit.service.log.rows import DecisionRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Saved
 
@@ -128,7 +126,7 @@ class PlacementSignals(Aspect):
     def given(self, row: DecisionRow) -> str | None:
         """Return the client's part of a decision's context, as the log keeps numbers."""
         rest: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
-        return msgspec.json.encode(rest).decode() if rest else None
+        return text_of(rest) if rest else None
 
 
 def _number(asked: str | None) -> int:
