@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -317,10 +316,7 @@ Request = Decide | Record | Mark | Ask | Export
 
 
 def checked_feedback(
-    feedback: Sequence[FeedbackRequest],
-    lowest: float,
-    metrics: Mapping[str, Any] = MappingProxyType({}),
-    learned: str | None = None,
+    feedback: Sequence[FeedbackRequest], lowest: float, metrics: Mapping[str, Any], learned: str | None
 ) -> Sequence[FeedbackRequest]:
     """Return feedback, its rewards, metrics and ids checked; a block as a block.
 

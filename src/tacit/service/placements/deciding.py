@@ -64,11 +64,9 @@ class Deciding(State):
             return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
         for key in filterfalse(self.learner.lanes.of.__contains__, keys):
             _checked_key(key)
-        count = len(keys)
-        blank: tuple[list[Any], ...] = [None] * count, [None] * count, [None] * count
-        nothing: list[Any] = [None] * count
-        columns = list(keys), *blank, [False] * count, nothing, nothing, nothing
-        return Block(Impression, columns)
+        nothing: list[Any] = [None] * len(keys)
+        deferred = [False] * len(keys)
+        return Block(Impression, [list(keys), nothing, nothing, nothing, deferred, nothing, nothing, nothing])
 
     def of_key(self, key: str) -> Impression:
         """Return an impression of which nothing is said but its key; as :meth:`checked`.

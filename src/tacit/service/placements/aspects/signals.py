@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.learning.signals import Signals
@@ -63,30 +63,23 @@ class PlacementSignals(Aspect):
         self, learner: Learner, impressions: Block[Impression], offers: Sequence[Ints], time: int
     ) -> list[Impression]:
         """Return impressions with their whole contexts, and count them."""
-        values = self.stream.arrive(
-            learner.lanes.admit(impressions.column("key")),
-            time,
-            offers,
-            list(map(_number, impressions.column("asked"))),
-            [not deferred for deferred in impressions.column("deferred")],
-        )
+        values = self._arrive(learner, impressions, time, offers)
         return [
             impression._replace(context=[*signals, *(impression.context or ())])
             for impression, signals in zip(impressions, values.tolist(), strict=True)
         ]
 
-    def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
-        """Count decisions of the log; return the signals that they were made by."""
-        values = self.stream.arrive(
-            learner.lanes.admit(rows.column("key")),
-            rows.column("time"),
-            offers,
-            list(map(_number, rows.column("asked"))),
-            [not deferred for deferred in rows.column("deferred")],
-        )
+    def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> None:
+        """Count decisions of the log, as when they were made."""
+        self._arrive(learner, rows, rows.column("time"), offers)
         self.decided(learner, rows)
-        signals: list[list[float]] = values.tolist()
-        return signals
+
+    def _arrive(self, learner: Learner, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
+        """Count impressions, or their decisions, at a time or each at its own; return their signals."""
+        lanes = learner.lanes.admit(rows.column("key"))
+        sessions = list(map(_number, rows.column("asked")))
+        counts = [not deferred for deferred in rows.column("deferred")]
+        return self.stream.arrive(lanes, times, offers, sessions, counts)
 
     def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
         """Take in the epochs of decisions."""
