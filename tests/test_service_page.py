@@ -553,7 +553,7 @@ def test_all_time_ends_with_the_last_decision():
     """Or the line of a demo that has ended would shrink into a corner of its chart."""
     series, minute = Series(arms=2), 60_000_000
     for i in range(100):
-        series.decided_many(START + i * minute, slots=[0], propensities=[0.5], offered=[2])
+        series.decided(START + i * minute, slot=0, propensity=0.5, offered=2)
     last = START + 99 * minute
     late = asked_range("all", None, None, series, last + 1000 * minute).span
     assert (late.begin, late.end) == (START, last + 99 * minute // 50)

@@ -108,6 +108,10 @@ class Series:
         """The sum of all rewards."""
         return float(self.table[:, R].sum())
 
+    def decided(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
+        """Count a decision for ``slot`` out of ``offered`` arms."""
+        self.decided_many(time, [slot], [propensity], [offered])
+
     def decided_many(
         self,
         time: int,
