@@ -4,14 +4,14 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_582,
+    "code": 60_528,
     "files": 363,
     "classes_twice": 5,
     "told": 0,
     "know_pin": 12,
     "service_rooms": 11,
     "longest_class": 400,
-    "imports": 0.0942,
+    "imports": 0.0941,
 }
 LEAST = {"comments": 0.0335}
 

@@ -46,18 +46,7 @@ from tacit.service.placements.aspects.chapters import (
 )
 from tacit.service.placements.aspects.control import floor_of
 from tacit.service.placements.aspects.earnings import LiftSums
-from tacit.wire.lift import (
-    BestArm,
-    Bounds,
-    ChapterLift,
-    Group,
-    LiftReport,
-    MetricLift,
-    Mismatch,
-    PartLift,
-    Plan,
-    PlannedLook,
-)
+from tacit.wire import lift as wire
 
 DAY = 86_400e6
 PLANNED_LIFT = 0.1
@@ -97,7 +86,7 @@ def lift_report(
     control: str | None = None,
     stretch: tuple[str | None, str | None] = (None, None),
     wish: Wish | None = None,
-) -> LiftReport:
+) -> wire.LiftReport:
     """Return what learning earned at a placement.
 
     Parameters
@@ -213,7 +202,7 @@ class _Reporter:
         holdout = self._held if chapter is self._sums else holdout_in(chapter.terms)
         return None if holdout is None else holdout.share
 
-    def report(self) -> LiftReport:
+    def report(self) -> wire.LiftReport:
         """Return all of it."""
         holdout = self._holdout
         lift = self._by_propensities() if holdout is None else self._of_strata()
@@ -222,7 +211,7 @@ class _Reporter:
         wrong += _misweighed(self._sums)
         best, winner_verdict = self._winner()
         since = self._since()
-        return LiftReport(
+        return wire.LiftReport(
             placement=self._name,
             method="propensities" if holdout is None else "holdout",
             control=self._control if holdout is None else holdout.named,
@@ -249,7 +238,7 @@ class _Reporter:
             look=None if holdout is None else self._look(holdout),
         )
 
-    def report_of_chapters(self, first: str | None, last: str | None) -> LiftReport:
+    def report_of_chapters(self, first: str | None, last: str | None) -> wire.LiftReport:
         """Return the lift of some chapters."""
         ends = []
         for field, text, default in (("from", first, 1), ("to", last, len(self._all))):
@@ -267,7 +256,7 @@ class _Reporter:
         end = self._all[ends[1] - 1].end
         return self._only("chapters {} to {}".format(*ends), self._since(), end)
 
-    def report_of(self, begin: str | None, end: str | None) -> LiftReport:
+    def report_of(self, begin: str | None, end: str | None) -> wire.LiftReport:
         """Return the lift of a stretch of time: of the reward, over the holdout."""
         field, given = ("from", begin) if begin else ("to", end)
         if self._holdout is None or any(stratum.chapter.clustered for stratum in self._strata):
@@ -282,7 +271,7 @@ class _Reporter:
         days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
         return self._only("decisions from {} to {} (UTC)".format(*days), first, last)
 
-    def _only(self, of: str, begin: int, end: int) -> LiftReport:
+    def _only(self, of: str, begin: int, end: int) -> wire.LiftReport:
         """Return what is known of a part of the time: what the reward's sums say."""
         verdict = f"Of {of}: {said.lift_sentence(self._of_strata())}"
         return msgspec.structs.replace(
@@ -338,16 +327,16 @@ class _Reporter:
         rule = rule_in(self._sums.terms)
         return next(chapter.time for chapter in self._all if rule_in(chapter.terms) == rule)
 
-    def _groups(self) -> dict[str, Group]:
+    def _groups(self) -> dict[str, wire.Group]:
         if self._holdout is None:
             n, rewards = _uniform(self._sums)[:2]
-            return {"policy": Group(int(n), _amount(n, rewards, self._lowest))}
+            return {"policy": wire.Group(int(n), _amount(n, rewards, self._lowest))}
         empty = HoldoutSums.empty()
         return _groups_of([stratum.own for stratum in self._strata] or [empty], self._lowest)
 
     # Chapters --------------------------------------------------------------------------------
 
-    def _chapters(self) -> list[ChapterLift]:
+    def _chapters(self) -> list[wire.ChapterLift]:
         """Return all chapters of a holdout, in order."""
         counted = {id(part.chapter) for part in self._strata if enough(part.own, part.share)}
         ends = [*self._sums.past[1:], self._sums, None]
@@ -357,15 +346,19 @@ class _Reporter:
             if self._share(chapter) is not None
         ]
 
-    def _chapter(self, place: int, chapter: Chapter, after: Chapter | None, counted: bool) -> ChapterLift:
+    def _chapter(
+        self, place: int, chapter: Chapter, after: Chapter | None, counted: bool
+    ) -> wire.ChapterLift:
         holdout = self._held if chapter is self._sums else holdout_in(chapter.terms)
         assert holdout is not None
         lift = self._of([chapter.reward], [holdout.share])
         parts = [
-            PartLift(part.what, _text(part.time), _groups_of([part.sums], self._lowest), _ratio([part.sums]))
+            wire.PartLift(
+                part.what, _text(part.time), _groups_of([part.sums], self._lowest), _ratio([part.sums])
+            )
             for part in chapter.parts
         ]
-        return ChapterLift(
+        return wire.ChapterLift(
             number=place + 1,
             since=_text(chapter.time),
             until=_text(chapter.end),
@@ -407,7 +400,7 @@ class _Reporter:
         day = said.day(moment(time), moment(self._now))
         return f"{what} on {day} (before: {shown[0]}, since: {shown[1]})"
 
-    def _look(self, holdout: HoldoutConfig) -> PlannedLook | None:
+    def _look(self, holdout: HoldoutConfig) -> wire.PlannedLook | None:
         """Return what the planned look says: of decisions made before it."""
         if holdout.looked is None:
             return None
@@ -415,17 +408,17 @@ class _Reporter:
         reached = self._now >= holdout.looked + self._config.rule.window
         if not reached:
             verdict = f"One look is planned on {at}: it will be sharper by a fifth."
-            return PlannedLook(holdout.look or "", False, "early", None, None, verdict)
+            return wire.PlannedLook(holdout.look or "", False, "early", None, None, verdict)
         sums = self._sums.reward if self._sums.planned is None else self._sums.planned
         lift = self._of([sums], [holdout.share], planned=self._confidence == PLANNED_CONFIDENCE)
         verdict = f"At the look that was planned on {at}: {said.lift_sentence(lift)}"
         verdict = verdict.removesuffix(f" {said.ANY_TIME}")
         bounds = _bounds(lift.ratio), _bounds(lift.difference)
-        return PlannedLook(holdout.look or "", True, lift.claim, *bounds, verdict)
+        return wire.PlannedLook(holdout.look or "", True, lift.claim, *bounds, verdict)
 
     # What is said with it --------------------------------------------------------------------
 
-    def _sentences(self, lift: Lift, plan: Plan | None, wrong: list[Mismatch]) -> list[str]:
+    def _sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
         chapters = [] if self._holdout is None else [stratum.chapter for stratum in self._strata]
         earlier = [each for past in chapters if past is not self._sums for each in self._mismatches(past)]
         found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
@@ -456,7 +449,7 @@ class _Reporter:
         closes = None if self._closes is None else moment(self._closes)
         return said.counted_sentence(moment(self._now), n, self._pending, closes)
 
-    def _mismatches(self, chapter: Chapter) -> list[Mismatch]:
+    def _mismatches(self, chapter: Chapter) -> list[wire.Mismatch]:
         share, sums = self._share(chapter), chapter.reward
         if share is None:
             return []
@@ -470,10 +463,10 @@ class _Reporter:
         for what, pair in pairs.items():
             evidence = share_evidence((pair / max(effect, 1.0)).tolist(), share)
             had = float(pair[0] / pair.sum()) if pair.sum() else None
-            found.append(Mismatch(what, had, evidence, evidence > ALARM))
+            found.append(wire.Mismatch(what, had, evidence, evidence > ALARM))
         return found
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> wire.Plan | None:
         """Return when a lift would show, of the holdout that there is or might be."""
         wish, holdout = self._wish, self._held
         if self._lowest:
@@ -496,7 +489,7 @@ class _Reporter:
         days = None if daily is None else max(needed - begun, 0.0) / daily
         whole = None if daily is None else needed / daily
         verdict = said.plan_sentence(needed, whole, wish.lift, share)
-        return Plan(wish.lift, needed, days, share, rate, daily, verdict)
+        return wire.Plan(wish.lift, needed, days, share, rate, daily, verdict)
 
     def _observed(self) -> tuple[float, float, float]:
         """Return how many decisions there were, their rewards, and how these scatter."""
@@ -510,7 +503,7 @@ class _Reporter:
         n, rewards = map(float, _uniform(self._sums)[:2])
         return n, rewards, 1.0
 
-    def _winner(self) -> tuple[BestArm | None, str]:
+    def _winner(self) -> tuple[wire.BestArm | None, str]:
         """Return the best arm, and what can be said of it."""
         scores = self._sums.scores
         if len(self._arms) < 2 or not self._shows_one:
@@ -528,14 +521,14 @@ class _Reporter:
         names = [str(arm) for arm in self._arms]
         span = 1.0 - self._lowest
         behind = {
-            name: Bounds(*(span * end for end in interval))
+            name: wire.Bounds(*(span * end for end in interval))
             for name, interval in zip(names, found.behind, strict=True)
         }
         best, declared = self._arms[found.leader], found.declared and allowed
         sentence = said.winner_sentence(str(best) if declared else None)
         if not allowed:
             sentence = said.NO_WINNER
-        return BestArm(best, declared, behind, sentence), sentence
+        return wire.BestArm(best, declared, behind, sentence), sentence
 
     def of_metric(self, name: str, comparisons: int = 1) -> Lift:
         """Return the lift of a metric over the holdout, one of so many that are to hold together."""
@@ -553,7 +546,7 @@ class _Reporter:
             largest=self._config.metrics[name].largest,
         )
 
-    def _metrics(self) -> list[MetricLift]:
+    def _metrics(self) -> list[wire.MetricLift]:
         found = []
         for name, config in self._config.metrics.items():
             lift = self.of_metric(name, len(self._config.metrics))
@@ -563,7 +556,9 @@ class _Reporter:
             safety = guarded(lift, config.margin, better=config.better, span=config.largest)
             verdict = said.guardrail_sentence(name, safety, config.margin)
             found.append(
-                MetricLift(name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict)
+                wire.MetricLift(
+                    name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict
+                )
             )
         return found
 
@@ -585,11 +580,11 @@ def _uniform(sums: LiftSums) -> Scores:
     return found
 
 
-def _groups_of(sums: Sequence[HoldoutSums], lowest: float) -> dict[str, Group]:
+def _groups_of(sums: Sequence[HoldoutSums], lowest: float) -> dict[str, wire.Group]:
     counts = np.sum([part.counts for part in sums], axis=0)
     totals = np.sum([part.totals for part in sums], axis=0)
     return {
-        name: Group(int(n), _amount(n, total, lowest))
+        name: wire.Group(int(n), _amount(n, total, lowest))
         for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
     }
 
@@ -599,16 +594,16 @@ def _amount(n: float, total: float, lowest: float) -> float:
     return float(total) * (1.0 - lowest) + float(n) * lowest
 
 
-def _misweighed(sums: LiftSums) -> list[Mismatch]:
+def _misweighed(sums: LiftSums) -> list[wire.Mismatch]:
     """Return whether arms were shown as often as their propensities say."""
     frequencies = sums.frequencies
     if not frequencies.offered.any():
         return []
     evidence = frequencies.evidence()
-    return [Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+    return [wire.Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
 
 
-def _wrong(mismatch: Mismatch, holdout: HoldoutConfig | None) -> str:
+def _wrong(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -> str:
     """Return what to say of an alarm."""
     if mismatch.what == WEIGHTS or holdout is None:
         return said.PROPENSITIES
@@ -636,10 +631,10 @@ def _text(time: int | None) -> str | None:
     return moment(time).isoformat() if time else None
 
 
-def _bounds(interval: Interval | None) -> Bounds | None:
+def _bounds(interval: Interval | None) -> wire.Bounds | None:
     if interval is None:
         return None
-    return Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
+    return wire.Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
 
 
 def _time(field: str, text: str | None, default: int) -> int:

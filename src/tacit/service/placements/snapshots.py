@@ -33,7 +33,6 @@ from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
 from tacit.service.placements.aspects.aspect import Saved
 from tacit.service.placements.aspects.living import fit
-from tacit.service.placements.aspects.modes import Second
 from tacit.service.placements.learning import Teaching
 from tacit.service.placements.series import Series
 
@@ -182,7 +181,9 @@ class Saving(Teaching):
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             raise damaged_base(self.name, error) from error
         if json.loads(base.plan)["shadow"] != json.loads(self.fold_spec)["shadow"]:
-            self._second_anew()
+            self.second = self._second_anew()
+            if self.second is not None:
+                fit(self.second.learner, self.living.now)
 
     @property
     def _regime(self) -> int | None:
@@ -229,12 +230,6 @@ class Saving(Teaching):
             f"{type(learner.policy).__name__}: the new policy begins without it"
         )
         return Learner(policy, self.seed, propensities=self.config.propensities)
-
-    def _second_anew(self) -> None:
-        """Begin anew with a second policy that was not there before."""
-        if self.config.shadow is not None:
-            self.second = Second(self.config, self.seed, self.living.first)
-            fit(self.second.learner, self.living.now)
 
     def _restored(self, snapshot: Snapshot) -> bool:
         """Begin at a snapshot; return whether it could be used."""

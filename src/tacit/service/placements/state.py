@@ -129,7 +129,7 @@ class State:
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
         self.living = Living(self.learner)
         self.modes, self.pins, self.fed = Modes(), Pins(), Fed()
-        self.second = None if config.shadow is None else Second(config, self.seed, self.living.first)
+        self.second = self._second_anew()
         self.earnings = Earnings(len(self.living.slots), config.metrics)
         self.control = ControlGroup(config.holdout)
         self.guardrail = None if config.guardrail is None else Guardrail(config)
@@ -148,6 +148,11 @@ class State:
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
         self.covered = self._held = 0
+
+    def _second_anew(self) -> Second | None:
+        """Return the second policy as it was before its first decision."""
+        config = self.config
+        return None if config.shadow is None else Second(config, self.seed, self.living.first)
 
     def _open_none(self) -> None:
         self.open = OpenDecisions(self.learner, self.living.first)
