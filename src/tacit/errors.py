@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -103,3 +105,17 @@ class MissingExtra(TacitError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"{module} is not installed; install it with: pip install 'tacit[{extra}]'")
         self.extra = extra
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Say which extra to install where an import within finds that a package is missing.
+
+    Raises
+    ------
+    MissingExtra
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(error.name or "a package", extra) from error

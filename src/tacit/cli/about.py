@@ -7,7 +7,7 @@ import click
 
 from tacit import __version__
 from tacit.cli.options import File, Json, Seed, Typed, command, names, show, usage
-from tacit.errors import MissingExtra
+from tacit.errors import needing
 
 
 @command()
@@ -142,11 +142,9 @@ def _compiled(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 
 def _compiled_for(config: Path) -> tuple[int, int, Path]:
-    try:
+    with needing("service"):
         from tacit.service.app.warming import compile_served
         from tacit.service.config.file import load_config
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
     with usage():
         configuration = load_config(config)
     return compile_served(configuration)

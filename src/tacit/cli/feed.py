@@ -18,7 +18,7 @@ import click
 
 from tacit.cli.options import File, Json, NewFile, NewFolder, Typed, command, interruptible, show, usage
 from tacit.cli.placement import connected
-from tacit.errors import MissingExtra
+from tacit.errors import needing
 
 if TYPE_CHECKING:
     from tacit.events.mapping import Mapper
@@ -162,11 +162,9 @@ def feed(
     example
         Print a map for events of this origin, and end.
     """
-    try:
+    with needing("client"):
         from tacit.events.event_map import example_map, map_at
         from tacit.events.mapping import Mapper
-    except ImportError as error:
-        raise MissingExtra(error.name or "the client", "client") from error
     if example is not None:
         click.echo(example_map(example), nl=False)
         return
@@ -230,10 +228,8 @@ def same_file(source: str, rejected: Path | None) -> None:
 
 def _start(event_map: Any, source: str, reading: SourceOptions, past: PastOptions, as_json: bool) -> int:
     """Make a start of past events, say what it comes to, and return the exit code."""
-    try:
+    with needing("service"):
         from tacit.past.start import start
-    except ImportError as error:
-        raise MissingExtra(error.name or "jinja2", "service") from error
     if source == "-" or "://" in source:
         raise click.UsageError("--past: it reads events twice; give files or a folder")
     limits = reading.limits()

@@ -15,7 +15,7 @@ import click
 
 from tacit.cli.options import Existing, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
-from tacit.errors import InvalidValue, MissingExtra
+from tacit.errors import InvalidValue, needing
 
 if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
@@ -26,10 +26,8 @@ LONGEST = 86_400.0
 
 def connected(url: str, key: str | None, **options: Any) -> Any:
     """Return a client of the service."""
-    try:
+    with needing("client"):
         from tacit.client import Client
-    except ImportError as error:
-        raise MissingExtra(error.name or "the client", "client") from error
     return Client(url, key, **options)
 
 
@@ -215,10 +213,8 @@ class AskingGroup(click.Group):
 
 def asking(name: str, asked: VerbCommand) -> click.Command:
     """Return the command that asks a verb: its words are the verb's, its options the request's fields."""
-    try:
+    with needing("client"):
         from tacit.wire import verbs
-    except ImportError as error:
-        raise MissingExtra(error.name or "the client", "client") from error
     verb = getattr(verbs, asked.verb)
     schema = verbs.schemas_of([verb.request])[1][verb.request.__name__]
     params: list[click.Parameter] = [click.Argument(["name"])]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import click
 
 from tacit.cli import options
-from tacit.errors import ConfigError, MissingExtra, TacitError
+from tacit.errors import ConfigError, TacitError, needing
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -41,10 +41,8 @@ class StoreOptions:
 
     def configuration(self, **more: Any) -> "Config":
         """Return the configuration of the service."""
-        try:
+        with needing("service"):
             from tacit.service.config.file import load_config
-        except ImportError as error:
-            raise MissingExtra(error.name or "the service", "service") from error
         place = "store.url" if self.store and "://" in self.store else "store.path"
         return load_config(self.config, {place: self.store, **more})
 
@@ -145,12 +143,10 @@ def serve(
     skip_damaged
         Take rows that are not what was written out of the log for good, and go on without them.
     """
-    try:
+    with needing("service"):
         from tacit.service.app.logs import log_the_uncaught, set_up
         from tacit.service.app.server import serve as run
         from tacit.service.errors import AddressUnavailable
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
 
     if shards is not None and cluster is None:
         raise click.UsageError("--shards: only with --ray")
@@ -223,11 +219,9 @@ def decide_server(
     key
         Its API key, with the scopes decide, feedback and read; better in TACIT_PLACEMENT_KEY.
     """
-    try:
+    with needing("service"):
         from tacit.client.decider import serve as run
         from tacit.service.app.logs import set_up
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
     set_up("text")
     run(url, placements, folder, key, host=host, port=port, every=every, stale=stale)
 
@@ -273,10 +267,8 @@ def key(
         A placement that it reaches, or a pattern of names such as 'shop-*'; by default all; can be given
         more than once.
     """
-    try:
+    with needing("service"):
         from tacit.service.config.keys import KeyConfig, new_key
-    except ImportError as error:
-        raise MissingExtra(error.name or "the service", "service") from error
     made, sha256 = new_key()
     with options.usage():
         KeyConfig(sha256, [], [*placements] or None).check()

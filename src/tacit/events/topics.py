@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.errors import ConfigError, InvalidValue, MissingExtra
+from tacit.errors import ConfigError, InvalidValue, needing
 
-try:
+with needing("kafka"):
     import confluent_kafka as kafka
-except ImportError as error:
-    raise MissingExtra(error.name or "confluent_kafka", "kafka") from error
 
 SCHEME = "kafka://"
 ENVIRONMENT = "TACIT_KAFKA_"

@@ -12,12 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from tacit.errors import InvalidValue, LogError, MissingExtra
+from tacit.errors import InvalidValue, LogError, needing
 
-try:
+with needing("avro"):
     import fastavro
-except ImportError as error:
-    raise MissingExtra(error.name or "fastavro", "avro") from error
 
 PATIENCE = 10.0
 """Seconds in which the registry must have answered."""

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tacit.errors import LogError, MissingExtra
+from tacit.errors import LogError, needing
 from tacit.events.topics import PATIENCE, Access, Address
 from tacit.feed.sources import LONGEST_LINE, POLL_SECONDS, EventSource, Found, Kept, found_in, named
 
-try:
+with needing("kafka"):
     import confluent_kafka as kafka
-except ImportError as error:
-    raise MissingExtra(error.name or "confluent_kafka", "kafka") from error
 
 MOST = 1000
 """Messages that are fetched at once."""

@@ -65,6 +65,13 @@ def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     return found, schemas
 
 
+def of_many(verb: Verb[Any], summary: str, together: Any, problems: tuple[int, ...] = ()) -> Verb[Any]:
+    """Return what asks a verb for many at once: they travel together, and so do the answers."""
+    kinds = together[verb.request], together[verb.answer]
+    path = f"{verb.path}/batch"
+    return Verb(f"{verb.name}Many", summary, "POST", path, *kinds, verb.scope, problems)
+
+
 # fmt: off
 # ---- Decisions
 
@@ -72,29 +79,17 @@ DECIDE = Verb(
     "decide", "Choose an arm for one impression",
     "POST", "decide", decisions.Impression, decisions.Decided, "decide", (409,),
 )
-DECIDE_MANY = Verb(
-    "decideMany", "Choose for many impressions, all or none",
-    "POST", "decide/batch", ManyDecisions[decisions.Impression], ManyDecisions[decisions.Decided],
-    "decide", (409,),
-)
+DECIDE_MANY = of_many(DECIDE, "Choose for many impressions, all or none", ManyDecisions, (409,))
 SLATE = Verb(
     "slate", "Choose which arms to list",
     "POST", "slate", decisions.Impression, lists.Listed, "decide", (409,),
 )
-SLATE_MANY = Verb(
-    "slateMany", "Do so for many impressions, all or none",
-    "POST", "slate/batch", ManyDecisions[decisions.Impression], ManyDecisions[lists.Listed],
-    "decide", (409,),
-)
+SLATE_MANY = of_many(SLATE, "Do so for many impressions, all or none", ManyDecisions, (409,))
 DUEL = Verb(
     "duel", "Interleave two of the rankers' lists",
     "POST", "duel", lists.Search, lists.Dueled, "decide", (409,),
 )
-DUEL_MANY = Verb(
-    "duelMany", "Do so for many searches, all or none",
-    "POST", "duel/batch", ManyDecisions[lists.Search], ManyDecisions[lists.Dueled],
-    "decide", (409,),
-)
+DUEL_MANY = of_many(DUEL, "Do so for many searches, all or none", ManyDecisions, (409,))
 
 # ---- Feedback
 
@@ -102,29 +97,17 @@ FEEDBACK = Verb(
     "feedback", "Say what came back for a decision",
     "POST", "feedback", decisions.Feedback, decisions.Recorded, "feedback", (409,),
 )
-FEEDBACK_MANY = Verb(
-    "feedbackMany", "Say what came back for many decisions",
-    "POST", "feedback/batch", ManyFeedback[decisions.Feedback], ManyFeedback[decisions.Recorded],
-    "feedback",
-)
+FEEDBACK_MANY = of_many(FEEDBACK, "Say what came back for many decisions", ManyFeedback)
 CLICKS = Verb(
     "clicks", "Say what was clicked in a list",
     "POST", "clicks", lists.Clicks, decisions.Recorded, "feedback", (409,),
 )
-CLICKS_MANY = Verb(
-    "clicksMany", "Say what was clicked in many lists",
-    "POST", "clicks/batch", ManyFeedback[lists.Clicks], ManyFeedback[decisions.Recorded],
-    "feedback",
-)
+CLICKS_MANY = of_many(CLICKS, "Say what was clicked in many lists", ManyFeedback)
 EXAMINED = Verb(
     "examined", "Say that what was shown was looked at",
     "POST", "examined", decisions.Event, decisions.Recorded, "feedback", (409,),
 )
-EXAMINED_MANY = Verb(
-    "examinedMany", "Say of many decisions that what was shown was looked at",
-    "POST", "examined/batch", ManyFeedback[decisions.Event], ManyFeedback[decisions.Recorded],
-    "feedback",
-)
+EXAMINED_MANY = of_many(EXAMINED, "Say of many decisions that what was shown was looked at", ManyFeedback)
 ACTIVATE = Verb(
     "activate", "Let a deferred decision count from now on",
     "POST", "activate", decisions.Event, decisions.Recorded, "feedback", (409,),

@@ -12,6 +12,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,6 +69,7 @@ class Visiting(Protocol):
     admitted: bool
 
 
+@dataclass(slots=True, eq=False)
 class Visit:
     """One that has passed the guard's whole look at its head.
 
@@ -78,24 +80,15 @@ class Visit:
         Headers by which a page of an allowed origin may read the answer.
     """
 
-    __slots__ = (
-        "address", "admitted", "caller", "found", "headers", "id", "method", "shared", "started"
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        found: Addressed,
-        method: str,
-        address: bytes,
-        headers: messages.Headers,
-        shared: tuple[Header, ...],
-        id: str,
-    ) -> None:
-        self.found, self.method, self.address, self.headers = found, method, address, headers
-        self.shared, self.id = shared, id
-        self.caller = ANYBODY
-        self.admitted = False
-        self.started = time.perf_counter()
+    found: Addressed
+    method: str
+    address: bytes
+    headers: messages.Headers
+    shared: tuple[Header, ...]
+    id: str
+    caller: Caller = ANYBODY
+    admitted: bool = False
+    started: float = field(default_factory=time.perf_counter)
 
 
 class LetIn(NamedTuple):
@@ -242,15 +235,13 @@ class Guard:
 
     def _crowded(self) -> Refusal | None:
         if self.running > self._server.concurrency:
-            return messages.problem(
-                "overloaded", "service", "service: it has too much to do; try again later"
-            ), RETRY
+            return _no("overloaded", "service", "it has too much to do; try again later", RETRY)
         return None
 
     def _hurried(self, visit: Visiting, client: tuple[str, int] | None) -> Refusal | None:
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
-            return messages.problem("too-many-requests", "service", "service: slow down"), RETRY
+            return _no("too-many-requests", "service", "slow down", RETRY)
         return None
 
     def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
@@ -260,20 +251,14 @@ class Guard:
         if crowded is not None:
             return crowded
         if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
-            return (messages.problem(
-                "misdirected", "host",
-                "host: without keys, only names of this machine are answered",
-            ),)  # fmt: skip
+            return _no("misdirected", "host", "without keys, only names of this machine are answered")
         wanted = path.scope(method)
         if wanted is None:
             return None
         if messages.is_foreign(method, headers, self._origins):
             origin = headers.get(b"origin", b"elsewhere").decode("latin-1")
-            return (messages.problem(
-                "foreign-origin", "origin",
-                f"origin: a page of {origin!r} may not ask; if it shall, name its origin in "
-                "server.allow_origins",
-            ),)  # fmt: skip
+            what = f"a page of {origin!r} may not ask; if it shall, name its origin in server.allow_origins"
+            return _no("foreign-origin", "origin", what)
         signed = path.signed(method)
         if signed and visit.found.id in self._signed:
             visit.caller = UNPROVEN
@@ -284,22 +269,21 @@ class Guard:
             name = self._keys.name(key)
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
-                return messages.problem(
-                    "unauthorized", "authorization", "authorization: send a key that is known"
-                ), (b"www-authenticate", scheme + b' realm="tacit"')
+                header = (b"www-authenticate", scheme + b' realm="tacit"')
+                return _no("unauthorized", "authorization", "send a key that is known", header)
             if not self._keys.allow(name, wanted):
-                return (messages.problem(
-                    "forbidden", "authorization", f"authorization: this needs the scope {wanted!r}"
-                ),)  # fmt: skip
+                return _no("forbidden", "authorization", f"this needs the scope {wanted!r}")
             visit.caller = self._keys.caller(name)
         hurried = self._hurried(visit, client)
         if hurried is not None:
             return hurried
         if not messages.says_json(method, headers, messages.CLOUD_EVENTS if signed else ()):
-            return (messages.problem(
-                "unsupported-media-type", "content-type", "content-type: send application/json"
-            ),)  # fmt: skip
+            return _no("unsupported-media-type", "content-type", "send application/json")
         return None
+
+
+def _no(kind: str, field: str, what: str, *headers: Header) -> Refusal:
+    return messages.problem(kind, field, f"{field}: {what}"), *headers
 
 
 class Rates:

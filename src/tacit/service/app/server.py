@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from tacit.errors import ConfigError, InvalidValue, MissingExtra, TacitError
+from tacit.errors import ConfigError, InvalidValue, TacitError, needing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
 from tacit.service.config.keys import is_loopback
@@ -445,13 +445,11 @@ def bound(
     joins : bool
         Whether others may listen at the address, too.
     """
-    try:
+    with needing("service"):
         import httptools  # noqa: F401 (uvicorn would look for it only later)
         import uvloop  # noqa: F401
 
         from tacit.service.http.protocol import raise_descriptors
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "a package", "service") from error
 
     raise_descriptors(config.server.connections)
     traced = _traces(config)
@@ -471,12 +469,10 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
     """Return what lets an application be traced, if that is wanted."""
     if config.traces is None:
         return None
-    try:
+    with needing("otel"):
         from tacit.service.app.traces import Traced, provider_of
 
         provider = provider_of(config.traces)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "opentelemetry", "otel") from error
     return lambda app, engine: Traced(app, engine, provider)
 
 

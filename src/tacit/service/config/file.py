@@ -9,7 +9,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -325,43 +326,44 @@ def _converted(table: Any, kind: type[Any], source: str, within: str = "", secre
         raise ConfigError(f"{source}: {refusal(error, table, kind, within, secret)}") from error
 
 
+@contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Say where in the configuration something is wrong."""
+    try:
+        yield
+    except TacitError as error:
+        raise ConfigError(f"{place}{error}") from error
+
+
+def _check_name(name: str, key: str, what: str, source: str) -> None:
+    if not PLACEMENT_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{source}: {key}: {what} name stands in addresses; "
+            "give 1 to 128 letters, digits, dots, hyphens and underscores"
+        )
+
+
 def _key(name: str, table: Any, source: str) -> KeyConfig:
     made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
-    try:
+    with _within(f"{source}: keys.{name}."):
         made.check()
-    except TacitError as error:
-        raise ConfigError(f"{source}: keys.{name}.{error}") from error
     return made
 
 
 def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
-    if not PLACEMENT_NAME.fullmatch(name):
-        raise ConfigError(
-            f"{source}: feeds.{name}: its name stands in addresses; "
-            "give 1 to 128 letters, digits, dots, hyphens and underscores"
-        )
-    try:
+    _check_name(name, f"feeds.{name}", "its", source)
+    with _within(f"{source}: feeds.{name}."):
         return hook_of(table, folder)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: feeds.{name}.{error}") from error
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
     key = f"placements.{name}"
-    if not PLACEMENT_NAME.fullmatch(name):
-        raise ConfigError(
-            f"{source}: {key}: a placement's name stands in addresses; "
-            "give 1 to 128 letters, digits, dots, hyphens and underscores"
-        )
+    _check_name(name, key, "a placement's", source)
     kind = table.get("kind", ARMS) if isinstance(table, dict) else ARMS
     if kind not in KINDS:
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: give one of {', '.join(KINDS)}")
     raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
-    try:
+    with _within(f"{source}: {key}: "):
         parts = raw.parts()
-    except TacitError as error:
-        raise ConfigError(f"{source}: {key}: {error}") from error
-    try:
+    with _within(f"{source}: {key}."):
         return raw.configuration(*parts, retention)
-    except TacitError as error:
-        raise ConfigError(f"{source}: {key}.{error}") from error

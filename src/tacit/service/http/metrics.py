@@ -167,14 +167,11 @@ class _OfConnections(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("tacit_connections", "Open connections.", self._connections.live)
-        ended = CounterMetricFamily(
-            "tacit_connections_ended",
-            "Connections that the service refused or ended, by the limit.",
-            labels=("reason",),
-        )
-        for reason, count in self._connections.ended.items():
-            ended.add_metric([reason], count)
-        yield ended
+        yield _family(
+            COUNTER, "tacit_connections_ended",
+            "Connections that the service refused or ended, by the limit.", ("reason",),
+            [([reason], count) for reason, count in self._connections.ended.items()],
+        )  # fmt: skip
 
 
 class _OfFeeds(Collector):
@@ -378,43 +375,32 @@ class LiftMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
-        reports = self._reports()
-        ends = ("placement", "bound")
-        ratio = GaugeMetricFamily(
-            "tacit_lift_ratio",
-            "Mean reward of the policy over that of the holdout's control, and its interval.",
-            labels=ends,
-        )
-        difference = GaugeMetricFamily(
-            "tacit_lift_difference",
-            "Mean reward of the policy minus that of the holdout's control, and its interval.",
-            labels=ends,
-        )
-        alarm = GaugeMetricFamily(
-            "tacit_srm_alarm",
-            "1 where traffic is not what holdout and propensities say.",
-            labels=("placement", "what"),
-        )
-        evidence = GaugeMetricFamily(
-            "tacit_srm_evidence",
-            "Logarithm of the evidence for that; above 4.6 there is an alarm.",
-            labels=("placement", "what"),
-        )
-        harm = GaugeMetricFamily(
-            "tacit_metric_harm",
-            "1 where learning harms a metric that is watched.",
-            labels=("placement", "metric"),
-        )
-        for name, report in reports.items():
-            for family, bounds in ((ratio, report.ratio), (difference, report.difference)):
-                for bound, value in _ends(bounds):
-                    family.add_metric([name, bound], value)
-            for mismatch in report.srm:
-                alarm.add_metric([name, mismatch.what], float(mismatch.alarm))
-                evidence.add_metric([name, mismatch.what], mismatch.evidence)
-            for metric in report.metrics:
-                harm.add_metric([name, metric.name], float(metric.safety == "harm"))
-        yield from (ratio, difference, alarm, evidence, harm)
+        reports = self._reports().items()
+        ends, traffic = ("placement", "bound"), ("placement", "what")
+        yield _family(
+            GAUGE, "tacit_lift_ratio",
+            "Mean reward of the policy over that of the holdout's control, and its interval.", ends,
+            [([of, bound], value) for of, report in reports for bound, value in _ends(report.ratio)],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_lift_difference",
+            "Mean reward of the policy minus that of the holdout's control, and its interval.", ends,
+            [([of, bound], value) for of, report in reports for bound, value in _ends(report.difference)],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_srm_alarm", "1 where traffic is not what holdout and propensities say.", traffic,
+            [([of, srm.what], srm.alarm) for of, report in reports for srm in report.srm],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_srm_evidence",
+            "Logarithm of the evidence for that; above 4.6 there is an alarm.", traffic,
+            [([of, srm.what], srm.evidence) for of, report in reports for srm in report.srm],
+        )  # fmt: skip
+        yield _family(
+            GAUGE, "tacit_metric_harm", "1 where learning harms a metric that is watched.",
+            ("placement", "metric"),
+            [([of, each.name], each.safety == "harm") for of, report in reports for each in report.metrics],
+        )  # fmt: skip
 
     def _reports(self) -> dict[str, LiftReport]:
         now = self._now()
@@ -428,10 +414,6 @@ class LiftMetrics(Collector):
         return float("-inf") if known is None else known.time
 
 
-def _ends(bounds: Bounds | None) -> Iterator[tuple[str, float]]:
-    """Yield what is known of an interval."""
-    if bounds is not None:
-        for bound in ("estimate", "low", "high"):
-            value = getattr(bounds, bound)
-            if value is not None:
-                yield bound, value
+def _ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
+    """Return an interval with the name of each of its ends; an end that is not known is None."""
+    return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,9 +158,9 @@ class DuelView(View):
 
     def _pair(self, i: int, j: int) -> Pair:
         """Return what is known of a pair; of its mirror image it is the mirror image."""
+        pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
-            return self._pairs(i, j)
-        pair = self._pairs(j, i)
+            return pair
         return Pair(
             pair.second,
             pair.first,
@@ -171,15 +172,11 @@ class DuelView(View):
             1.0 - pair.safe_low,
         )
 
-    def _pairs(self, i: int, j: int) -> Pair:
-        known = self._known.get((i, j))
-        if known is None:
-            known = self._known[i, j] = self.report.pair(i, j)
-        return known
-
     @cached_property
-    def _known(self) -> dict[tuple[int, int], Pair]:
-        return {}
+    def _pairs(self) -> dict[tuple[int, int], Pair]:
+        """What is known of each pair in the matrix."""
+        shown = sorted(self._order[:MOST_RANKERS])
+        return {(i, j): self.report.pair(i, j) for i, j in combinations(shown, 2)}
 
 
 def missing(needed: int | None) -> str:

@@ -1,7 +1,7 @@
 """The overview: how well each placement is, those first that need somebody to look."""
 
 # 1. ``complaints``: a sentence for each thing that is wrong with a placement.
-# 2. ``row_of``: a placement in the overview; those that need somebody to look come first.
+# 2. ``Row``: a placement in the overview; those that need somebody to look come first.
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from tacit.proof.sentences import harm_sentence
@@ -179,8 +178,16 @@ MANY = 50
 """Of more placements, rows are as old as that at most; of fewer, they are of now."""
 
 
-class Row(NamedTuple):
+class Row:
     """A placement in the overview.
+
+    Parameters
+    ----------
+    placement : Placement
+    now : int
+        Microseconds since 1970.
+    answered : Answered, optional
+        How its requests were answered.
 
     Attributes
     ----------
@@ -194,7 +201,7 @@ class Row(NamedTuple):
     spark : Markup
     range : str
         What time that is.
-    lift : Shown or None
+    lift : ShownLift or None
         Numbers of the lift.
     verdict, without : str
         The sentence of the lift; and why it compares with what it does.
@@ -203,82 +210,41 @@ class Row(NamedTuple):
         What is wrong; nothing where all is well.
     """
 
-    name: str
-    kind: str
-    policy: str
-    mode: str
-    mode_hint: str
-    hour: int
-    day: int
-    rate: str
-    spark: Markup
-    range: str
-    lift: lifts.ShownLift | None
-    verdict: str
-    without: str
-    claim: str
-    wrong: list[str]
+    def __init__(self, placement: Placement, now: int, answered: timeline.Answered | None = None) -> None:
+        config = placement.config
+        self.name, self.kind, self.policy = placement.name, config.kind, config.policy.label
+        self.mode, self.mode_hint = mode_of(placement, now), MODES.get(placement.mode, "")
+        self.hour, day = (timeline.decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
+        hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
+        self.day = round(day / hours)
+        self._draw(placement, now)
+        report = lifts.lift_of(placement, now)
+        self.lift = None if report is None else lifts.shown(report)
+        self.verdict = placement.kind.view.verdict_of(placement) if report is None else report.verdict
+        self.claim = "none" if report is None else report.claim
+        self.without = "" if report is None else lifts.compared(report)
+        self.wrong = ([] if report is None else lifts.alarms(report)) + complaints(placement, now, answered)
 
-
-def row_of(placement: Placement, now: int, answered: timeline.Answered | None = None) -> Row:
-    """Return what the overview says of a placement.
-
-    Parameters
-    ----------
-    placement : Placement
-    now : int
-        Microseconds since 1970.
-    answered : Answered, optional
-        How its requests were answered.
-    """
-    view = placement.kind.view
-    asked = _asked(placement, now)
-    found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
-    points = timeline.rate_points(found, view.each, placement.config.rule.lowest)
-    trials = sum(point.trials for point in points)
-    rate = sum(point.value * point.trials for point in points) / trials if trials else None
-    text = "\N{EN DASH}" if rate is None else percent(rate)
-    values = [point.value for point in points]
-    between = f", between {percent(min(values))} and {percent(max(values))}" if values else ""
-    title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {text}{between}"
-    report = lifts.lift_of(placement, now)
-    wrong = complaints(placement, now, answered)
-    verdict, without, claim = "", "", "none"
-    if report is None:
-        verdict = view.verdict_of(placement)
-    else:
-        verdict, claim = report.verdict, report.claim
-        without = lifts.compared(report)
-        wrong = lifts.alarms(report) + wrong
-    hour, day = (timeline.decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
-    hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
-    return Row(
-        placement.name,
-        placement.config.kind,
-        placement.config.policy.label,
-        mode_of(placement, now),
-        MODES.get(placement.mode, ""),
-        hour,
-        round(day / hours),
-        text,
-        sparkline(points, asked.span, title),
-        asked.label if points else f"nothing shown in {asked.label}",
-        None if report is None else lifts.shown(report),
-        verdict,
-        without,
-        claim,
-        wrong,
-    )
+    def _draw(self, placement: Placement, now: int) -> None:
+        """Draw the sparkline, and say what it shows."""
+        view = placement.kind.view
+        asked = timeline.asked_range(None, None, None, placement.series, now)
+        found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
+        points = timeline.rate_points(found, view.each, placement.config.rule.lowest)
+        trials = sum(point.trials for point in points)
+        rate = sum(point.value * point.trials for point in points) / trials if trials else None
+        self.rate = "\N{EN DASH}" if rate is None else percent(rate)
+        values = [point.value for point in points]
+        between = f", between {percent(min(values))} and {percent(max(values))}" if values else ""
+        title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {self.rate}{between}"
+        self.spark = sparkline(points, asked.span, title)
+        self.range = asked.label if points else f"nothing shown in {asked.label}"
 
 
 def mode_of(placement: Placement, now: int) -> str:
     """Return what a placement does, in a word or two."""
     remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
     return ", ".join([LEARNS.get(placement.mode, placement.mode), *filter(None, remarks)])
-
-
-def _asked(placement: Placement, now: int) -> timeline.Range:
-    return timeline.asked_range(None, None, None, placement.series, now)
 
 
 def seconds_kept(placements: int) -> int:
@@ -310,7 +276,7 @@ class OverviewRows:
             if before is not None and before.of is placement and now - before.time < lasting:
                 self._kept[name] = before
                 continue
-            row = await run_in_threadpool(row_of, placement.still(), now, self._answers.of(name))
+            row = await run_in_threadpool(Row, placement.still(), now, self._answers.of(name))
             self._kept[name] = _Kept(now, placement, row)
         return sorted((kept.row for kept in self._kept.values()), key=lambda row: not row.wrong)
 

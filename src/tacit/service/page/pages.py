@@ -25,7 +25,7 @@ from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
 from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded_words, mode_of, seconds_kept
 from tacit.service.page.timeline import NAMES, Answered, Answers, asked_range
-from tacit.service.page.view import Look, controls_of
+from tacit.service.page.view import Controls, Look
 from tacit.service.placements.placement import Placement
 from tacit.wire.site import FeedNow
 
@@ -266,7 +266,7 @@ def rendered(
         mode=mode_of(placement, now),
         mode_hint=MODES.get(placement.mode, ""),
         example=placement.kind.example(placement),
-        controls=controls_of(placement, config, now, states, sharded=not whole),
+        controls=Controls(placement, config, now, states, sharded=not whole),
         retention=placement.config.retention,
         may_judge=whole,
         **more,

@@ -8,7 +8,7 @@ placement, worked out when it asks (:class:`View`), from what one look at the pl
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
@@ -29,7 +28,6 @@ from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
 from tacit.service.placements.aspects.living import check_living
-from tacit.service.placements.aspects.pins import Pin
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
@@ -38,8 +36,20 @@ from tacit.wire.lift import LiftReport
 # ---- What may be turned at a placement, and how it stands
 
 
-class Controls(NamedTuple):
-    """What may be turned.
+class Controls:
+    """What may be turned at a placement.
+
+    Parameters
+    ----------
+    placement : Placement
+    config : Config
+        Of the service.
+    now : int
+        Microseconds since 1970.
+    states : sequence of State
+        What can be gone back to, in order.
+    sharded : bool, default False
+        Whether it is in shards, where no log is folded anew.
 
     Attributes
     ----------
@@ -65,77 +75,47 @@ class Controls(NamedTuple):
         What is pinned.
     until : str
         Until when.
-    sharded : bool
-        Whether it is in shards, where no log is folded anew.
     states : list of (str, str)
         What can be gone back to, the latest first: names, and what they are in words.
     """
 
-    keyed: bool
-    modes: list[tuple[str, str]]
-    holdout: HoldoutConfig | None
-    holding: list[tuple[Any, str]] | str
-    units: tuple[str, ...]
-    fixed: str | None
-    numbered: bool
-    offered: list[Any]
-    retired: list[Any]
-    pinnable: bool
-    several: bool
-    pin: Pin | None
-    until: str
-    sharded: bool
-    states: list[tuple[str, str]]
+    def __init__(
+        self,
+        placement: Placement,
+        config: Config,
+        now: int,
+        states: Sequence[State] = (),
+        *,
+        sharded: bool = False,
+    ) -> None:
+        self.keyed, self.sharded = bool(config.keys), sharded
+        self.modes = [
+            (mode, MODES.get(mode, ""))
+            for mode in placement.possible_modes
+            if _refused(placement.modes.check, placement, mode) is None
+        ]
+        self.holdout, self.units = placement.holdout, placement.kind.units
+        self.holding = _holding(placement)
+        refused = _refused(check_living, placement)
+        self.fixed = refused and refused.removeprefix("its arms cannot change: ")
+        offer = placement.offer
+        self.numbered, self.offered, self.retired = isinstance(offer.all, int), offer.arms, offer.retired
+        self.pinnable = placement.most_fixed > 0
+        self.several = not placement.kind.showing.single or not offer.arms
+        self.pin = placement.pins.at(now)
+        self.until = "" if self.pin is None else clock_time(self.pin.until)
+        self.states = [
+            (state.name, f"{clock_time(state.time)}, {state.policy['name']}") for state in states[::-1]
+        ]
 
 
-def controls_of(
-    placement: Placement, config: Config, now: int, states: Sequence[State] = (), *, sharded: bool = False
-) -> Controls:
-    """Return what may be turned at a placement.
-
-    Parameters
-    ----------
-    placement : Placement
-    config : Config
-        Of the service.
-    now : int
-        Microseconds since 1970.
-    states : sequence of State
-        What can be gone back to, in order.
-    sharded : bool, default False
-        Whether it is in shards.
-    """
-    pin = placement.pins.at(now)
-    modes = []
-    for mode in placement.possible_modes:
-        try:
-            placement.modes.check(placement, mode)
-        except InvalidValue:
-            continue
-        modes.append((mode, MODES.get(mode, "")))
-    fixed = None
+def _refused(check: Callable[..., Any], *given: Any) -> str | None:
+    """Return what is allowed in place of what a check refuses; None if it refuses nothing."""
     try:
-        check_living(placement)
+        check(*given)
     except InvalidValue as error:
-        fixed = error.allowed.removeprefix("its arms cannot change: ")
-    offer = placement.offer
-    return Controls(
-        bool(config.keys),
-        modes,
-        placement.holdout,
-        _holding(placement),
-        placement.kind.units,
-        fixed,
-        isinstance(offer.all, int),
-        offer.arms,
-        offer.retired,
-        placement.most_fixed > 0,
-        not placement.kind.showing.single or not offer.arms,
-        pin,
-        "" if pin is None else clock_time(pin.until),
-        sharded,
-        [(state.name, f"{clock_time(state.time)}, {state.policy['name']}") for state in states[::-1]],
-    )
+        return error.allowed
+    return None
 
 
 def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
