@@ -23,6 +23,7 @@ from unittest import mock
 
 import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
 from conftest import DATA
 from harness import PATIENCE, eventually, started, stopped
 
@@ -437,14 +438,36 @@ def test_answers_of_the_service_are_printed_for_machines_too(tmp_path):
         assert said(address, "pin", "a", "--until", "2099-01-01")["pinned"]["arms"] == ["a"]
         assert said(address, "unpin")["pinned"] is None
         assert said(address, "holdout", "--share", "0.2")["holdout"]["share"] == 0.2
+        assert said(address, "holdout", "--control", "arm=b")["holdout"]["control"] == {"arm": "b"}
         assert said(address, "holdout", "--none")["holdout"] is None
         assert said(address, "rebuild", "--policy", "ucb1")["policy"]["name"] == "UCB1"
         assert [state["name"] for state in said(address, "states")]
         assert said(address, "rollback")["policy"]["name"] != "UCB1"
         assert said(address, "arms", "--add", "c")["arms"] == ["a", "b", "c"]
         assert said(address, "history", "--limit", "1")[0]["what"] == "arms"
+        told = tacit("placement", "history", "home", "--url", address).stdout
+        assert "arms" in told.splitlines()[0]
+        assert "add: c" in told
     finally:
         stopped(process, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("pin", "home", "a"), "--until"),
+        (("pin", "home", "--until", "2099-01-01"), "ARMS"),
+        (("holdout", "home", "--share", "0.9"), "0.0<x<=0.5"),
+        (("holdout", "home", "--unit", "arm"), "'decision', 'session', 'user'"),
+        (("history", "home", "--limit", "0"), "1<=x<=1000"),
+        (("arms", "no/name"), "placement: 'no/name'"),
+        (("turn", "home"), "turn"),
+    ],
+)
+def test_a_command_of_a_placement_says_what_of_its_words_is_wrong(typed, says):
+    result = CliRunner().invoke(cli, ["placement", *typed, "--url", "http://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert says in result.output
 
 
 def said(address, command, *more):

@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from tacit.errors import TacitError
-from tacit.service.app.guard import Guard, LetIn, new_ids
+from tacit.service.app.guard import Guard, new_ids
 from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
 from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
@@ -33,7 +33,7 @@ from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
 from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.protocol import AnswerUnderWay, Connections, Protocol
-from tacit.service.http.route import Addressed, Answer, Path
+from tacit.service.http.route import Addressed, Answer, LetIn, Path
 from tacit.service.http.site import Site
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import Answers

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,7 +23,7 @@ from tacit.service.config.schema import Config
 from tacit.service.http import messages
 from tacit.service.http.endpoint import CALLER, FOUND
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import OTHER, Addressed, Answer, Header
+from tacit.service.http.route import OTHER, Addressed, Answer, Header, LetIn
 from tacit.service.page.timeline import Answers
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -89,24 +89,6 @@ class Visit:
     caller: Caller = ANYBODY
     admitted: bool = False
     started: float = field(default_factory=time.perf_counter)
-
-
-class LetIn(NamedTuple):
-    """What is known of a head whose bytes were let in before.
-
-    Attributes
-    ----------
-    found : Addressed
-    address : bytes
-    size : int
-        Of the body that comes with it.
-    caller : Caller
-    """
-
-    found: Addressed
-    address: bytes
-    size: int
-    caller: Caller
 
 
 class Guard:

@@ -21,6 +21,13 @@ MOST_KEY_BYTES = 2**20
 """What a key may take of a policy that has a model for each."""
 
 
+AS_THEY_ARE = (
+    "seed", "snapshot_every", "mode", "durability", "propensities", "kind", "spread", "holdout", "metrics",
+    "learned", "rebuild", "start", "most_keys", "guardrail",
+)  # fmt: skip
+"""What a placement's table says that its configuration takes over as it is."""
+
+
 class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is decided, and how.
 
@@ -199,26 +206,13 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """
         return PlacementConfig(
             policy,
-            self.seed,
-            self.snapshot_every,
-            self._rule,
-            self.mode,
-            second,
-            self.durability,
-            self.propensities,
-            self.kind,
-            options,
-            retention if self.retention is None else self.retention,
-            self._signals,
-            self.spread,
-            self.holdout,
-            self.metrics,
-            self.learned,
-            is_auto(self.policy),
-            rebuild=self.rebuild,
-            start=self.start,
-            most_keys=self.most_keys,
-            guardrail=self.guardrail,
+            rule=self._rule,
+            shadow=second,
+            options=options,
+            retention=retention if self.retention is None else self.retention,
+            signals=self._signals,
+            recommended=is_auto(self.policy),
+            **{name: getattr(self, name) for name in AS_THEY_ARE},
         )
 
     @property

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
 from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, lines, problem
-from tacit.service.http.route import Addressed, Header
+from tacit.service.http.route import Addressed, Header, LetIn
 
 try:
     import resource
@@ -93,22 +93,14 @@ def _answer(reason: str) -> tuple[bytes, bytes]:
 _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 
 
-class KnownHead(typing.Protocol):
-    """What is known of a head that was let in: the size of the body that comes with it."""
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes follow it."""
-
-
 class UsualRequests(typing.Protocol):
     """What answers usual requests without uvicorn; see :mod:`tacit.service.app.app`."""
 
     @property
-    def heads(self) -> Mapping[bytes, KnownHead]:
+    def heads(self) -> Mapping[bytes, LetIn]:
         """Return what is known of heads that were let in."""
 
-    def begin_again(self, known: typing.Any, body: bytes, connection: Protocol) -> None:
+    def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
         """Begin to answer a request whose head is known."""
 
     def find(self, address: bytes) -> Addressed | None:
@@ -198,13 +190,6 @@ class Connections:
                     logger.exception("a connection could not be looked at")
 
 
-class _Nobody:
-    """Stands where an event would, which nobody waits for."""
-
-    def set(self) -> None:
-        """Tell nobody."""
-
-
 class AnswerUnderWay:
     """An answer under way, in the place of uvicorn's cycle, with what uvicorn asks of that.
 
@@ -212,7 +197,7 @@ class AnswerUnderWay:
     """
 
     __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
-    message_event = _Nobody()
+    message_event = asyncio.Event()  # nobody waits for it
     response_started = False
 
     def __init__(self, connection: Protocol) -> None:

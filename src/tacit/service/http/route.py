@@ -248,6 +248,24 @@ class Addressed(NamedTuple):
     id: str = ""
 
 
+class LetIn(NamedTuple):
+    """What is known of a head whose bytes were let in before.
+
+    Attributes
+    ----------
+    found : Addressed
+    address : bytes
+    size : int
+        Of the body that comes with it.
+    caller : Caller
+    """
+
+    found: Addressed
+    address: bytes
+    size: int
+    caller: Caller
+
+
 class Refusals(NamedTuple):
     """How an API says no.
 
