@@ -15,7 +15,7 @@ from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
 from tacit.service.placements.lift_report import CHANGES, lift_report
 from tacit.service.placements.placement import Placement
-from tacit.wire.lift import ChapterLift, Group, LiftReport
+from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
 
 # ---- What the page says of lift: the report of the API, and where it stands on a scale
 
@@ -92,10 +92,7 @@ def chapters(report: LiftReport) -> Chapters:
 
 
 def _chapter_ends(chapter: ChapterLift) -> tuple[str, str]:
-    written: Callable[[float], str]
-    of, nothing, written = chapter.ratio, 1.0, percent
-    if of is None:
-        of, nothing, written = chapter.difference, 0.0, _bare
+    of, nothing, written, _ = _scaled(chapter)
     if of is None:
         return "too early", ""
     estimate, low, high = (_signed(end, nothing, written) for end in (of.estimate, of.low, of.high))
@@ -126,10 +123,7 @@ def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftR
 
 def shown(report: LiftReport) -> ShownLift | None:
     """Return what a report says as numbers; None where it is too early."""
-    written: Callable[[float], str]
-    of, nothing, written, unit = report.ratio, 1.0, percent, ""
-    if of is None:
-        of, nothing, written, unit = report.difference, 0.0, _bare, "reward per decision, "
+    of, nothing, written, unit = _scaled(report)
     if of is None or of.estimate is None:
         return None
     ends = of.low, of.estimate, of.high
@@ -137,6 +131,13 @@ def shown(report: LiftReport) -> ShownLift | None:
     places = [_place(end, nothing, widest, at) for end, at in zip(ends, EDGES, strict=True)]
     low, estimate, high = (_signed(end, nothing, written) for end in ends)
     return ShownLift(estimate, low, high, unit, *places)
+
+
+def _scaled(of: LiftReport | ChapterLift) -> tuple[Bounds | None, float, Callable[[float], str], str]:
+    """Return the ratio or else the difference, what of it is no lift, and how an amount of it is written."""
+    if of.ratio is not None:
+        return of.ratio, 1.0, percent, ""
+    return of.difference, 0.0, _bare, "reward per decision, "
 
 
 def _place(end: float | None, nothing: float, widest: float, unknown: float) -> float:
