@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_528,
+    "code": 60_366,
     "files": 363,
     "classes_twice": 5,
     "told": 0,

@@ -21,17 +21,7 @@ from tacit.policies import ExplorationFloor, LinearEpsilonGreedy, Policy
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.schema import PERSONALIZER, Aggregation, Seconds
 from tacit.service.config.tables import PlacementTable
-from tacit.service.doors.personalizer_wire import (
-    Blocks,
-    Features,
-    MultiSlotRankRequest,
-    RankableAction,
-    RankRequest,
-    Settings,
-    SlotRequest,
-    features_of,
-    vectors,
-)
+from tacit.service.doors import personalizer_wire as wire
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression, checked_id
@@ -65,8 +55,8 @@ class Asked(msgspec.Struct, omit_defaults=True):
         The slot's baseline action; None for the first that is not excluded.
     """
 
-    actions: list[tuple[str, Blocks]]
-    context: Blocks
+    actions: list[tuple[str, wire.Blocks]]
+    context: wire.Blocks
     slots: list[str] = []
     slot: int = 0
     baseline: str | None = None
@@ -93,7 +83,7 @@ class DescribedActions:
     baseline: str
 
 
-def impression_of(request: RankRequest, dim: int) -> Impression:
+def impression_of(request: wire.RankRequest, dim: int) -> Impression:
     """Return a rank request as an impression.
 
     Parameters
@@ -114,12 +104,12 @@ def impression_of(request: RankRequest, dim: int) -> Impression:
         raise InvalidValue("excludedActions", request.excluded_actions, "leave at least one of the actions")
     asked = Asked(_described(request.actions), request.context_features or [])
     features = _features(asked.actions)
-    context = features_of("contextFeatures", asked.context)
+    context = wire.features_of("contextFeatures", asked.context)
     _check_size([context], features)
     return _impression(asked, candidates, candidates[0], context, features, dim, request)
 
 
-def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[Impression]:
+def impressions_of(request: wire.MultiSlotRankRequest, dim: int, event: str) -> list[Impression]:
     """Return a rank request for many slots as an impression for each.
 
     An action stands in one slot only. A slot that excludes so many actions that the slots before
@@ -151,7 +141,7 @@ def impressions_of(request: MultiSlotRankRequest, dim: int, event: str) -> list[
     described, names = _described(request.actions), [slot.id for slot in slots]
     features = _features(described)
     blocks = [[*(request.context_features or []), *(slot.features or [])] for slot in slots]
-    contexts = [features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)]
+    contexts = [wire.features_of(f"context of {slot.id!r}", c) for slot, c in zip(slots, blocks, strict=True)]
     _check_size(contexts, features)
     impressions = []
     for i, slot in enumerate(slots):
@@ -171,20 +161,20 @@ def slot_id(event: str, slot: int) -> str:
 def vector_of(asked: Asked, action: str, dim: int) -> Floats:
     """Return the vector of one of the actions, of shape (1, dim)."""
     (features,) = (features for name, features in asked.actions if name == action)
-    context = features_of("contextFeatures", asked.context)
-    return vectors(context, [features_of("features", features)], dim)
+    context = wire.features_of("contextFeatures", asked.context)
+    return wire.vectors(context, [wire.features_of("features", features)], dim)
 
 
 def _impression(
     asked: Asked,
     candidates: Sequence[str],
     baseline: str,
-    context: Features,
-    features: Mapping[str, Features],
+    context: wire.Features,
+    features: Mapping[str, wire.Features],
     dim: int,
-    request: RankRequest | MultiSlotRankRequest,
+    request: wire.RankRequest | wire.MultiSlotRankRequest,
 ) -> Impression:
-    relevance = vectors(context, [features[name] for name in candidates], dim)
+    relevance = wire.vectors(context, [features[name] for name in candidates], dim)
     return Impression(
         KEY,
         candidates,
@@ -196,15 +186,15 @@ def _impression(
     )
 
 
-def _described(actions: Sequence[RankableAction]) -> list[tuple[str, Blocks]]:
+def _described(actions: Sequence[wire.RankableAction]) -> list[tuple[str, wire.Blocks]]:
     return [(action.id, action.features or []) for action in actions]
 
 
-def _features(actions: Sequence[tuple[str, Blocks]]) -> dict[str, Features]:
-    return {name: features_of(f"features of {name!r}", blocks) for name, blocks in actions}
+def _features(actions: Sequence[tuple[str, wire.Blocks]]) -> dict[str, wire.Features]:
+    return {name: wire.features_of(f"features of {name!r}", blocks) for name, blocks in actions}
 
 
-def _check_size(contexts: Sequence[Features], actions: Mapping[str, Features]) -> None:
+def _check_size(contexts: Sequence[wire.Features], actions: Mapping[str, wire.Features]) -> None:
     """Refuse a request whose pairs of features would keep others waiting."""
     of_actions = sum(len(hashes) for hashes, _ in actions.values())
     pairs = of_actions * sum(len(hashes) for hashes, _ in contexts)
@@ -215,12 +205,12 @@ def _check_size(contexts: Sequence[Features], actions: Mapping[str, Features]) -
         )  # fmt: skip
 
 
-def _checked(actions: Sequence[RankableAction]) -> list[str]:
+def _checked(actions: Sequence[wire.RankableAction]) -> list[str]:
     names = [checked_id(f"actions[{i}].id", action.id) for i, action in enumerate(actions)]
     return _distinct("actions", names)
 
 
-def _check_slots(slots: Sequence[SlotRequest], actions: set[str]) -> None:
+def _check_slots(slots: Sequence[wire.SlotRequest], actions: set[str]) -> None:
     _distinct("slots", [checked_id(f"slots[{i}].id", slot.id) for i, slot in enumerate(slots)])
     _distinct("slots.baselineAction", [slot.baseline_action for slot in slots])
     for i, slot in enumerate(slots):
@@ -264,7 +254,7 @@ class ShownRanking(msgspec.Struct):
 
 
 class _Counts(msgspec.Struct):
-    settings: Settings
+    settings: wire.Settings
     edited: int
     made: int
     taught: int
@@ -296,7 +286,7 @@ class PersonalizerPlacement(FeaturePlacement):
 
     def _begin(self) -> None:
         super()._begin()
-        self.settings = Settings.of(self.config.rule, self.config.policy)
+        self.settings = wire.Settings.of(self.config.rule, self.config.policy)
         self.edited = self.made = self.taught = 0
         self._taken: set[Arm] = set()
         self._weighed: dict[Arm, tuple[float, float]] = {}
@@ -437,9 +427,9 @@ class PersonalizerPlacement(FeaturePlacement):
         super().marked(mark)
         if mark.kind == SETTINGS and mark.placement == self.id:
             self.edited = mark.time
-            self._settle_on(Settings.read(mark.value))
+            self._settle_on(wire.Settings.read(mark.value))
 
-    def _settle_on(self, settings: Settings) -> None:
+    def _settle_on(self, settings: wire.Settings) -> None:
         self.settings = settings
         self.windows.rule = settings.rule(self.config.rule)
         self.learner.tune(epsilon=settings.epsilon)

@@ -17,15 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.types import Receive, Send
 
 from tacit.errors import InvalidValue, TacitError, UnknownName
-from tacit.service.errors import (
-    Busy,
-    Forbidden,
-    InConflict,
-    NotDurable,
-    Overloaded,
-    RepeatedFeedback,
-    UnknownDecision,
-)
+from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 from tacit.wire.complaints import complaint, meant, refusal
 
@@ -375,21 +367,21 @@ def problem_of(error: Error) -> Problem:
 
 def _kind(error: TacitError, field: str) -> str:
     match error:
-        case UnknownDecision():
+        case errors.UnknownDecision():
             return "unknown-decision"
-        case RepeatedFeedback():
+        case errors.RepeatedFeedback():
             return "repeated-feedback"
-        case InConflict():
+        case errors.InConflict():
             return "conflict"
-        case Forbidden():
+        case errors.Forbidden():
             return "forbidden"
-        case Busy():
+        case errors.Busy():
             return "too-many-requests"
-        case Overloaded():
+        case errors.Overloaded():
             return "overloaded"
         case UnknownName() if field == "placement":
             return "unknown-placement"
-        case NotDurable():
+        case errors.NotDurable():
             return "unavailable"
     return "invalid-value"
 
