@@ -153,7 +153,7 @@ print(json.dumps([{each.label: played(each) for each in all_policies()}, cache_s
 # What compiled code of this environment is made for: it can run wherever this very numba can.
 MADE_FOR = """
 import importlib.metadata, json
-from tacit.core.compilation.cache import SHIPPED_FOR
+from tacit.core.compilation.loops import SHIPPED_FOR
 numba = importlib.metadata.distribution("numba")
 lines = numba.read_text("WHEEL").splitlines()
 tags = [line[5:].split("-") for line in lines if line.startswith("Tag: ")]

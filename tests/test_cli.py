@@ -551,12 +551,12 @@ def test_an_edited_policy_is_compiled_anew(tmp_path):
 
 
 def test_without_a_writable_package_the_cache_goes_to_the_user(tmp_path, monkeypatch):
-    from tacit.core.compilation import cache
+    from tacit.core.compilation import loops
 
     monkeypatch.delenv("TACIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cache, "PACKAGE", Path("/proc/tacit"))  # nobody can write there
-    assert cache.cache_root.__wrapped__() == tmp_path / "tacit" / "compiled"
+    monkeypatch.setattr(loops, "PACKAGE", Path("/proc/tacit"))  # nobody can write there
+    assert loops.cache_root.__wrapped__() == tmp_path / "tacit" / "compiled"
 
 
 def test_on_a_terminal_a_first_run_says_that_it_compiles(tmp_path):

@@ -13,7 +13,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import NOTHING
-from tacit.policies.lists.item_readers import own_place, own_weights
+from tacit.policies.lists.item_list_mix import own_place, own_weights
 
 OFFERED = 7
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
 import tacit
-from tacit.classifiers.rectangle import Usual, is_unusual
+from tacit.classifiers.concepts import Usual, is_unusual
 from tacit.core.arrays import byte_count, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.merging import add_shared, shared_sums

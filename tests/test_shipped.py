@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tacit.core.compilation.cache import SHIPPED_FOR, shipped_runs_here
+from tacit.core.compilation.loops import SHIPPED_FOR, shipped_runs_here
 
 PLAYED = """
 import json, os, sys
 from pathlib import Path
-from tacit.core.compilation import cache
+from tacit.core.compilation import loops
 if len(sys.argv) > 1:
-    cache.SHIPPED = Path(sys.argv[1])
+    loops.SHIPPED = Path(sys.argv[1])
 import tacit
 from tacit.core.compiled import cache_statistics
 learner, played = tacit.Learner(tacit.UCB1(arms=3), seed=1), []

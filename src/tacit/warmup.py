@@ -48,7 +48,7 @@ def all_environments() -> list[Environment]:
 
 def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver; return cache hits, compilations and the folder."""
-    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
 
     _shared()
@@ -77,7 +77,7 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
     UnknownName, InvalidValue
         If one is none.
     """
-    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
 
     recommended = [each for each in all_policies() if each.about.suits]

@@ -30,7 +30,7 @@ from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
-from tacit.policies.stationary.epsilon_greedy import UniformRandom
+from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 
 # ---- What simulation, replay and the decision service make of a policy: the learner's very state

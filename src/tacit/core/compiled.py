@@ -5,7 +5,7 @@ Importing this module loads numba; nothing else in the package does so at import
 numba's own cache watches the file of the outermost compiled function only, so it would run a
 stale kernel after an edit of a policy. Here each compiled driver lives in a folder named by a
 key of all the code that it can reach (:mod:`tacit.core.code_key`), in the places of
-:mod:`tacit.core.compilation.cache`.
+:mod:`tacit.core.compilation.loops`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may
 from tacit.core import dispatch
 from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
-from tacit.core.compilation.cache import LoopCache, is_noted, note
-from tacit.core.compilation.loops import KernelCompiler, LoopCompiler, makes_arrays
+from tacit.core.compilation.loops import KernelCompiler, LoopCache, LoopCompiler, is_noted, makes_arrays, note
 from tacit.core.compilation.notice import explained
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.

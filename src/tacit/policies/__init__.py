@@ -14,14 +14,14 @@ from tacit.policies.context import schema_of as schema_of
 from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC
 from tacit.policies.duels.beat_the_mean import sample_size as sample_size
-from tacit.policies.duels.feel_good import FeelGoodThompson as FeelGoodThompson
 from tacit.policies.duels.horizon_draw import HorizonDraw as HorizonDraw
 from tacit.policies.duels.interleaved_filter import InterleavedFilter1 as InterleavedFilter1
 from tacit.policies.duels.interleaved_filter import InterleavedFilter2 as InterleavedFilter2
 from tacit.policies.duels.rmed import RMED1 as RMED1
 from tacit.policies.duels.rucb import RUCB as RUCB
 from tacit.policies.duels.rucb import DoubleThompsonSampling as DoubleThompsonSampling
-from tacit.policies.duels.self_sparring import SelfSparring as SelfSparring
+from tacit.policies.duels.thompson import FeelGoodThompson as FeelGoodThompson
+from tacit.policies.duels.thompson import SelfSparring as SelfSparring
 from tacit.policies.duels.winner_stays import WinnerStays as WinnerStays
 from tacit.policies.exploration_floor import Candidates as Candidates
 from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloor
@@ -39,10 +39,10 @@ from tacit.policies.features.gaussian import Belief as Belief
 from tacit.policies.features.hidden import HLinUCB as HLinUCB
 from tacit.policies.features.laplace import LaplaceEC as LaplaceEC
 from tacit.policies.features.laplace import LaplaceECMixture as LaplaceECMixture
+from tacit.policies.features.linear import LinearEpsilonGreedy as LinearEpsilonGreedy
 from tacit.policies.features.linear import LinTS as LinTS
 from tacit.policies.features.linear import LinUCB as LinUCB
 from tacit.policies.features.linear import LogisticTS as LogisticTS
-from tacit.policies.features.linear_greedy import LinearEpsilonGreedy as LinearEpsilonGreedy
 from tacit.policies.features.polya_gamma import PolyaGammaTS as PolyaGammaTS
 from tacit.policies.index import IndexPolicy as IndexPolicy
 from tacit.policies.lists.cascade import CascadeKLUCB as CascadeKLUCB
@@ -50,11 +50,11 @@ from tacit.policies.lists.cascade import CascadeUCB1 as CascadeUCB1
 from tacit.policies.lists.cascade_ec import CascadeEC as CascadeEC
 from tacit.policies.lists.item_list_mix import ItemListMix as ItemListMix
 from tacit.policies.lists.list_mix import ListMix as ListMix
+from tacit.policies.lists.list_mix import SafeListMix as SafeListMix
 from tacit.policies.lists.position_based import PBMUCB as PBMUCB
 from tacit.policies.lists.position_based import PBMThompson as PBMThompson
 from tacit.policies.lists.position_based import PlacedPBMUCB as PlacedPBMUCB
 from tacit.policies.lists.ranked import RankedBandit as RankedBandit
-from tacit.policies.lists.safe_list_mix import SafeListMix as SafeListMix
 from tacit.policies.shifting.bwc import BWC as BWC
 from tacit.policies.shifting.bwc import Restart as Restart
 from tacit.policies.shifting.detector import CUSUMUCB as CUSUMUCB
@@ -70,14 +70,14 @@ from tacit.policies.shifting.restarting import OracleRestart as OracleRestart
 from tacit.policies.shifting.shift_mixture import ShiftMixture as ShiftMixture
 from tacit.policies.spec import policy_from_spec as policy_from_spec
 from tacit.policies.spec import policy_to_spec as policy_to_spec
-from tacit.policies.stationary.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
-from tacit.policies.stationary.epsilon_greedy import UniformRandom as UniformRandom
-from tacit.policies.stationary.exp3 import EXP3 as EXP3
-from tacit.policies.stationary.testable_ucb1 import Guess as Guess
-from tacit.policies.stationary.testable_ucb1 import TestableUCB1 as TestableUCB1
+from tacit.policies.stationary.chance import EXP3 as EXP3
+from tacit.policies.stationary.chance import EpsilonGreedy as EpsilonGreedy
+from tacit.policies.stationary.chance import UniformRandom as UniformRandom
 from tacit.policies.stationary.thompson import Thompson as Thompson
 from tacit.policies.stationary.ucb import KLUCB as KLUCB
 from tacit.policies.stationary.ucb import UCB1 as UCB1
+from tacit.policies.stationary.ucb import Guess as Guess
+from tacit.policies.stationary.ucb import TestableUCB1 as TestableUCB1
 
 # Where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

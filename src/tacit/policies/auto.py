@@ -13,8 +13,7 @@ from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
 from tacit.policies.lists.item_list_mix import ItemListMix
-from tacit.policies.lists.list_mix import ListMix
-from tacit.policies.lists.safe_list_mix import SafeListMix
+from tacit.policies.lists.list_mix import ListMix, SafeListMix
 from tacit.policies.shifting.drift_mixture import DriftMixture
 from tacit.policies.stationary.thompson import Thompson
 

@@ -115,7 +115,7 @@ def policy_from_spec(
     kind = policy_class(name)
     given = _given(kind, positional, _dims(kind, positional, setting) | named, arms)
     if "classifier" in given:
-        from tacit.classifiers.safe import classifier_from_spec
+        from tacit.classifiers.base import classifier_from_spec
 
         given["classifier"] = classifier_from_spec(given["classifier"], imports=imports)
     if "policy" in given:
@@ -198,7 +198,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Policy):
         return policy_to_spec(value)
     if is_dataclass(value):
-        from tacit.classifiers.safe import classifier_to_spec
+        from tacit.classifiers.base import classifier_to_spec
 
         return classifier_to_spec(value)  # type: ignore[arg-type]
     return value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.classifiers.rectangle import Usual
+from tacit.classifiers.concepts import Usual
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure

@@ -1,9 +1,13 @@
-"""The default for lists of items that are known by embeddings, and a user: a mixture, for any readers."""
+"""ItemListMix: lists of items that are known by embeddings, and what their readers teach.
+
+From top to bottom: what is kept, with what readers may be like and what items are beyond their numbers; what
+one item of a list teaches; what a whole list does.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -11,13 +15,351 @@ from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.context_models import Design
-from tacit.policies.features.context_weights import WIDTH
-from tacit.policies.features.embedding_items import beliefs_by, candidate_moments, list_layout
+from tacit.policies.features.click_model import place_of
+from tacit.policies.features.context_inputs import Singles, keep, notice_changes, recall
+from tacit.policies.features.context_models import (
+    FULL,
+    HYPOTHESES,
+    NOTHING,
+    Base,
+    Design,
+    Sighting,
+    learn_arm,
+    meet,
+)
+from tacit.policies.features.context_weights import (
+    WIDTH,
+    ContextState,
+    begin_recent,
+    click_chance,
+    forget_all,
+    share_weights,
+)
+from tacit.policies.features.embedding_items import (
+    EmbeddingState,
+    beliefs_by,
+    candidate_moments,
+    empty_room,
+    list_layout,
+    measure_anew,
+    order_score,
+    read_event,
+)
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
-from tacit.policies.features.gaussian import logistic
-from tacit.policies.lists.item_readers import ItemListState, own_place, own_weights, rate_of, take_list
+from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.lists.one_draw import LinePolicy, Lines
+from tacit.policies.lists.readers import AFTER_CLICK, AFTER_SKIP, LEAST, looks_on, position_effect
+
+BY_PLACE = 5
+"""The first readers: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½, 2½}."""
+LEARNED = BY_PLACE + len(AFTER_SKIP) * len(AFTER_CLICK)
+"""The last one sees what clicks say, by the position and the last click above it; chains are between."""
+READERS = LEARNED + 1
+LOOKS = 5.0
+"""Clicks that the last reader begins with at each position: as the others expect."""
+LEAST_SEEN = 0.005
+ITEMS, OWN_VARIANCE = 4_096, 0.35**2
+"""Own effects that are kept, and the variance of each before it was seen."""
+RATE, MOST_RATE = 0.25, 0.9
+"""How often an item that is seen is clicked: before the first list, and at most."""
+MOST_KEPT, FEWEST_LISTS = 640, 8
+"""Items of first lists that are kept, at most; but of so many lists in any case."""
+STIRS = np.float32(1e-10)
+"""What each list adds to the variances: rounding of single precision would take them below 0."""
+GOLDEN = 0.6180339887498949
+
+
+def kept_lists(positions: int, users: int) -> int:
+    """Return how many of the first lists are kept, and learned anew when all is measured."""
+    return int(min(64 if users else 32, max(FEWEST_LISTS, MOST_KEPT // positions)))
+
+
+class ItemListState(NamedTuple):
+    """What was learned from lists of items; the leading axis is 1 where all keys share it.
+
+    Attributes
+    ----------
+    relevance : EmbeddingState
+        What is believed of clicks on items that are seen; its tally counts lists.
+    readers : array of float64, shape (models, 14)
+        The weights of what readers may be like, of sum 1.
+    cells : array of float64, shape (models, 2, positions, positions)
+        Clicks, and those that were expected, by the position of the last click above (0: none), and
+        the position.
+    totals : array of float64, shape (models, 2)
+        Clicks on all items, and how often one was seen, as far as is known.
+    own : array of float32, shape (models, 2, 4,096)
+        What items are beyond their numbers: mean and variance.
+    order : array of float32, shape (models, events)
+        Of the items that were kept, what their places in the order offered say.
+    """
+
+    relevance: EmbeddingState
+    readers: Floats
+    cells: Floats
+    totals: Floats
+    own: Singles
+    order: Singles
+
+    @classmethod
+    def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
+        """Return what is known before the first list."""
+        lists = kept_lists(positions, layout.user)
+        relevance = EmbeddingState.nothing(models, layout, lists * positions, lists)
+        own = np.zeros((models, 2, ITEMS), np.float32)
+        own[:, 1] = OWN_VARIANCE
+        order = np.zeros((models, lists * positions), np.float32)
+        cells, totals = np.zeros((models, 2, positions, positions)), np.zeros((models, 2))
+        return cls(relevance, np.full((models, READERS), 1.0 / READERS), cells, totals, own, order)
+
+
+@kernel
+def own_weights(dim: int) -> Floats:
+    """Return what weighs an item's numbers where its own effect is looked for: no two weigh alike."""
+    weights = np.empty(dim)
+    for j in range(dim):
+        # A low-discrepancy sequence.
+        weights[j] = (j + 1) * GOLDEN
+        weights[j] -= np.floor(weights[j]) - 0.5
+    return weights
+
+
+@kernel
+def own_place(item: Floats, weights: Floats) -> int:
+    """Return where the own effect of an item is kept, by all of its numbers in single precision."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = len(item) // 4 * 4
+    for j in range(0, whole, 4):
+        a += np.float64(np.float32(item[j])) * weights[j]
+        b += np.float64(np.float32(item[j + 1])) * weights[j + 1]
+        c += np.float64(np.float32(item[j + 2])) * weights[j + 2]
+        d += np.float64(np.float32(item[j + 3])) * weights[j + 3]
+    for j in range(whole, len(item)):
+        a += np.float64(np.float32(item[j])) * weights[j]
+    total = abs((a + b) + (c + d))
+    if not 0.0 < total < np.inf:
+        return 0
+    # Only the digits count, whatever the size is.
+    digits = total * 2.0 ** -np.floor(np.log2(total)) * 2.0**22 * GOLDEN
+    return int((digits - np.floor(digits)) * ITEMS)
+
+
+@kernel
+def rate_of(state: ItemListState, model: int) -> Base:
+    """Return what is expected of the constant of all items: the log-odds of a click on one that is seen."""
+    clicks, looks = state.totals[model, 0], state.totals[model, 1]
+    rate = min((clicks + 0.5) / (looks + 1.0), MOST_RATE) if looks > 0.0 else RATE
+    return Base(np.log(rate) - np.log(1.0 - rate), 1.0)
+
+
+# ---- What one item of a list teaches
+
+
+@kernel
+def given_to(chance: float, reward: float) -> float:
+    """Return the probability that a chance of a click gives to a reward."""
+    chance = min(max(chance, LEAST), 1.0 - LEAST)
+    if 0.0 < reward < 1.0:
+        return np.exp(reward * np.log(chance) + (1.0 - reward) * np.log(1.0 - chance))  # type: ignore[no-any-return]
+    return chance if reward > 0.0 else 1.0 - chance
+
+
+@kernel
+def look_at(state: ItemListState, model: int, last: int, k: int, seen: Floats) -> tuple[float, float]:
+    """Fill in with what probability the last reader sees a position.
+
+    Returns
+    -------
+    expected, mean : float
+        By the mean of all others, and of all.
+    """
+    weights, total, expected = state.readers[model], 0.0, 0.0
+    for r in range(LEARNED):
+        total += weights[r]
+        expected += weights[r] * seen[r]
+    expected /= total
+    clicks, foreseen = state.cells[model, 0, last, k], state.cells[model, 1, last, k]
+    learned = expected * (clicks + LOOKS) / (foreseen + LOOKS)
+    seen[LEARNED] = 1.0 if k == 0 else min(1.0, max(LEAST_SEEN, learned))
+    return expected, min(1.0, total * expected + weights[LEARNED] * seen[LEARNED])
+
+
+@kernel
+def look_on(k: int, attraction: float, reward: float, seen: Floats) -> None:
+    """Fill in with what probability readers see what is below a position."""
+    for r in range(LEARNED):
+        if r < BY_PLACE:
+            seen[r] = position_effect(r, k + 1)
+        else:
+            seen[r] = looks_on(r - BY_PLACE, seen[r], attraction, reward)
+
+
+@kernel
+def learn_item(
+    state: ItemListState, learning: ContextState, model: int, layout: Design, own_at: int, given: Sighting
+) -> float:
+    """Learn what came of an item whose features are in the room; return the chance that it had, if seen."""
+    weights, own, base = learning.tally.weights[model], state.own[model], rate_of(state, model)
+    offset, variance = np.float64(own[0, own_at]), np.float64(own[1, own_at])
+    mean, gain, precision = 0.0, 0.0, 0.0
+    for h in range(HYPOTHESES):
+        if not learning.models.met[model, 0, h]:
+            meet(learning.models, model, 0, h, base)
+        sighting = Sighting(given.reward, 1.0, given.seen, offset)
+        logit, s, c, g = learn_arm(learning.models, learning.room, model, 0, h, layout, sighting)
+        chance = click_chance(logit + offset, s + variance)
+        mean += weights[h] * chance
+        if h != NOTHING:
+            gain += weights[h] * g
+            precision += weights[h] * c
+        weights[h] *= given_to(given.seen * chance, given.reward)
+    share_weights(weights, 0.0)
+    part = variance / (1.0 + variance * precision)
+    own[0, own_at] += np.float32(part * gain)
+    own[1, own_at] -= np.float32(part * variance * precision)
+    return min(mean, 1.0 - LEAST)
+
+
+@kernel
+def read_item(
+    state: ItemListState,
+    learning: ContextState,
+    model: int,
+    layout: Design,
+    own_at: int,
+    reward: float,
+    last: int,
+    k: int,
+    seen: Floats,
+    first: bool,
+) -> None:
+    """Learn what came of an item at a position, of readers too; ``first``: it was not learned before."""
+    expected, looked = look_at(state, model, last, k, seen)
+    chance = learn_item(state, learning, model, layout, own_at, Sighting(reward, 1.0, looked, 0.0))
+    weights, cells = state.readers[model], state.cells[model]
+    for r in range(READERS):
+        weights[r] *= given_to(seen[r] * chance, reward)
+    share_weights(weights, 0.0)
+    cells[0, last, k] += reward
+    cells[1, last, k] += expected * chance
+    if first:
+        state.totals[model, 0] += reward
+        state.totals[model, 1] += looked
+    look_on(k, chance, reward, seen)
+
+
+# ---- What a list teaches
+
+
+@kernel
+def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
+    """Know nothing of items and readers again, but how items are measured and how often they are clicked."""
+    forget_all(learning, model, layout, None)
+    state.readers[model, :] = 1.0 / READERS
+    state.cells[model, :, :, :] = 0.0
+    forget_own(state, model)
+
+
+@kernel
+def forget_own(state: ItemListState, model: int) -> None:
+    """Know nothing again of what items are beyond their numbers."""
+    for own_at in range(ITEMS):
+        state.own[model, 0, own_at] = np.float32(0.0)
+        state.own[model, 1, own_at] = np.float32(OWN_VARIANCE)
+
+
+@kernel
+def end_list(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
+    """Count a list, and let all that was unlikely have its share again."""
+    tally = learning.tally
+    tally.rounds[model] += 1.0
+    tally.age[model] += 1.0
+    share = 1.0 / (tally.rounds[model] + 1.0)
+    share_weights(tally.weights[model], share)
+    share_weights(state.readers[model], share)
+    for h in range(FULL):
+        k = 0
+        for j in range(layout.known):
+            learning.models.spread[model, 0, h, k] += STIRS
+            k += layout.known - j
+    if begin_recent(learning, model, layout):
+        forget_own(state, model)
+
+
+@kernel
+def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
+    """Keep a list: what was shown, from which places in the order offered, and what came of it."""
+    impression, shown, relevance = outcome.impression, outcome.shown, state.relevance
+    weights = own_weights(impression.relevance.shape[1])
+    keep(relevance.kept_users, model, number, user, 0, 0.0)
+    for k in range(len(shown)):
+        # At an empty position the first of the list stands, that is not learned from.
+        event, place = number * len(shown) + k, place_of(impression.arms, shown[k if shown[k] >= 0 else 0])
+        item = impression.relevance[place]
+        own_at = own_place(item, weights) if shown[k] >= 0 else -1
+        keep(relevance.kept, model, event, item, own_at, outcome.reward[k])
+        state.order[model, event] = np.float32(order_score(place, len(impression.arms)))
+
+
+@kernel
+def learn_list(
+    state: ItemListState,
+    learning: ContextState,
+    model: int,
+    layout: Design,
+    outcome: Outcome,
+    kept: int,
+    first: bool,
+) -> None:
+    """Learn from a list: from a kept one, by its number; if negative, from the one that is given."""
+    impression, shown, relevance, room = outcome.impression, outcome.shown, state.relevance, learning.room
+    item, user, seen, last = room.raw[0], np.zeros(layout.user), np.ones(READERS), 0
+    weights = own_weights(len(item))
+    copy_row(impression.context, user)
+    if kept >= 0:
+        recall(relevance.kept_users, model, kept, user)
+    for k in range(len(shown)):
+        event, own_at, reward, order = kept * len(shown) + k, -1, outcome.reward[k], 0.0
+        if kept >= 0:
+            own_at, reward = relevance.kept.arms[model, event], relevance.kept.rewards[model, event]
+            order = np.float64(state.order[model, event])
+            recall(relevance.kept, model, event, item)
+        elif shown[k] >= 0:
+            place = place_of(impression.arms, shown[k])
+            copy_row(impression.relevance[place], item)
+            own_at, order = own_place(item, weights), order_score(place, len(impression.arms))
+        if own_at >= 0:
+            read_event(relevance, model, item, user, order, layout, room)
+            read_item(state, learning, model, layout, own_at, reward, last, k, seen, first)
+            last = k + 1 if reward > 0.0 else last
+    end_list(state, learning, model, layout)
+
+
+@kernel
+def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
+    """Learn from a list; while all is measured still, from those before, too."""
+    relevance, impression = state.relevance, outcome.impression
+    room = empty_room(layout)
+    learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, room)
+    number = int(relevance.tally.rounds[model])
+    first, keeps = number, number < relevance.kept_users.rewards.shape[1]
+    if keeps:
+        keep_list(state, model, number, outcome, impression.context)
+        if number & (number + 1) == 0:
+            measure_anew(relevance, model, number + 1, len(outcome.shown))
+            forget_lists(state, learning, model, layout)
+            first = 0
+    else:
+        for k in range(len(outcome.shown)):
+            if outcome.shown[k] >= 0:
+                place = place_of(impression.arms, outcome.shown[k])
+                notice_changes(relevance.items, model, impression.relevance[place])
+        notice_changes(relevance.users, model, impression.context)
+    for kept in range(first, number + 1):
+        learn_list(state, learning, model, layout, outcome, kept if keeps else -1, kept == number)
+
+
+# ---- The policy
 
 
 @kernel

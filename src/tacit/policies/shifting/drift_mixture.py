@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.classifiers.rectangle import is_unusual
+from tacit.classifiers.concepts import is_unusual
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import enter, kernel
 from tacit.core.part import param, within

@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.part import Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, ArmBeliefs, Outcome
 from tacit.policies.index import RadiusPolicy
-from tacit.policies.stationary.exp3 import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
+from tacit.policies.stationary.chance import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
 
 # ---- D-UCB: optimism over counts that fade (Garivier, Moulines 2011)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.classifiers.rectangle import Usual, is_unusual
+from tacit.classifiers.concepts import Usual, is_unusual
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds

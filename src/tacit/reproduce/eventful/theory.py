@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.classifiers.base import TIE
-from tacit.classifiers.finite import SEARCHED, longest_sequence
+from tacit.classifiers.concepts import SEARCHED, longest_sequence
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.environments import Environment, ShiftingArms

@@ -27,7 +27,7 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
     config : Config
         Its address, keys and store are left alone.
     """
-    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
 
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
 from tacit.policies.base import Policy
 from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
-from tacit.policies.context_beliefs import ContextBeliefs
+from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
 from tacit.service.engine.writer import Serving
 from tacit.service.log.ids import as_text

@@ -284,7 +284,7 @@ def _package(name: str) -> Check:
 
 
 def _cache() -> Check:
-    from tacit.core.compilation.cache import cache_root
+    from tacit.core.compilation.loops import cache_root
 
     root = cache_root()
     try:
@@ -301,7 +301,7 @@ def _cache() -> Check:
 
 
 def _shipped() -> Check:
-    from tacit.core.compilation.cache import SHIPPED
+    from tacit.core.compilation.loops import SHIPPED
 
     name, found = "compiled code", SHIPPED / "made_for.json"
     if not found.exists():

@@ -1,0 +1,362 @@
+"""Classes of concepts for safe classifiers: rectangles, and any finite table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.classifiers.base import TIE, Classifier
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.dispatch import kernel
+from tacit.core.part import PositiveFraction, param
+from tacit.errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Rectangle(Classifier):
+    """Call a context an event if it is outside the box of all that were none, by the margin.
+
+    The truth is a box: contexts inside it are no events, events are farther than the margin
+    from it in some coordinate, and nothing happens between. The classifier keeps the smallest
+    box of the false-labelled contexts; a context is negative iff each coordinate is within the
+    margin of the box's side, inclusive up to 1e-12. Before the first label all are positive.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context; contexts are in [0, 1]^dim.
+    margin : float
+        Least distance of an event from the true box in the largest coordinate; in (0, 1].
+    anchored : bool, default False
+        Whether the true box is known to reach down to 0 in every coordinate, as in the
+        experiments of the paper: only what is above normal is an event.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 5.1. At a distance of exactly the margin the paper's
+    concepts call a context an event and its classifier calls it none; here it is none.
+
+    Examples
+    --------
+    >>> from tacit.classifiers import SafeClassifier
+    >>> classifier = SafeClassifier(Rectangle(dim=2, margin=0.1))
+    >>> classifier.predict([0.3, 0.4])
+    True
+    >>> classifier.learn_false([0.3, 0.4])
+    >>> classifier.predict([0.4, 0.3]), classifier.predict([0.4, 0.6])
+    (False, True)
+    """
+
+    class State(NamedTuple):
+        low: Floats
+        high: Floats
+
+    margin: PositiveFraction
+    anchored: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.anchored, bool | np.bool_):
+            raise InvalidValue("anchored", self.anchored, "give True or False")
+        self._set("anchored", bool(self.anchored))
+
+    @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        return cls(dim, margin=0.1)
+
+    @property
+    def diameter(self) -> float:
+        """The most false positives there can be: 1 + dim·(⌈1/margin⌉ − 1), and no bound is lower.
+
+        This is claim 2 for contexts in [0, 1]^dim. The first false positive makes the box a
+        point; each later one moves a side outward by more than the margin. The moves in one
+        coordinate add up to at most 1, so there are fewer than 1/margin of them. It is reached
+        from the origin by equal steps along one axis after another.
+        """
+        moves = math.ceil(1.0 / (self.margin + TIE)) - 1
+        return 1.0 + self.dim * moves
+
+    def init(self, rows: int) -> State:
+        shape = (rows, self.dim)
+        return self.State(np.full(shape, np.inf), np.full(shape, -np.inf))
+
+    def merged(self, first: State, second: State) -> State:
+        return self.State(np.minimum(first.low, second.low), np.maximum(first.high, second.high))
+
+    @staticmethod
+    def predict(params: Rectangle, state: State, row: int, context: Floats) -> bool:
+        reach = params.margin + TIE
+        for i in range(len(context)):
+            if context[i] < state.low[row, i] - reach or context[i] > state.high[row, i] + reach:
+                return True
+        return False
+
+    @staticmethod
+    def learn_false(params: Rectangle, state: State, row: int, context: Floats) -> None:
+        for i in range(len(context)):
+            lowest = 0.0 if params.anchored else context[i]
+            state.low[row, i] = min(state.low[row, i], lowest)
+            state.high[row, i] = max(state.high[row, i], context[i])
+
+
+# ---- Which contexts are unusual, by what contexts were so far; nobody labels any
+
+BLOCK, BLOCKS = 231, 15
+# As many contexts tell what is usual before any is unusual.
+LEAST = 20
+
+
+class Usual(NamedTuple):
+    """What contexts were so far, a rectangle; every array has a leading axis of 1.
+
+    A side is where the extremes of half of all blocks of 231 contexts are inside, by the latest
+    15 blocks: some 0.3 % of the contexts are beyond it (½ = 0.997^231). So what is rarer than
+    that does not widen the rectangle, however far outside it is.
+
+    Attributes
+    ----------
+    seen : array of int64, shape (1,)
+    sides, present : array of float64, shape (1, dim, 2)
+        The highest usual value and minus the lowest; the extremes of the present block.
+    peaks : array of float64, shape (1, 15, dim, 2)
+        The extremes of the latest blocks, a ring.
+    """
+
+    seen: Ints
+    sides: Floats
+    present: Floats
+    peaks: Floats
+
+    @classmethod
+    def nothing(cls, dim: int) -> Usual:
+        """Return what is known of contexts of a length before the first."""
+        return cls(
+            seen=np.zeros(1, np.int64),
+            sides=np.zeros((1, dim, 2)),
+            present=np.zeros((1, dim, 2)),
+            peaks=np.zeros((1, BLOCKS, dim, 2)),
+        )
+
+
+@kernel
+def middle_peak(usual: Usual, blocks: int, i: int, side: int) -> float:
+    """Return the median of the blocks' extremes; of an even number, the lower one."""
+    for k in range(blocks):
+        value, lower, alike = usual.peaks[0, k, i, side], 0, 0
+        for other in range(blocks):
+            lower += usual.peaks[0, other, i, side] < value
+            alike += usual.peaks[0, other, i, side] == value
+        if lower <= (blocks - 1) // 2 < lower + alike:
+            return float(value)
+    return np.nan
+
+
+@kernel
+def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
+    """Return whether a context is outside of what is usual, and take it in.
+
+    It is so by more than a margin, which is a share of the width of what is usual.
+    """
+    enough, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
+    usual.seen[0] += 1
+    blocks, ends = usual.seen[0] // BLOCK, usual.seen[0] % BLOCK == 0
+    unusual = False
+    for i in range(usual.present.shape[1]):
+        slack = margin * (usual.sides[0, i, 0] + usual.sides[0, i, 1])
+        for side in range(2):
+            value = context[i] if side == 0 else -context[i]
+            unusual = unusual or value > usual.sides[0, i, side] + slack
+            if first or value > usual.present[0, i, side]:
+                usual.present[0, i, side] = value
+            if ends:
+                usual.peaks[0, (blocks - 1) % BLOCKS, i, side] = usual.present[0, i, side]
+                usual.sides[0, i, side] = middle_peak(usual, min(blocks, BLOCKS), i, side)
+            elif blocks == 0:
+                usual.sides[0, i, side] = usual.present[0, i, side]
+    return enough and unusual
+
+
+# ---- A finite table of concepts
+
+
+Table = npt.NDArray[np.int8]
+
+SEARCHED = 2**20
+"""The largest search, in steps, for the exact diameter: about a second."""
+
+
+@kernel
+def column(table: Table, context: Floats) -> int:
+    """Return the column of the context that ``context[0]`` numbers; −1 if there is none."""
+    return int(context[0]) if 0.0 <= context[0] < table.shape[1] else -1
+
+
+def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
+    """Return the diameter of definition 3 by search over the sets of concepts that remain.
+
+    ``columns`` holds, per context, the concepts that say +1 and those that say −1, as bit sets.
+    """
+
+    @cache
+    def longest(consistent: int) -> int:
+        lengths = (1 + longest(consistent & no) for yes, no in columns if consistent & yes)
+        return max(lengths, default=0)
+
+    return longest((1 << concepts) - 1)
+
+
+@dataclass(frozen=True)
+class FiniteConcepts(Classifier):
+    """Call a context an event if some concept says so that fits all contexts that were none.
+
+    Contexts are numbered: a context is the vector of length 1 that holds its number. A concept
+    fits a false-labelled context if it says −1 there; one that says 0 (the context cannot occur
+    if this concept is the truth) does not fit. A context that no concept calls an event is
+    negative from the start.
+
+    Parameters
+    ----------
+    table : sequence of sequences of int, shape (concepts, contexts)
+        What each concept says of each context: +1 an event, −1 none, 0 it cannot occur.
+
+    Raises
+    ------
+    InvalidValue
+        If the table is empty or ragged, or holds anything else.
+
+    References
+    ----------
+    Syed, Slivkins, Mishra (2009), section 5, SafeCl and claim 1.
+
+    Examples
+    --------
+    >>> from tacit.classifiers import SafeClassifier
+    >>> classifier = SafeClassifier(FiniteConcepts([[1, 1, -1], [-1, 1, 1]]))
+    >>> classifier.learn_false([0])
+    >>> [classifier.predict([number]) for number in range(3)]
+    [False, True, True]
+    """
+
+    class State(NamedTuple):
+        consistent: Booleans
+
+    universe: ClassVar[str] = "the number of a column of the table"
+
+    dim: int = field(default=1, init=False, repr=False)
+    table: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            table = np.array(self.table)
+        except ValueError:
+            table = np.empty(0)
+        if table.ndim != 2 or table.size == 0 or table.dtype.kind not in "iu":
+            raise InvalidValue("table", self.table, "give equally long rows of whole numbers")
+        if not np.isin(table, (-1, 0, 1)).all():
+            raise InvalidValue("table", self.table, "give only −1, 0 and +1")
+        self._set("table", tuple(map(tuple, table.tolist())))
+
+    @classmethod
+    def example(cls, dim: int = 1) -> Self:
+        return cls(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))
+
+    @classmethod
+    def of(cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]) -> Self:
+        """Return the classifier of concepts that are given as functions.
+
+        Parameters
+        ----------
+        predicates : sequence of function
+            Each takes a context and returns True (an event), False (none) or None (it cannot
+            occur).
+        contexts : sequence
+            All contexts there are, in the order of their numbers.
+
+        Raises
+        ------
+        InvalidValue
+            If there is no predicate or no context, or a predicate returns anything else.
+
+        Examples
+        --------
+        >>> thresholds = [lambda x, at=at: x > at for at in (10, 20, 30)]
+        >>> FiniteConcepts.of(thresholds, contexts=[5, 15, 25]).table
+        ((-1, 1, 1), (-1, -1, 1), (-1, -1, -1))
+        """
+
+        def said(verdict: Any) -> int:
+            if verdict is None:
+                return 0
+            if isinstance(verdict, bool | np.bool_):
+                return 1 if verdict else -1
+            raise InvalidValue("predicate", verdict, "return True, False or None")
+
+        return cls(tuple(tuple(said(says(x)) for x in contexts) for says in predicates))
+
+    @param
+    def says(self) -> Table:
+        """The table as an array."""
+        return np.array(self.table, np.int8)
+
+    @cached_property
+    def diameter(self) -> float:
+        """The most false positives there can be.
+
+        Small classes are searched for the longest sequence of definition 3. For others it is a
+        bound: the context of each false positive and the concept that called it an event differ
+        from all before, so there are no more of them than distinct concepts, or distinct
+        contexts, with a +1.
+        """
+        bits = [1 << i for i in range(len(self.table))]
+        columns = {
+            (
+                sum(b for b, said in zip(bits, saying, strict=True) if said == 1),
+                sum(b for b, said in zip(bits, saying, strict=True) if said == -1),
+            )
+            for saying in set(zip(*self.table, strict=True))
+            if 1 in saying
+        }
+        bound = min(len(columns), sum(1 in concept for concept in set(self.table)))
+        small = len(columns) << bound <= SEARCHED
+        return float(longest_sequence(columns, len(bits)) if small else bound)
+
+    def feasible(self, contexts: Floats) -> Booleans:
+        numbers = contexts[:, 0]
+        whole = numbers == np.floor(numbers)
+        return np.asarray((numbers >= 0) & (numbers < len(self.table[0])) & whole)
+
+    def init(self, rows: int) -> State:
+        return self.State(np.ones((rows, len(self.table)), np.bool_))
+
+    def merged(self, first: State, second: State) -> State:
+        return self.State(first.consistent & second.consistent)
+
+    @staticmethod
+    def predict(params: FiniteConcepts, state: State, row: int, context: Floats) -> bool:
+        at = column(params.says, context)
+        if at < 0:
+            return True
+        for concept in range(len(params.says)):
+            if state.consistent[row, concept] and params.says[concept, at] == 1:
+                return True
+        return False
+
+    @staticmethod
+    def learn_false(params: FiniteConcepts, state: State, row: int, context: Floats) -> None:
+        at = column(params.says, context)
+        if at < 0:
+            return
+        for concept in range(len(params.says)):
+            state.consistent[row, concept] &= params.says[concept, at] == -1
