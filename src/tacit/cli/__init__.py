@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from tacit import __version__
-from tacit.cli.about import check, doctor, policies, version, warmup
 from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.feed import feed
 from tacit.cli.fit import fit, propose, schema, ubi
 from tacit.cli.placement import items, lift, placement
+from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
 from tacit.cli.service import decide_server, key, log, serve
-from tacit.cli.studies import demo, reproduce, simulate
 from tacit.errors import AssumptionWarning, TacitError
 
 EPILOG = """\b

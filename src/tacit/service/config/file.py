@@ -278,18 +278,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
-    store = table.get("store")
-    for place in PATHS:
-        if isinstance(store, dict) and isinstance(store.get(place), str):
-            store[place] = str(path.parent / store[place])
-    export = table.get("export")
-    if isinstance(export, dict) and isinstance(export.get("properties"), str):
-        export["properties"] = str(path.parent / export["properties"])
     placements = table.get("placements")
-    for placement in placements.values() if isinstance(placements, dict) else ():
-        if isinstance(placement, dict) and isinstance(placement.get("start"), str):
-            placement["start"] = str(path.parent / placement["start"])
+    started = placements.values() if isinstance(placements, dict) else ()
+    _beside(path.parent, PATHS, table.get("store"))
+    _beside(path.parent, ("properties",), table.get("export"))
+    _beside(path.parent, ("start",), *started)
     return table
+
+
+def _beside(folder: Path, names: Sequence[str], *tables: Any) -> None:
+    """Have what tables name as files stand beside the configuration, unless they say where."""
+    for table in tables:
+        for name in names if isinstance(table, dict) else ():
+            if isinstance(table.get(name), str):
+                table[name] = str(folder / table[name])
 
 
 def _check_paths(store: StoreConfig, source: str) -> None:

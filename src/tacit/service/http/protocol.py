@@ -16,11 +16,10 @@ from itertools import chain
 from typing import Any
 
 import httptools
-import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.messages import DATA_HEADERS, DRAINED_LIMITS, Headers, lines, problem
+from tacit.service.http.messages import DRAINED_LIMITS, Headers, head_of, lines, problem, refused
 from tacit.service.http.route import Addressed, Header, LetIn
 
 try:
@@ -76,18 +75,9 @@ logger = logging.getLogger(__name__)
 def _answer(reason: str) -> tuple[bytes, bytes]:
     """Return the status line, and all of the answer that comes after the date."""
     kind, field, remedy = REFUSED[reason]
-    refusal = problem(kind, field, f"{field}: {remedy}")
-    body = msgspec.json.encode(refusal)
-    headers = {
-        "content-type": "application/problem+json",
-        "content-length": str(len(body)),
-        **DATA_HEADERS,
-        "connection": "close",
-    }
-    if reason == CONNECTIONS:
-        headers["retry-after"] = "1"
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return STATUS_LINE[refusal.status], lines.encode() + b"\r\n" + body
+    headers = [(b"connection", b"close"), *([(b"retry-after", b"1")] if reason == CONNECTIONS else [])]
+    answer = refused(problem(kind, field, f"{field}: {remedy}"), *headers)
+    return STATUS_LINE[answer.status], head_of(answer) + b"\r\n" + answer.body
 
 
 _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
