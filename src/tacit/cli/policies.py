@@ -1,4 +1,4 @@
-"""Policies: played against simulated users, listed, tested, compiled; and whether the installation is sound."""
+"""Policies: played against simulated users, listed, tested, compiled; is the installation sound?"""
 
 # 1. ``demo``, ``simulate``, ``reproduce``: policies against users who are simulated; cells of tables as text.
 # 2. ``policies``, ``check``, ``doctor``, ``warmup``, ``version``: what is installed, and is it sound.

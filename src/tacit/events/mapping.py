@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, W
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
+from tacit.wire.site import FeedReport
 
 # ---- Events without a decision's id: the decision that they are about is looked for, and never guessed
 
@@ -120,6 +121,41 @@ def outcome_of(answer: Recorded | TakenOver) -> str | BadEvent:
     if answer.outcome not in REFUSED:
         return answer.outcome
     return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSED[answer.outcome])
+
+
+class EventCounts:
+    """Counts of what became of events.
+
+    Attributes
+    ----------
+    read, left_out : int
+        How many there were, and how many of them the map leaves out.
+    sent : Counter
+        By what the service made of them; ``remembered`` are those that say what it knows already.
+    rejected : Counter
+        By reason.
+    last : float or None
+        The latest time of an event that was sent, in seconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self.read = self.left_out = 0
+        self.sent: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.last: float | None = None
+
+    def count(self, outcome: str, time: float | None) -> None:
+        """Count an event that was sent."""
+        self.sent[outcome] += 1
+        if time is not None:
+            self.last = time if self.last is None else max(self.last, time)
+
+    def report(self, rate: float, ended: bool = False) -> FeedReport:
+        """Return how far it is, for the service."""
+        return FeedReport(
+            read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
+            rate=rate, last=self.last, ended=ended,
+        )  # fmt: skip
 
 
 class Mapped(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -10,9 +9,9 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import msgspec
 
 from tacit.errors import ConfigError
+from tacit.events.mapping import EventCounts
 from tacit.feed.sources import REJECTED, Found
 from tacit.wire.decisions import OUTCOMES
-from tacit.wire.site import FeedReport
 
 DUPLICATE, FORESEEN, REMEMBERED = "duplicate", "foreseen", "remembered"
 MADE = {
@@ -34,30 +33,18 @@ class First(NamedTuple):
     text: str
 
 
-class FeedTally:
-    """Counts of what became of events.
+class FeedTally(EventCounts):
+    """Counts of what became of events, with the first of each kind of trouble.
 
     Attributes
     ----------
-    read, left_out : int
-        How many there were, and how many of them the map leaves out.
-    sent : Counter
-        By what the service made of them; ``remembered`` are those that say what it knows already.
-    rejected : Counter
-        By reason.
     first : dict
         The first rejected one by reason.
-    last : float or None
-        The latest time of an event that was sent, in seconds since 1970.
     """
 
     def __init__(self) -> None:
-        self.read = 0
-        self.left_out = 0
-        self.sent: Counter[str] = Counter()
-        self.rejected: Counter[str] = Counter()
+        super().__init__()
         self.first: dict[str, First] = {}
-        self.last: float | None = None
 
     @property
     def judged(self) -> int:
@@ -68,12 +55,6 @@ class FeedTally:
     def share(self) -> float:
         """The share of these that is rejected."""
         return self.rejected.total() / max(1, self.judged)
-
-    def count(self, outcome: str, time: float | None) -> None:
-        """Count an event that was sent."""
-        self.sent[outcome] += 1
-        if time is not None:
-            self.last = time if self.last is None else max(self.last, time)
 
     def reject(self, found: Found, reason: str, detail: str) -> None:
         """Count an event that was rejected."""
@@ -103,13 +84,6 @@ class FeedTally:
         if sent and sent == self.sent[DUPLICATE]:
             lines.append(f"nothing changed: all {sent:,} were sent before")
         return "\n".join(lines)
-
-    def report(self, rate: float, ended: bool) -> FeedReport:
-        """Return how far it is, for the service."""
-        return FeedReport(
-            read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
-            rate=rate, last=self.last, ended=ended,
-        )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Return what became of all, for machines."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import msgspec
 
 from tacit.errors import InvalidValue, UnknownName
 from tacit.events.event_map import EventMap
-from tacit.events.mapping import BadEvent, Mapped, Mapper, Message, outcome_of
+from tacit.events.mapping import BadEvent, EventCounts, Mapped, Mapper, Message, outcome_of
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
 from tacit.service.http.messages import DEEPEST, decoded, deeper, problem, problem_of, refused
@@ -96,19 +95,16 @@ BINARY, ATTRIBUTE = b"ce-specversion", b"ce-"
 Outcome = str | BadEvent
 
 
-class _Hook:
+class _Hook(EventCounts):
     """A feed that others push, and what became of its events since this process began."""
 
     def __init__(self, event_map: EventMap) -> None:
+        super().__init__()
         self.map, self.mapper = event_map, Mapper(event_map, REMEMBERED)
-        self.read = self.left_out = 0
-        self.sent: Counter[str] = Counter()
-        self.rejected: Counter[str] = Counter()
-        self.last: float | None = None
         self._rate, self._since = 0.0, time.monotonic()
 
-    def report(self, taken: EventsTaken, last: float | None) -> FeedReport:
-        """Return how far the feed is, with a body more."""
+    def take(self, taken: EventsTaken, last: float | None) -> FeedReport:
+        """Count what became of a body's events, and return how far the feed is."""
         now = time.monotonic()
         past, self._since = math.exp((self._since - now) / PERIOD), now
         self._rate = self._rate * past + taken.read / PERIOD
@@ -116,10 +112,7 @@ class _Hook:
         self.sent.update(taken.sent)
         self.rejected.update(taken.rejected)
         self.last = max((time for time in (self.last, last) if time is not None), default=None)
-        return FeedReport(
-            read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
-            rate=self._rate, last=self.last,
-        )  # fmt: skip
+        return self.report(self._rate)
 
 
 class Hooks:
@@ -164,7 +157,7 @@ class Hooks:
         for first in range(0, len(events), AT_ONCE):
             await taking.take(events[first : first + AT_ONCE])
         taken = taking.taken(len(events))
-        self._feeds.report(name, hook.report(taken, taking.last))
+        self._feeds.report(name, hook.take(taken, taking.last))
         return taken
 
 
@@ -205,20 +198,17 @@ class _Piece(NamedTuple):
     time: float | None
 
 
-class _Taking:
+class _Taking(EventCounts):
     """Events of one body under way."""
 
     def __init__(self, engine: Service, mapper: Mapper, caller: Caller) -> None:
+        super().__init__()
         self._engine, self._mapper, self._caller = engine, mapper, caller
-        self._left_out = 0
-        self._sent: Counter[str] = Counter()
-        self._rejected: Counter[str] = Counter()
         self._first: dict[str, str] = {}
-        self.last: float | None = None
 
     def taken(self, read: int) -> EventsTaken:
         """Return what became of so many events."""
-        return EventsTaken(read, self._left_out, dict(self._sent), dict(self._rejected), self._first)
+        return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
     async def take(self, events: Sequence[Any]) -> None:
         """Take some events: decisions before what came back for them."""
@@ -230,19 +220,22 @@ class _Taking:
             pieces = groups[kind is not LocalDecision, placement, kind]
             outcomes = await self._recorded(placement, [piece.message for piece in pieces])
             for piece, outcome in zip(pieces, outcomes, strict=True):
-                self._count(outcome, piece.time)
+                if isinstance(outcome, BadEvent):
+                    self._reject(outcome)
+                else:
+                    self.count(outcome, piece.time)
 
     def _pieces(self, events: Sequence[Any]) -> Iterator[_Piece]:
         for event in events:
             try:
                 mapped = self._mapped(event)
             except BadEvent as error:
-                self._count(error, None)
+                self._reject(error)
                 continue
             if mapped is None:
-                self._left_out += 1
+                self.left_out += 1
             elif mapped.message is None:
-                self._count("remembered", mapped.time)
+                self.count("remembered", mapped.time)
             else:
                 yield _Piece(mapped.placement, mapped.message, mapped.time)
 
@@ -261,14 +254,9 @@ class _Taking:
             raise BadEvent("forbidden", "the key does not reach the placement; send one that does")
         return mapped
 
-    def _count(self, outcome: Outcome, time: float | None) -> None:
-        if isinstance(outcome, BadEvent):
-            self._rejected[outcome.reason] += 1
-            self._first.setdefault(outcome.reason, outcome.detail)
-            return
-        self._sent[outcome] += 1
-        if time is not None:
-            self.last = time if self.last is None else max(self.last, time)
+    def _reject(self, error: BadEvent) -> None:
+        self.rejected[error.reason] += 1
+        self._first.setdefault(error.reason, error.detail)
 
     async def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Outcome]:
         """Return what became of messages of one type; what is wrong with one stops no other."""
