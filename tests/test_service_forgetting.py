@@ -12,17 +12,21 @@ import apsw
 import harness
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from harness import START, Client, Clock, as_after_a_crash, learned, quiet, recovered, with_home
 from stores import store_at
 from test_cli import tacit as tacit_command
 from test_service_verdict import LISTS
 from test_ubi import event, query
 
+from tacit.cli import cli
+from tacit.cli.service import StoreOptions
 from tacit.service.app.server import running
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.searches import AskedSearch, Subject
+from tacit.service.log.sqlite import SqliteStore
 
 NAME = "ann-of-4711"
 DAY = 86_400_000_000
@@ -161,6 +165,25 @@ def test_the_command_forgets_in_log_and_archive_and_names_the_backups(tmp_path):
     backup(path, folder / "after.db")
     again = json.loads(tacit_command(*given, "--backups", str(folder)).stdout)
     assert (again["placements"], again["backups"]) == ({}, [str(folder / "before.db")])
+
+
+def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
+    config = configured(tmp_path / "0.db")
+
+    async def session(path, count):
+        async with harness.served(path, config, Clock()) as engine:
+            await searched(engine, "id", count)
+
+    paths = [tmp_path / f"{shard}.db" for shard in range(2)]
+    for shard, path in enumerate(paths):
+        asyncio.run(session(path, shard + 1))
+    opened = [SqliteStore(str(path)) for path in paths]
+    shards = [(f"shard-{shard}", config, store) for shard, store in enumerate(opened)]
+    monkeypatch.setattr(StoreOptions, "open_each", lambda self: iter(shards))
+    result = CliRunner().invoke(cli, ["log", "forget", "--user", "id", "--json"])
+    for store in opened:
+        store.close()
+    assert json.loads(result.output)["placements"] == {"search": {"decisions": 3, "records": 0}}
 
 
 def test_nobody_else_can_read_what_the_log_holds(tmp_path):

@@ -431,25 +431,23 @@ def forget(
         raise click.UsageError("give one of --user, --session and --client")
     (kind, name) = given[0]
     if url is not None:
-        done = _forget_at(url, key, kind, name)
+        blanked = _forget_at(url, key, kind, name)
     else:
+        from tacit.service.log.store import added
         from tacit.service.maintenance.doctor import forget as blank
 
-        parts = [blank(each, opened, kind, name) for _, each, opened in kept.open_each()]
-        done = {place: tuple(found) for part in parts for place, found in part.items()}
+        parts = (blank(each, opened, kind, name) for _, each, opened in kept.open_each())
+        blanked = {place: found._asdict() for place, found in added(*parts).items()}
     holding = _holding(backups, kind, name)
     lines = [
-        f"{place}: {decisions:,} decisions, {records:,} records blanked"
-        for place, (decisions, records) in done.items()
+        f"{place}: {found['decisions']:,} decisions, {found['records']:,} records blanked"
+        for place, found in blanked.items()
     ] or [f"nothing tells of this {kind}"]
     lines += [f"holds the person, as before: {path}" for path in holding]
-    found = {
-        place: {"decisions": decisions, "records": records} for place, (decisions, records) in done.items()
-    }
-    options.show({"placements": found, "backups": holding}, "\n".join(lines), as_json)
+    options.show({"placements": blanked, "backups": holding}, "\n".join(lines), as_json)
 
 
-def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, tuple[int, ...]]:
+def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, dict[str, int]]:
     """Let a service that runs forget somebody."""
     from urllib.error import HTTPError
     from urllib.parse import quote
@@ -459,12 +457,12 @@ def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, tup
     address = f"{url.rstrip('/')}/v1/subjects/{kind}/{quote(name, safe='')}"
     try:
         with urlopen(Request(address, headers=headers, method="DELETE")) as answer:  # noqa: S310
-            blanked = json.load(answer)["placements"]
+            blanked: dict[str, dict[str, int]] = json.load(answer)["placements"]
     except HTTPError as error:
         raise click.ClickException(json.load(error).get("detail", str(error))) from error
     except OSError as error:
         raise click.ClickException(f"--url: nothing answers at {url}: {error}") from error
-    return {place: (found["decisions"], found["records"]) for place, found in blanked.items()}
+    return blanked
 
 
 def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
