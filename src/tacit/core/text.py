@@ -25,7 +25,7 @@ MISSING = "–"
 
 
 def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
-    """Return the text of a docstring, and what a section of it says of each name.
+    r"""Return the text of a docstring, and what a section of it says of each name.
 
     Names that share a line share what is said.
 

@@ -47,8 +47,6 @@ class Sender:
         Whether it shall give up as soon as the service gives no answer.
     waiting : function
         Called with the reason whenever the service gives none.
-    pause : function
-        Waits for some seconds.
     """
 
     def __init__(
@@ -57,13 +55,11 @@ class Sender:
         patience: float,
         stopping: Callable[[], bool] = lambda: False,
         waiting: Callable[[str], None] = lambda why: None,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._patience = patience
         self._stopping = stopping
         self._waiting = waiting
-        self._pause = pause
 
     def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
         """Return what became of messages of one kind, in their order.
@@ -120,7 +116,7 @@ class Sender:
                 if self._stopping() or time.monotonic() - since > self._patience:
                     raise
                 self._waiting(error.what)
-            self._pause(pause)
+            time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
 

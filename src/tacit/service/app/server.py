@@ -491,8 +491,6 @@ def _opened(config: Config) -> Service:
 
 def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
     """Listen where nobody from another machine is answered without a key."""
-    from tacit.service.config.keys import is_loopback
-
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(

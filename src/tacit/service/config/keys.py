@@ -256,7 +256,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     secret: Secret | None = None
 
 
-def hook_of(table: HookTable, folder: Path, environment: Mapping[str, str] = os.environ) -> HookConfig:
+def hook_of(table: HookTable, folder: Path) -> HookConfig:
     """Return the feed of a table, with its map and its secret.
 
     Parameters
@@ -264,24 +264,23 @@ def hook_of(table: HookTable, folder: Path, environment: Mapping[str, str] = os.
     table : HookTable
     folder : path
         To which its files are relative.
-    environment : mapping from str to str
 
     Raises
     ------
     ConfigError
         If the map is wrong, or there is no secret where one is named; it never says what that is.
     """
-    return HookConfig(map_at(folder / table.map), _secret(table, folder, environment))
+    return HookConfig(map_at(folder / table.map), _secret(table, folder))
 
 
-def _secret(table: HookTable, folder: Path, environment: Mapping[str, str]) -> Secret | None:
+def _secret(table: HookTable, folder: Path) -> Secret | None:
     name, file = table.secret_env, table.secret_file
     if name is None and file is None:
         return None
     if name is not None and file is not None:
         raise ConfigError("secret_env: give it, or secret_file, and not both")
     if name is not None:
-        field, text = "secret_env", environment.get(name, "").encode()
+        field, text = "secret_env", os.environ.get(name, "").encode()
     else:
         field, text = "secret_file", _content(folder / str(file))
     text = text.strip()

@@ -289,8 +289,6 @@ class Answers:
     ----------
     placements : function
         Returns those of now by their names: any name may be asked for, and only those are counted.
-    clock : function, optional
-        Seconds.
 
     Examples
     --------
@@ -301,10 +299,8 @@ class Answers:
     (1, 0.0022)
     """
 
-    def __init__(
-        self, placements: Callable[[], Container[str]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._placements, self._clock = placements, clock
+    def __init__(self, placements: Callable[[], Container[str]]) -> None:
+        self._placements = placements
         self._of: dict[str, dict[int, list[int]]] = {}
 
     def count(self, placement: str | None, status: int, seconds: float) -> None:
@@ -314,7 +310,7 @@ class Answers:
             if placement is None or placement not in self._placements():
                 return
             of = self._of[placement] = {}
-        minute = int(self._clock() // 60)
+        minute = int(time.monotonic() // 60)
         counts = of.get(minute)
         if counts is None:
             for old in [minute_of for minute_of in of if minute_of <= minute - MINUTES]:
@@ -326,7 +322,7 @@ class Answers:
 
     def of(self, placement: str) -> Answered | None:
         """Return what became of the last hour's requests; None if there were none."""
-        minute = int(self._clock() // 60)
+        minute = int(time.monotonic() // 60)
         of = self._of.get(placement, {})
         lately = [counts for when, counts in of.items() if when > minute - MINUTES]
         if not lately:
