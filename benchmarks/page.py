@@ -82,9 +82,9 @@ def uncertain(value: float | None, error: float | None) -> str:
 def machine(results: Results, part: str) -> str:
     """List where a part's numbers come from, how much is behind them, and what did not run."""
     effort = results[part]["effort"]
-    said = [f"{name} {value}" for name, value in results[part]["machine"].items()]
-    if part != "timed":
-        said = [one for one in said if not one.startswith("C compiler")]
+    left_out = ("C compiler", "OS") if part != "timed" else ("OS",)
+    facts = results[part]["machine"].items()
+    said = [f"{name} {value}" for name, value in facts if name not in left_out]
     if part == "timed":
         said.append(f"{effort['repetitions']} repetitions")
     else:
@@ -100,6 +100,9 @@ def packages(results: Results, _: str) -> str:
 
 ALGORITHMS = {"replay": "replay of a log", "weighing": "estimate from a log"}
 """What is said of an algorithm beside its name, by role."""
+LOOKED_FOR = {"UCB1", "Thompson", "EXP3", "SlidingWindowUCB", "CUSUMUCB", "DoubleThompsonSampling"}
+LOOKED_FOR |= {"GLRKLUCB", "WinnerStays", "LaplaceEC", "LinTS", "IPS", "DR"}
+"""Algorithms whose time stands on the page; the others' is in ``peers.json``."""
 OURS = ("C", "tacit, compiled", "tacit, called")
 
 
@@ -117,7 +120,7 @@ def speed(results: Results, _: str) -> str:
                 *(number(rows[our]["microseconds"]) if our in rows else "–" for our in OURS),
             )
             for (role, algorithm), rows in found.items()
-            if "tacit, called" in rows
+            if algorithm in LOOKED_FOR and "tacit, called" in rows
         ],
     )
 
