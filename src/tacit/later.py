@@ -9,7 +9,7 @@ from typing import Any
 Later = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
-def later(package: str, modules: Mapping[str, str]) -> Later:
+def later(package: str, homes: Mapping[str, str]) -> Later:
     """Return the ``__getattr__`` and the ``__dir__`` of a package.
 
     What a module of the package needs is thus brought along only by those who use it, and not by
@@ -19,8 +19,8 @@ def later(package: str, modules: Mapping[str, str]) -> Later:
     Parameters
     ----------
     package : str
-    modules : mapping of str to str
-        For each name the module that has it.
+    homes : mapping of str to str
+        For each module of the package the names that it has, with blanks between them.
 
     Raises
     ------
@@ -29,14 +29,15 @@ def later(package: str, modules: Mapping[str, str]) -> Later:
 
     Examples
     --------
-    >>> named, listed = later("tacit", {"Learner": "tacit.learning.learner"})
+    >>> named, listed = later("tacit", {"learning.learner": "Learner", "simulation": "simulate"})
     >>> named("Learner").__name__, listed()
-    ('Learner', ['Learner'])
+    ('Learner', ['Learner', 'simulate'])
     """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def named(name: str) -> Any:
-        if name not in modules:
+        if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(modules[name]), name)
+        return getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
 
-    return named, lambda: sorted(modules)
+    return named, lambda: sorted(home_of)

@@ -382,12 +382,12 @@ def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
         yield learner, batch, f"after {rounds} rounds"
 
 
-def _drawn(trial: Trial, learner: Learner, batch: Batch) -> tuple[Ints, Ints, Floats]:
+def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tuple[Ints, Ints, Floats]:
     """Return what is shown, how often, and with what propensity."""
     from tacit.core.compiled import compiled
 
     params, state = trial.policy.params, learner.state
-    loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, 1])
+    loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width
     actions = np.zeros((trial.draws, width), np.int64)
     before = [array.copy() for _, array in leaves(state)]
@@ -450,13 +450,9 @@ def ties_are_broken_at_random(trial: Trial) -> str:
     if trial.policy.begins_in_turn:
         raise LeftOut("it shows arms in their order at first, as it says")
     learner, batch, _ = next(_moments(trial))
-    from tacit.core.compiled import compiled
-
-    params, actions = trial.policy.params, np.zeros((trial.draws, trial.policy.action_width), int)
-    rng = np.random.default_rng([trial.seed, 2])
-    loop = compiled(draw, params)
-    loop(params, learner.state, batch, rng, actions, actions[:0], np.empty(0))
-    counts = np.bincount(actions[:, 0], minlength=trial.arms)
+    counts = np.zeros(trial.arms, np.int64)
+    shown, times, _ = _drawn(trial, learner, batch, 2)
+    np.add.at(counts, shown[:, 0], times)
     limit = log(2 * trial.arms / trial.error)
     for slot, count in enumerate(counts.tolist()):
         if trial.draws * _divergence(count / trial.draws, 1 / trial.arms) > limit:

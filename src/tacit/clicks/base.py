@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Generator, Ints
-from tacit.core.part import Checked
+from tacit.core.part import Checked, probabilities
 from tacit.errors import InvalidValue, LogError
 
 NOTHING = -1
@@ -199,23 +199,6 @@ def log_probabilities(chances: Floats, clicks: Booleans) -> Floats:
     """Return the logarithm of the probability of what happened at each position."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.where(clicks, chances, 1.0 - chances)))
-
-
-def probabilities(field: str, values: Any) -> tuple[float, ...]:
-    """Return ``values`` as a tuple of at least one probability.
-
-    Raises
-    ------
-    InvalidValue
-        If it is none.
-    """
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.ndim != 1 or array.size == 0 or not ((array >= 0.0) & (array <= 1.0)).all():
-        raise InvalidValue(field, values, "give a list of numbers in [0, 1]")
-    return tuple(array.tolist())
 
 
 def sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:

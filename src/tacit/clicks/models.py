@@ -20,13 +20,12 @@ from tacit.clicks.base import (
     examined_given,
     maximised,
     prepared,
-    probabilities,
     rates,
     totals,
 )
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.part import Fraction
+from tacit.core.part import Fraction, probabilities
 from tacit.errors import InvalidValue
 
 # ---- The cascade model: the user reads from the top, clicks once, and is done

@@ -196,17 +196,12 @@ class Ingress(Verbs):
         parts: dict[int, list[int]] = {}
         for place, shard in enumerate(shards):
             parts.setdefault(shard, []).append(place)
-        answers = await asyncio.gather(
-            *(
-                self.links[shard].serve((what, placement, [given[place] for place in places]))
-                for shard, places in parts.items()
-            ),
-            return_exceptions=True,
+        answers = await self._of_all(
+            self.links[shard].serve((what, placement, [given[place] for place in places]))
+            for shard, places in parts.items()
         )
         results: list[Any] = [None] * len(given)
         for places, answer in zip(parts.values(), answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
             for place, result in zip(places, answer, strict=True):
                 results[place] = result
         return results

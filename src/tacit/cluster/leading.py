@@ -227,13 +227,7 @@ class Exchange:
         if len(self._links) < 2:
             return
         began = clocks.monotonic()
-        times = dict(
-            zip(
-                range(len(self._links)),
-                await asyncio.gather(*map(self._ask, range(len(self._links)))),
-                strict=True,
-            )
-        )
+        times = dict(enumerate(await asyncio.gather(*map(self._ask, range(len(self._links))))))
         await asyncio.gather(*(self._tell(receiver, times, began) for receiver in range(len(self._links))))
 
     async def _ask(self, sender: int) -> dict[str, int]:

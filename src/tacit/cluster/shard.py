@@ -13,30 +13,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.cluster.evaluation import imported
+from tacit.core.arrays import Floats, leaves
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.aspects.shared import Learned
-
-if TYPE_CHECKING:
-    from tacit.service.config.schema import Config
-from collections import Counter
-from copy import deepcopy
-from typing import TYPE_CHECKING, NamedTuple
-
-from tacit.core.arrays import Floats, leaves
 from tacit.service.log.store import StoredPlacement
+from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
 
 if TYPE_CHECKING:
-    from tacit.service.config.schema import PlacementConfig
+    from tacit.service.config.schema import Config, PlacementConfig
 
 
 # ---- A shard: the very engine of a single server, in an actor, with a log of its own

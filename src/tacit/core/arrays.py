@@ -36,6 +36,14 @@ def give_back(room: Floats) -> None:
 # their number: ``init`` says which those are.
 
 
+def floats(values: Any) -> Floats:
+    """Return values as an array of numbers; where they are none, an empty one with one axis."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
 def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each array of a (nested) named tuple with its dotted name."""
     for field, value in zip(state._fields, state, strict=True):

@@ -17,6 +17,7 @@ from inspect import get_annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 from tacit.core import checks, dispatch
+from tacit.core.arrays import floats
 from tacit.core.dispatch import canonical
 from tacit.errors import InvalidValue, UnknownName
 
@@ -56,6 +57,21 @@ Positive = Annotated[float, checks.positive]
 Fraction = Annotated[float, within(0.0, 1.0)]
 PositiveFraction = Annotated[float, within(0.0, 1.0, open_low=True)]
 Flag = Annotated[bool, checks.flag]
+
+
+def probabilities(field: str, value: Any, ndim: int = 1) -> Any:
+    """Return ``value`` as nested tuples of probabilities, ``ndim`` deep.
+
+    Raises
+    ------
+    InvalidValue
+        If it has another shape or a number outside [0, 1].
+    """
+    array = floats(value)
+    if array.ndim != ndim or array.size == 0 or not ((array >= 0.0) & (array <= 1.0)).all():
+        shape = "a list" if ndim == 1 else "a list of equally long lists"
+        raise InvalidValue(field, value, f"give {shape} of numbers in [0, 1]")
+    return tuple(array.tolist()) if ndim == 1 else tuple(map(tuple, array.tolist()))
 
 
 class Checked:

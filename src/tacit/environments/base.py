@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-import numpy as np
-
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.part import Part, whole
@@ -149,8 +147,8 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the reward of showing ``arm``."""
-        raise NotImplementedError
+        """Return the reward of showing ``arm``: by default, a click by the round's number."""
+        return 1.0 if world.uniform[0] < dispatch.expected(params, world, lane, arm) else 0.0
 
     @staticmethod
     def expected(params: Any, world: Any, lane: int, arm: Any) -> float:
@@ -172,21 +170,3 @@ class Environment(Part, abstract=True):
         """Return the regret of what is shown: by default, what one arm falls short of the best."""
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))
-
-
-def probabilities(field: str, value: Any, ndim: int) -> Any:
-    """Return ``value`` as nested tuples of probabilities, ``ndim`` deep.
-
-    Raises
-    ------
-    InvalidValue
-        If it has another shape or a number outside [0, 1].
-    """
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.ndim != ndim or array.size == 0 or not ((array >= 0.0) & (array <= 1.0)).all():
-        shape = "a list" if ndim == 1 else "a list of equally long lists"
-        raise InvalidValue(field, value, f"give {shape} of numbers in [0, 1]")
-    return tuple(array.tolist()) if ndim == 1 else tuple(map(tuple, array.tolist()))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import whole, within
-from tacit.environments.base import Environment, probabilities
+from tacit.core.part import probabilities, whole, within
+from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
@@ -52,7 +51,7 @@ class BernoulliArms(Environment):
         best: Floats
         uniform: Floats
 
-    means: Annotated[Any, partial(probabilities, ndim=1)]
+    means: Annotated[Any, probabilities]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -71,10 +70,6 @@ class BernoulliArms(Environment):
     def arrive(params: BernoulliArms, world: World, round: int, rng: Generator) -> int:
         world.uniform[0] = rng.random()
         return 0
-
-    @staticmethod
-    def respond(params: BernoulliArms, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.uniform[0] < world.means[arm] else 0.0
 
     @staticmethod
     def expected(params: BernoulliArms, world: World, lane: int, arm: int) -> float:
@@ -184,10 +179,6 @@ class LongTail(Environment):
         lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
         world.uniform[0] = rng.random()
         return min(lane, len(world.traffic) - 1)
-
-    @staticmethod
-    def respond(params: LongTail, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.uniform[0] < world.clicks[lane, arm] else 0.0
 
     @staticmethod
     def expected(params: LongTail, world: World, lane: int, arm: int) -> float:

@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, whole
-from tacit.environments.base import Environment, probabilities
+from tacit.core.part import Flag, Positive, probabilities, whole
+from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms, uniform_in_ball
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -71,7 +70,7 @@ class CascadeArms(Environment):
         drawn: Floats  # (arms,) this round's uniform numbers
         best: Floats  # (1,) probability of a click on the best list
 
-    attraction: Annotated[Any, partial(probabilities, ndim=1)]
+    attraction: Annotated[Any, probabilities]
     positions: int = 3
 
     def __post_init__(self) -> None:
@@ -248,10 +247,7 @@ class ContextualCascade(Environment):
         return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
 
     def _constants(self, given: Any) -> tuple[float, ...]:
-        try:
-            values = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            values = np.empty(0)
+        values = floats(given)
         if values.shape != (self.positions,) or not np.isfinite(values).all():
             remedy = f"give {self.positions} finite numbers"
             raise InvalidValue("position_constants", given, remedy)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, one_of, whole
 from tacit.environments.base import Environment
@@ -165,10 +165,7 @@ class ExaminationArms(Environment):
     def _table(self, field: str, given: Any) -> Any:
         """Return rows of features as nested tuples."""
         width = self.relevance_dim + self.examination_dim
-        try:
-            rows = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            rows = np.empty(0)
+        rows = floats(given)
         if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
             raise InvalidValue(field, given, f"give {width} finite numbers each")
         return tuple(map(tuple, rows.tolist()))

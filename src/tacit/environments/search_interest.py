@@ -126,10 +126,6 @@ class SearchInterest(Environment):
         return 0
 
     @staticmethod
-    def respond(params: SearchInterest, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.uniform[0] < expected(params, world, lane, arm) else 0.0
-
-    @staticmethod
     def expected(params: SearchInterest, world: World, lane: int, arm: int) -> float:
         day, part = world.day[0], world.part[0]
         here, next = world.interest[day, arm], world.interest[day + 1, arm]

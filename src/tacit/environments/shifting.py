@@ -15,8 +15,8 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, one_of, param, whole, within
-from tacit.environments.base import Environment, probabilities
+from tacit.core.part import Fraction, one_of, param, probabilities, whole, within
+from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
@@ -287,10 +287,6 @@ class ShiftingArms(Environment):
             draw_context(params, context, alarm, rng)
         world.uniform[0] = rng.random()
         return int(lane)
-
-    @staticmethod
-    def respond(params: ShiftingArms, world: World, lane: int, arm: int) -> float:
-        return 1.0 if world.uniform[0] < world.clicks[world.segment[lane], arm] else 0.0
 
     @staticmethod
     def expected(params: ShiftingArms, world: World, lane: int, arm: int) -> float:

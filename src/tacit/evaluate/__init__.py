@@ -5,112 +5,69 @@ from typing import TYPE_CHECKING
 from tacit.later import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.conclusion import conclude
-    from tacit.evaluate.estimators import (
-        IPS,
-        SNIPS,
-        CascadeIPS,
-        DirectMethod,
-        DoublyRobust,
-        Estimator,
-        IndependentIPS,
-        PositionBasedIPS,
-        SlateIPS,
-        SwitchDR,
-        named_estimators,
-    )
-    from tacit.evaluate.examination import Examination, examine
-    from tacit.evaluate.intervals import Sums
-    from tacit.evaluate.learners import Frozen, Learning, Ranking
-    from tacit.evaluate.proposal import Proposal, Shift, propose
-    from tacit.evaluate.rejection import ReplayResult, replay
-    from tacit.evaluate.results import Estimate, OffPolicyResult, Segment
-    from tacit.evaluate.rewards import (
-        ArmMeans,
-        Frequencies,
-        Greedy,
-        Predicted,
-        RewardFunction,
-        RewardModel,
-        Rewards,
-    )
-    from tacit.evaluate.ridge import ArmRidges
-    from tacit.evaluate.rows import arms_of
-    from tacit.evaluate.targets import ByClassifier, Probabilities, Table, Target, Uniform, fixed_target
-    from tacit.evaluate.weighing import off_policy
+    from tacit.evaluate.conclusion import conclude as conclude
+    from tacit.evaluate.estimators import IPS as IPS
+    from tacit.evaluate.estimators import SNIPS as SNIPS
+    from tacit.evaluate.estimators import CascadeIPS as CascadeIPS
+    from tacit.evaluate.estimators import DirectMethod as DirectMethod
+    from tacit.evaluate.estimators import DoublyRobust as DoublyRobust
+    from tacit.evaluate.estimators import Estimator as Estimator
+    from tacit.evaluate.estimators import IndependentIPS as IndependentIPS
+    from tacit.evaluate.estimators import PositionBasedIPS as PositionBasedIPS
+    from tacit.evaluate.estimators import SlateIPS as SlateIPS
+    from tacit.evaluate.estimators import SwitchDR as SwitchDR
+    from tacit.evaluate.estimators import named_estimators as named_estimators
+    from tacit.evaluate.examination import Examination as Examination
+    from tacit.evaluate.examination import examine as examine
+    from tacit.evaluate.intervals import Sums as Sums
+    from tacit.evaluate.learners import Frozen as Frozen
+    from tacit.evaluate.learners import Learning as Learning
+    from tacit.evaluate.learners import Ranking as Ranking
+    from tacit.evaluate.proposal import Proposal as Proposal
+    from tacit.evaluate.proposal import Shift as Shift
+    from tacit.evaluate.proposal import propose as propose
+    from tacit.evaluate.rejection import ReplayResult as ReplayResult
+    from tacit.evaluate.rejection import replay as replay
+    from tacit.evaluate.results import Estimate as Estimate
+    from tacit.evaluate.results import OffPolicyResult as OffPolicyResult
+    from tacit.evaluate.results import Segment as Segment
+    from tacit.evaluate.rewards import ArmMeans as ArmMeans
+    from tacit.evaluate.rewards import Frequencies as Frequencies
+    from tacit.evaluate.rewards import Greedy as Greedy
+    from tacit.evaluate.rewards import Predicted as Predicted
+    from tacit.evaluate.rewards import RewardFunction as RewardFunction
+    from tacit.evaluate.rewards import RewardModel as RewardModel
+    from tacit.evaluate.rewards import Rewards as Rewards
+    from tacit.evaluate.ridge import ArmRidges as ArmRidges
+    from tacit.evaluate.rows import arms_of as arms_of
+    from tacit.evaluate.targets import ByClassifier as ByClassifier
+    from tacit.evaluate.targets import Probabilities as Probabilities
+    from tacit.evaluate.targets import Table as Table
+    from tacit.evaluate.targets import Target as Target
+    from tacit.evaluate.targets import Uniform as Uniform
+    from tacit.evaluate.targets import fixed_target as fixed_target
+    from tacit.evaluate.weighing import off_policy as off_policy
 
 # The service reads parts of this package, and no log: pyarrow is brought along by who does.
-_HOMES = {
-    "conclusion": ("conclude",),
-    "estimators": (
-        "CascadeIPS",
-        "DirectMethod",
-        "DoublyRobust",
-        "Estimator",
-        "IPS",
-        "IndependentIPS",
-        "PositionBasedIPS",
-        "SNIPS",
-        "SlateIPS",
-        "SwitchDR",
-        "named_estimators",
-    ),
-    "examination": ("Examination", "examine"),
-    "learners": ("Frozen", "Learning", "Ranking"),
-    "proposal": ("Proposal", "Shift", "propose"),
-    "rejection": ("ReplayResult", "replay"),
-    "results": ("Estimate", "OffPolicyResult", "Segment"),
-    "rewards": ("ArmMeans", "Frequencies", "Greedy", "Predicted", "RewardFunction", "RewardModel", "Rewards"),
-    "ridge": ("ArmRidges",),
-    "rows": ("arms_of",),
-    "targets": ("ByClassifier", "Probabilities", "Table", "Target", "Uniform", "fixed_target"),
-    "weighing": ("off_policy",),
-}
 __getattr__, __dir__ = later(
-    __name__, {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
+    __name__,
+    {
+        "conclusion": "conclude",
+        "estimators": "CascadeIPS DirectMethod DoublyRobust Estimator IPS "
+        "IndependentIPS PositionBasedIPS SNIPS SlateIPS SwitchDR named_estimators",
+        "examination": "Examination examine",
+        "intervals": "Sums",
+        "learners": "Frozen Learning Ranking",
+        "proposal": "Proposal Shift propose",
+        "rejection": "ReplayResult replay",
+        "results": "Estimate OffPolicyResult Segment",
+        "rewards": "ArmMeans Frequencies Greedy Predicted RewardFunction RewardModel Rewards",
+        "ridge": "ArmRidges",
+        "rows": "arms_of",
+        "targets": "ByClassifier Probabilities Table Target Uniform fixed_target",
+        "weighing": "off_policy",
+    },
 )
 
-__all__ = [
-    "IPS",
-    "SNIPS",
-    "ArmMeans",
-    "ArmRidges",
-    "ByClassifier",
-    "CascadeIPS",
-    "DirectMethod",
-    "DoublyRobust",
-    "Estimate",
-    "Estimator",
-    "Examination",
-    "Frequencies",
-    "Frozen",
-    "Greedy",
-    "IndependentIPS",
-    "Learning",
-    "OffPolicyResult",
-    "PositionBasedIPS",
-    "Predicted",
-    "Probabilities",
-    "Proposal",
-    "Ranking",
-    "ReplayResult",
-    "RewardFunction",
-    "RewardModel",
-    "Rewards",
-    "Segment",
-    "Shift",
-    "SlateIPS",
-    "Sums",
-    "SwitchDR",
-    "Table",
-    "Target",
-    "Uniform",
-    "arms_of",
-    "conclude",
-    "examine",
-    "fixed_target",
-    "named_estimators",
-    "off_policy",
-    "propose",
-    "replay",
-]
+# Where no tool reads it: type checkers and the reference go by the imports above.
+globals()["__all__"] = __dir__()

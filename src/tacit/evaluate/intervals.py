@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from operator import add
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -89,19 +90,10 @@ class Sums(NamedTuple):
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both."""
-        return Sums(
-            self.n + other.n,
-            self.w + other.w,
-            self.ww + other.ww,
-            self.y + other.y,
-            self.yy + other.yy,
-            self.wy + other.wy,
-            _top(np.concatenate([self.largest, other.largest])),
-            self.groups + other.groups,
-            self.r + other.r,
-            self.rr + other.rr,
-            min(self.least, other.least),
-            max(self.most, other.most),
+        return Sums._make(map(add, self, other))._replace(
+            largest=_top(np.concatenate([self.largest, other.largest])),
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
         )
 
     def after(self, units: int) -> Sums:

@@ -28,7 +28,7 @@ from tacit.evaluate.rows import (
     unanswerable,
     unknown_arm,
 )
-from tacit.evaluate.targets import contexts
+from tacit.evaluate.targets import EachArm, contexts
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
@@ -234,7 +234,7 @@ class Learning:
         return []
 
 
-class Frozen:
+class Frozen(EachArm):
     """A learner as it is now: each row is weighed by what it believes, and it learns nothing.
 
     Parameters
@@ -265,7 +265,7 @@ class Frozen:
     def _start(self) -> None:
         self._rows = LogLearner(self.policy)
         self.columns = self._rows.columns
-        self._every: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
+        super()._start()
 
     @property
     def schema(self) -> Any:
@@ -274,21 +274,15 @@ class Frozen:
 
     def begin(self, every: bool = False) -> Self:
         check_shown(self.policy, every)
-        fresh = copy.copy(self)
+        fresh = super().begin(every)
         # Parts of a log are read side by side, and keys that are new get a place.
         fresh.learner = copy.deepcopy(self.learner)
-        fresh._start()
         return fresh
 
     def shown(self, rows: LoggedRows) -> Floats:
         if self.policy.arms is None:
             return self._weighed_items(rows)
-        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
-
-    def every(self, rows: LoggedRows) -> Floats:
-        if self._every[0] is not rows:
-            self._every = rows, self._weighed(rows)
-        return self._every[1]
+        return super().shown(rows)
 
     def _lanes(self, rows: LoggedRows) -> Ints:
         key = rows.names["key"]
@@ -308,7 +302,7 @@ class Frozen:
             driver(params, self.learner.lanes.state, batch, slots[part], found[part])
         return found
 
-    def _weighed(self, rows: LoggedRows) -> Floats:
+    def _evaluated(self, rows: LoggedRows) -> Floats:
         from tacit.core.compiled import compiled
 
         codes, lanes = self._rows.slots(rows), self._lanes(rows)

@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
-from tacit.logs.rows import Chunk, representatives
+from tacit.logs.rows import Chunk, numbers, representatives
 from tacit.logs.schema import OWN, SCHEMA, SEGMENT
 from tacit.logs.selection import list_codes, selected
 from tacit.logs.sources import Reading, opened
@@ -132,13 +132,6 @@ def positions(rows: LoggedRows) -> Ints:
     return np.asarray(column.to_numpy(), np.int64)
 
 
-def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
-    """Return a column of numbers; ``otherwise`` where there is nothing."""
-    if name not in batch.schema.names:
-        return np.full(len(batch), otherwise)
-    return np.asarray(batch[name].fill_null(otherwise).to_numpy(), np.float64)
-
-
 def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     """Return the rows that count, and how many rows have no feedback.
 
@@ -152,8 +145,7 @@ def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     unanswered = len(valid) - valid.true_count
     if missing_reward is not None or not unanswered:
         return chunk, unanswered
-    rows = chunk.rows[valid.to_numpy(zero_copy_only=False)]
-    return Chunk(chunk.batch.filter(valid), chunk.source, rows), unanswered
+    return chunk.only(valid), unanswered
 
 
 def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:

@@ -93,13 +93,26 @@ def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
     )
 
 
+class Restarted:
+    """What keeps something of the rows so far, and begins each log with nothing of them."""
+
+    def begin(self, every: bool = False) -> Self:
+        fresh = copy.copy(self)
+        fresh._start()
+        return fresh
+
+    def _start(self) -> None:
+        """Keep nothing of any row."""
+        raise NotImplementedError
+
+
 # ---- Numbers per arm in tables: fixed probabilities
 
 TOLERANCE = 1e-9
 PER = (None, "key", "placement", "position", "policy")
 
 
-class PerArm:
+class PerArm(Restarted):
     """Numbers per arm, perhaps different ones for each key, placement or position.
 
     Parameters
@@ -128,14 +141,11 @@ class PerArm:
         self.columns = frozenset({per} if per else ())
         self._default = default
         self.tables = {value: _table(value, table) for value, table in tables.items()}
+        self._start()
+
+    def _start(self) -> None:
         self._matrix = np.zeros((0, 0))
         self._values = Vocabulary()
-
-    def begin(self, every: bool = False) -> Self:
-        fresh = copy.copy(self)
-        fresh._matrix = np.zeros((0, 0))
-        fresh._values = Vocabulary()
-        return fresh
 
     def rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return one row of numbers per value of ``per``, and which of them each row has."""
@@ -219,12 +229,10 @@ class Table(PerArm):
                 checks.number(f"{field}[{arm}]", probability, 0.0, 1.0)
             if abs(sum(table.values()) - 1.0) > TOLERANCE:
                 raise InvalidValue(field, table, "give probabilities that add to 1")
-        self._fitting: set[tuple[str, int]] = set()
 
-    def begin(self, every: bool = False) -> Self:
-        fresh = super().begin(every)
-        fresh._fitting = set()
-        return fresh
+    def _start(self) -> None:
+        super()._start()
+        self._fitting: set[tuple[str, int]] = set()
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
         """Refuse a row that does not offer an arm which the target would show there."""
@@ -258,15 +266,13 @@ class Table(PerArm):
 # ---- Numbers per arm from a function of the rows, or from a model
 
 
-class EachArm:
+class EachArm(Restarted):
     """Numbers of every arm in each row, worked out once for the rows at hand."""
 
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
-    def begin(self, every: bool = False) -> Self:
-        fresh = copy.copy(self)
-        fresh._latest = None, np.zeros((0, 0))
-        return fresh
+    def _start(self) -> None:
+        self._latest = None, np.zeros((0, 0))
 
     def shown(self, rows: LoggedRows) -> Floats:
         return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
@@ -358,12 +364,11 @@ class Probabilities(ArmFunction):
     ) -> None:
         super().__init__(function, arms, columns)
         self.label = label
-        self._reached: set[str] = set()
+        self._start()
 
-    def begin(self, every: bool = False) -> Self:
-        fresh = super().begin(every)
-        fresh._reached = set()
-        return fresh
+    def _start(self) -> None:
+        super()._start()
+        self._reached: set[str] = set()
 
     def reached(self, arms: Sequence[str]) -> list[str]:
         return [arm for arm in arms if arm in self._reached]

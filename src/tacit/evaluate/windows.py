@@ -156,7 +156,7 @@ class WindowReader:
             self.unanswered += unanswered
             self._check_uniform(rest)
             while len(rest.rows):
-                part, rest = _split(rest, left)
+                part, rest = rest.part(0, left), rest.part(left)
                 parts.append(self._columns(part, offers))
                 left -= len(part.rows)
                 if left == 0:
@@ -276,15 +276,6 @@ class _Offers:
             self._lists.append(slots)
             self._size += len(slots)
         return self._places[content]
-
-
-def _split(chunk: Chunk, rows: int) -> tuple[Chunk, Chunk]:
-    """Return the first rows of a chunk, and the others."""
-    batch, source, numbers = chunk
-    return (
-        Chunk(batch.slice(0, rows), source, numbers[:rows]),
-        Chunk(batch.slice(rows), source, numbers[rows:]),
-    )
 
 
 def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:

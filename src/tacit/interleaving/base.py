@@ -23,6 +23,8 @@ from tacit.errors import InvalidValue
 Item = str | int
 """What is ranked, by its id."""
 Rankings = Sequence[Sequence[Item]]
+Ranked = tuple[tuple[Item, ...], ...]
+"""Rankings that are checked."""
 
 LONGEST = 100
 MANY = 10_000
@@ -280,7 +282,7 @@ class InterleavingMethod(Checked):
         """The one name in the memory of this method."""
         raise NotImplementedError
 
-    def _checked(self, rankings: Rankings) -> tuple[tuple[Item, ...], ...]:
+    def _checked(self, rankings: Rankings) -> Ranked:
         if isinstance(rankings, str) or not isinstance(rankings, Sequence):
             raise InvalidValue("rankings", rankings, "give a list of rankings")
         if self.duels and len(rankings) != 2:
@@ -288,10 +290,10 @@ class InterleavingMethod(Checked):
         checks.integer("the number of rankings", len(rankings), 2, MANY)
         return tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         raise NotImplementedError
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         raise NotImplementedError
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:

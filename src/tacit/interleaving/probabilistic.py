@@ -23,6 +23,7 @@ from tacit.interleaving.base import (
     Interleaved,
     InterleavingMethod,
     Item,
+    Ranked,
     Rankings,
     compared,
     fair_depth,
@@ -93,7 +94,7 @@ class Probabilistic(InterleavingMethod):
     def _remembers(self) -> str:
         return "shares" if self.marginalised else "teams"
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
         teams: list[int] = []
         urns = [Urn(given, self.decay) for given in rankings]
@@ -104,7 +105,7 @@ class Probabilistic(InterleavingMethod):
                 urn.remove(items[-1])
         return self._finished(rankings, items, teams)
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         union = list(dict.fromkeys(item for given in rankings for item in given))
         depth = fair_depth(rankings, self.length)
         for items in permutations(union, depth):
@@ -119,9 +120,7 @@ class Probabilistic(InterleavingMethod):
                 if joint > 0.0:
                     yield joint, self._finished(rankings, list(items), list(teams))
 
-    def _finished(
-        self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: list[int]
-    ) -> Interleaved:
+    def _finished(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
         """Fill the list up; return it with what came from whom with which probability."""
         chances = given_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
@@ -261,7 +260,7 @@ class ProbabilisticMultileave(InterleavingMethod):
     def _remembers(self) -> str:
         return "shares"
 
-    def _checked(self, rankings: Rankings) -> tuple[tuple[Item, ...], ...]:
+    def _checked(self, rankings: Rankings) -> Ranked:
         checked = super()._checked(rankings)
         if len(checked) > MOST_RANKERS:
             raise InvalidValue(
@@ -269,7 +268,7 @@ class ProbabilisticMultileave(InterleavingMethod):
             )
         return checked
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
         urns = [Urn(given, self.decay) for given in rankings]
         depth = fair_depth(rankings, self.length)
@@ -280,14 +279,14 @@ class ProbabilisticMultileave(InterleavingMethod):
                     urn.remove(items[-1])
         return self._finished(rankings, items)
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         union = list(dict.fromkeys(item for given in rankings for item in given))
         for items in permutations(union, fair_depth(rankings, self.length)):
             shown = self._finished(rankings, list(items))
             if shown.probability:
                 yield shown.probability, shown
 
-    def _finished(self, rankings: tuple[tuple[Item, ...], ...], items: list[Item]) -> Interleaved:
+    def _finished(self, rankings: Ranked, items: list[Item]) -> Interleaved:
         """Fill the list up; return it with what came from whom with which probability."""
         chances = given_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
@@ -376,13 +375,13 @@ class Optimized(InterleavingMethod):
     def _remembers(self) -> str:
         return "credits"
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         choices = solved(rankings, self.length, self.score)
         cumulative = np.cumsum([probability for probability, _, _ in choices])
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
         return self._chosen(choices[min(index, len(choices) - 1)])
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         for choice in solved(rankings, self.length, self.score):
             yield choice[0], self._chosen(choice)
 
@@ -450,9 +449,7 @@ def sensitivity(difference: Floats) -> Floats:
 
 
 @lru_cache(maxsize=8192)
-def solved(
-    rankings: tuple[tuple[Item, ...], ...], length: int, score: str
-) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
+def solved(rankings: Ranked, length: int, score: str) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
     """Return the lists to choose from: probability, items, difference of credits by position.
 
     Raises

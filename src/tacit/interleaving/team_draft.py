@@ -24,6 +24,7 @@ from tacit.interleaving.base import (
     Interleaved,
     InterleavingMethod,
     Item,
+    Ranked,
     compared,
     fair_depth,
     filled,
@@ -82,11 +83,11 @@ class Balanced(InterleavingMethod):
     def _remembers(self) -> str:
         return "ranks"
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         both = [shown for _, shown in self._lists(rankings)]
         return both[int(rng.integers(2))]
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         both = [merged(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if both[0] == both[1] else 0.5
         for items in both:
@@ -102,7 +103,7 @@ class Balanced(InterleavingMethod):
         return Credit((left, right), len(clicks), compared(left - right))
 
 
-def merged(rankings: tuple[tuple[Item, ...], ...], leader: int, length: int) -> list[Item]:
+def merged(rankings: Ranked, leader: int, length: int) -> list[Item]:
     """Merge two rankings in turns; what is left of the longer one follows."""
     first, second = rankings[leader], rankings[1 - leader]
     turns = [item for pair in zip(first, second, strict=False) for item in pair]
@@ -181,11 +182,11 @@ class DebiasedBalanced(InterleavingMethod):
     def _remembers(self) -> str:
         return "credits"
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         both = [shown for _, shown in self._lists(rankings)]
         return both[int(rng.integers(2))]
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         both = [merged(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if both[0] == both[1] else 0.5
         curve = self._curve()
@@ -321,7 +322,7 @@ class TeamDraftMultileave(InterleavingMethod):
     def _remembers(self) -> str:
         return "teams"
 
-    def _interleave(self, rankings: tuple[tuple[Item, ...], ...], rng: Generator) -> Interleaved:
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
         teams: Teams = []
         while picks := self._picks(rankings, items):
@@ -330,11 +331,11 @@ class TeamDraftMultileave(InterleavingMethod):
             teams += order
         return self._finished(rankings, items, teams)
 
-    def _lists(self, rankings: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[float, Interleaved]]:
+    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         yield from self._drafts(rankings, [], [], 1.0)
 
     def _drafts(
-        self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: Teams, chance: float
+        self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
         """Return all ways in which a draft that has come so far can go on."""
         picks = self._picks(rankings, items)
@@ -347,13 +348,11 @@ class TeamDraftMultileave(InterleavingMethod):
             pick(rankings, order, picked)
             yield from self._drafts(rankings, picked, [*teams, *order], each)
 
-    def _picks(self, rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]) -> int:
+    def _picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
         """Return how many items the next round gives."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
-    def _finished(
-        self, rankings: tuple[tuple[Item, ...], ...], items: list[Item], teams: Teams
-    ) -> Interleaved:
+    def _finished(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
         """Fill the list up; return it with the probability with which it is shown."""
         complete = filled(rankings, items, self.length)
         return self._interleaved(
@@ -369,7 +368,7 @@ class TeamDraftMultileave(InterleavingMethod):
         return Credit(counts, len(clicks))
 
 
-def pick(rankings: tuple[tuple[Item, ...], ...], order: Sequence[int], items: list[Item]) -> None:
+def pick(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
     """Let the rankers of ``order`` each add its best item that is not shown yet."""
     shown = set(items)
     for ranker in order:
@@ -378,7 +377,7 @@ def pick(rankings: tuple[tuple[Item, ...], ...], order: Sequence[int], items: li
         shown.add(item)
 
 
-def draft_probability(rankings: tuple[tuple[Item, ...], ...], items: Sequence[Item]) -> float | None:
+def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
     """Return the probability that drafts give these items, whatever the teams."""
     rankers = len(rankings)
     if rankers > MOST_RANKERS:

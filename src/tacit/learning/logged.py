@@ -24,7 +24,7 @@ from tacit.learning.columns import ColumnLearner
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.reader import LogReader
-from tacit.logs.rows import Chunk, lengths
+from tacit.logs.rows import Chunk, lengths, numbers
 from tacit.logs.schema import FEATURE
 from tacit.logs.selection import list_codes, selected
 from tacit.policies.base import NO_FEATURES, Policy
@@ -73,17 +73,17 @@ class RowColumns(NamedTuple):
         for column, name in enumerate(self.names):
             values = chunk.batch[FEATURE + name]
             try:
-                numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+                read = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             except pa.ArrowException:
-                numbers = np.full(len(values), np.nan)
-            wrong = ~np.isfinite(numbers)
+                read = np.full(len(values), np.nan)
+            wrong = ~np.isfinite(read)
             if wrong.any():
                 row = int(np.argmax(wrong))
                 raise UnfitLog(
                     f"{chunk.where(row)}: {name}: it is no finite number; make numbers of what "
                     "is none, such as by a transformer of scikit-learn, and give each row one"
                 )
-            found[:, column] = numbers
+            found[:, column] = read
         return found
 
 
@@ -321,12 +321,12 @@ class _LogLessons:
         for chunk in whole_lists(chunks) if self._lists else chunks:
             mine = self._placed(chunk)
             if not self._lists and self._missing is None:
-                mine = _where(mine, mine.batch["reward"].is_valid())
+                mine = mine.only(mine.batch["reward"].is_valid())
             size = self._features.at_once or max(len(mine.rows), 1)
             for part in self._lists_in(mine) if self._lists and len(mine.rows) else ():
                 yield self._of_lists(part)
             for start in range(0, 0 if self._lists else len(mine.rows), size):
-                yield self._of_arms(_stretch(mine, start, size))
+                yield self._of_arms(mine.part(start, start + size))
         if self._placement not in self._there:
             there = ", ".join(map(repr, sorted(self._there)[:10]))
             remedy = f"no row of the log is of it; give one of {there}"
@@ -345,7 +345,7 @@ class _LogLessons:
                 f"{chunk.where(row)}: placement: it is {names[row].as_py()!r}, rows before are of "
                 f"{self._placement!r}; say which one to learn with placement=..."
             )
-        return _where(chunk, pc.invert(others))
+        return chunk.only(pc.invert(others))
 
     def _lists_in(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield all lists, no more at once than their candidates allow."""
@@ -357,13 +357,13 @@ class _LogLessons:
         ends = np.append(first, len(chunk.rows))[:: max(1, (self._features.at_once or most) // most)]
         for start, stop in itertools.pairwise([*ends.tolist(), len(chunk.rows)]):
             if stop > start:
-                yield _stretch(chunk, start, stop - start)
+                yield chunk.part(start, stop)
 
     def _of_arms(self, chunk: Chunk) -> Lesson:
         first = np.arange(len(chunk.rows))
         batch, shown = self._impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
-        known = _numbers(chunk.batch, "propensity")
+        known = numbers(chunk.batch, "propensity")
         self._learner.check_propensities(
             known, batch.stops - batch.starts, lambda row, wrong: UnfitLog(f"{chunk.where(row)}: {wrong}")
         )
@@ -372,7 +372,7 @@ class _LogLessons:
     def _of_lists(self, chunk: Chunk) -> Lesson:
         starts = beginnings(chunk.batch["decision_id"])
         first, of = np.flatnonzero(starts), np.cumsum(starts) - 1
-        place = _numbers(chunk.batch, "position", np.nan)
+        place = numbers(chunk.batch, "position", np.nan)
         width = self._learner.policy.action_width
         wrong = ~((place >= 0) & (place < width))
         cells = of * width + np.where(wrong, 0, place).astype(np.int64)
@@ -390,7 +390,7 @@ class _LogLessons:
         actions, feedback, known = np.full(shape, -1), np.zeros(shape), np.ones(shape)
         actions[at] = shown
         feedback[at] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
-        known[at] = _numbers(chunk.batch, "propensity")
+        known[at] = numbers(chunk.batch, "propensity")
         return Lesson(batch, actions, feedback, known.prod(axis=1))
 
     def _impressions(self, chunk: Chunk, first: Ints, of: Ints) -> tuple[Batch, Ints]:
@@ -464,19 +464,3 @@ class _LogLessons:
                 f"needs {dim} in each row; say which with columns={{'context': [...]}}"
             )
         return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
-
-
-def _stretch(chunk: Chunk, start: int, size: int) -> Chunk:
-    return Chunk(chunk.batch.slice(start, size), chunk.source, chunk.rows[start : start + size])
-
-
-def _where(chunk: Chunk, mask: Any) -> Chunk:
-    rows = chunk.rows[mask.to_numpy(zero_copy_only=False)]
-    return Chunk(chunk.batch.filter(mask), chunk.source, rows)
-
-
-def _numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
-    if name not in batch.schema.names:
-        return np.full(len(batch), otherwise)
-    values = batch[name].cast(pa.float64()).fill_null(otherwise)
-    return np.array(values.to_numpy(), np.float64)

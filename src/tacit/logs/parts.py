@@ -116,10 +116,10 @@ class KeyShard(NamedTuple):
 
     def of(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Yield the rows of some chunks that are the shard's."""
-        for batch, source, rows in chunks:
-            mine = shards_of(batch["placement"], batch["key"], self.shards) == self.shard
+        for chunk in chunks:
+            mine = shards_of(chunk.batch["placement"], chunk.batch["key"], self.shards) == self.shard
             if mine.any():
-                yield Chunk(batch.filter(pa.array(mine)), source, rows[mine])
+                yield chunk.only(pa.array(mine))
 
 
 def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
@@ -167,8 +167,8 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             chunk = _appended(held, chunk)
         last = int(np.flatnonzero(beginnings(chunk.batch["decision_id"]))[-1])
         if last:
-            yield Chunk(chunk.batch.slice(0, last), chunk.source, chunk.rows[:last])
-        held = Chunk(chunk.batch.slice(last), chunk.source, chunk.rows[last:])
+            yield chunk.part(0, last)
+        held = chunk.part(last)
     if held is not None:
         yield held
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import LogError
 from tacit.logs.doubts import Doubt, of_names
@@ -87,6 +87,15 @@ class Chunk(NamedTuple):
     def where(self, row: int) -> str:
         """Return where a row stands, for an error."""
         return f"{self.source}: row {self.rows[row]}"
+
+    def part(self, start: int, stop: int | None = None) -> Chunk:
+        """Return the rows from one on up to another."""
+        size = None if stop is None else stop - start
+        return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
+
+    def only(self, mask: Any) -> Chunk:
+        """Return the rows that a mask picks, an Arrow array."""
+        return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 class Example(NamedTuple):
@@ -389,6 +398,13 @@ def representatives(lists: Any) -> Ints:
     return np.array(found, np.int64)
 
 
+def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
+    """Return a column of numbers; ``otherwise`` where there is nothing."""
+    if name not in batch.schema.names:
+        return np.full(len(batch), otherwise)
+    return np.array(batch[name].cast(pa.float64()).fill_null(otherwise).to_numpy(), np.float64)
+
+
 def lengths(lists: Any) -> Ints:
     """Return the length of each list, 0 for null."""
     return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), np.int64)
@@ -500,7 +516,7 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
     for name in raw.columns:
         if name not in columns:
             batch = batch.append_column(name, _further(name, raw.columns[name]))
-    return Chunk(batch.filter(pa.array(kept)), source, raw.rows[kept])
+    return Chunk(batch, source, raw.rows).only(pa.array(kept))
 
 
 def _further(name: str, values: Any) -> Any:

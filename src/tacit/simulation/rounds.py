@@ -323,18 +323,8 @@ class Run:
     def advance(self, rounds: int) -> int:
         """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
         stop = min(self.round + rounds, self.horizon)
-        self.loop(
-            self.policy.params,
-            self.state,
-            self.environment.params,
-            self.world,
-            self.round,
-            stop,
-            self.rng,
-            self.env_rng,
-            self.curve,
-            *self.extra,
-        )
+        sides = self.policy.params, self.state, self.environment.params, self.world
+        self.loop(*sides, self.round, stop, self.rng, self.env_rng, self.curve, *self.extra)
         played, self.round = stop - self.round, stop
         return played
 

@@ -8,8 +8,7 @@ from tacit.later import later
 if TYPE_CHECKING:
     from tacit.evaluate.duels.reading import COLUMNS, Always, always, read_duels
 
-READING = "COLUMNS", "Always", "always", "read_duels"
-__getattr__, _ = later(__name__, dict.fromkeys(READING, "tacit.evaluate.duels.reading"))
+__getattr__, _ = later(__name__, {"reading": "COLUMNS Always always read_duels"})
 
 __all__ = [
     "COLUMNS",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.interleaved.method import read_interleaved
 
 # The service judges searches, and reads no file: pyarrow is brought along by who does.
-__getattr__, _ = later(__name__, {"read_interleaved": "tacit.evaluate.interleaved.method"})
+__getattr__, _ = later(__name__, {"method": "read_interleaved"})
 
 __all__ = [
     "Comparison",

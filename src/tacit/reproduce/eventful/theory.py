@@ -21,8 +21,8 @@ from tacit.classifiers.base import TIE
 from tacit.classifiers.concepts import SEARCHED, longest_sequence
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.part import probabilities
 from tacit.environments import Environment, ShiftingArms
-from tacit.environments.base import probabilities
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -672,7 +672,6 @@ class ScriptedArms(Environment):
         world.uniform[0] = rng.random()
         return 0
 
-    respond = staticmethod(ShiftingArms.respond)
     expected = staticmethod(ShiftingArms.expected)
     optimum = staticmethod(ShiftingArms.optimum)
 
