@@ -232,6 +232,7 @@ def test_shares_of_any_lines_add_up_to_one():
     assert envelope_share(np.array([[0.0, 1.0], [0.0, 1.0], [-1.0, 1.0]]), 3, 1) == 0.5
 
 
+@pytest.mark.long
 def test_a_floor_gives_each_arm_a_chance():
     policy = tacit.ExplorationFloor(tacit.ContextMixture(4, context_dim=2), epsilon=0.1)
     rng = np.random.default_rng(8)

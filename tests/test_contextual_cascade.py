@@ -51,7 +51,11 @@ def teach(policy, rounds, seed=1, arms=None):
 # The three drivers ----------------------------------------------------------------------------
 
 
-@by_label
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES[:-1], pytest.param(POLICIES[-1], marks=pytest.mark.long)],
+    ids=lambda policy: policy.label,
+)
 def test_compiled_and_plain_kernels_agree(policy):
     learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)

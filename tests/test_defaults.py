@@ -92,6 +92,7 @@ def test_there_are_nineteen_settings_62_cells_of_duels_five_readers_and_six_seri
     assert cells == {"nineteen": 19, "stealth": 4, "duels": 62, "lists": 2 * 15, "series": 6}
 
 
+@pytest.mark.long
 def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_its_look(tmp_path):
     table = tmp_path / "interest.csv"
     table.write_text("date,holiday,film\n1996-07-02,80,0\n1996-07-03,70,5\n1996-07-05,10,90\n")

@@ -455,6 +455,7 @@ def test_the_cusum_restarts_by_hand():
     assert tacit.CUSUMRestart.epoch(policy.params, state, 0) == 1
 
 
+@pytest.mark.long
 def test_restarts_follow_parameters_that_change():
     environment = tacit.ExaminationArms(scale=4, redraws=(5001,), announced=True)
     base = tacit.LaplaceEC(5, 5)
@@ -622,14 +623,14 @@ OFFER = {
 }
 KNOWN = [
     (tacit.LinUCB(2, 3), OFFER),
-    (tacit.HLinUCB(3, 2, 3), OFFER),
+    pytest.param(tacit.HLinUCB(3, 2, 3), OFFER, marks=pytest.mark.long),
     (tacit.LinearEpsilonGreedy(2, epsilon=0.3), {"relevance": OFFER["relevance"]}),
     pytest.param(tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER, marks=pytest.mark.long),
     (tacit.LaplaceEC(2, 3, draw="coupled"), OFFER),
-    (tacit.ClickMixture(2, 3), OFFER),
-    (tacit.ClickMixture(2), {"relevance": OFFER["relevance"]}),
+    pytest.param(tacit.ClickMixture(2, 3), OFFER, marks=pytest.mark.long),
+    pytest.param(tacit.ClickMixture(2), {"relevance": OFFER["relevance"]}, marks=pytest.mark.long),
     pytest.param(tacit.HybridClickMixture(2, 3), OFFER, marks=pytest.mark.long),
-    (tacit.LinTS(2, 3, draw="coupled"), OFFER),
+    pytest.param(tacit.LinTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
     pytest.param(tacit.LogisticTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
     (tacit.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
 ]

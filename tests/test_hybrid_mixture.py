@@ -149,6 +149,7 @@ def test_a_new_key_begins_with_what_the_others_learned(tmp_path):
         assert a[: len(b)].tobytes() == b.tobytes(), name
 
 
+@pytest.mark.long
 def test_a_learner_plays_as_a_simulation_does():
     policy, environment = HybridClickMixture(2, 3), tacit.ExaminationArms(2, 3, pool=20, offered=5)
     result = tacit.simulate(policy, environment, 200, runs=1, seed=17)

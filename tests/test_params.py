@@ -6,6 +6,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import tacit
@@ -89,3 +90,14 @@ def test_a_class_may_write_its_params_out():
     assert variant.Params is Written.Params
     with pytest.raises(TypeError, match="own epoch, but kernels are found by the type of"):
         type("Lost", (Written,), {"epoch": staticmethod(lambda params, state, lane: 1)})
+
+
+def test_a_policy_from_another_process_is_compiled_as_one_made_here():
+    policy = tacit.ItemListMix(2, positions=2)
+    assert any(isinstance(value, np.ndarray) for value in policy.params)
+    buffers = []
+    raw = pickle.dumps(policy, protocol=5, buffer_callback=buffers.append)
+    # As Ray brings it: its arrays lie in memory that is not to be written.
+    again = pickle.loads(raw, buffers=[memoryview(buffer.raw()).toreadonly() for buffer in buffers])
+    assert again == policy
+    assert all(value.flags.writeable for value in again.params if isinstance(value, np.ndarray))

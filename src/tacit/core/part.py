@@ -172,6 +172,11 @@ class Part(Checked):
         hints = get_type_hints(layout)
         return layout(*(_for_kernels(hints[name], getattr(self, name)) for name in layout._fields))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what kernels read: arrays that come from another process may be read-only, which is
+        another type to compiled code."""
+        return {name: value for name, value in vars(self).items() if name != "params"}
+
 
 def _for_kernels(kind: Any, value: Any) -> Any:
     """Return a member of Params from the attribute of its name."""

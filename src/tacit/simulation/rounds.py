@@ -304,7 +304,8 @@ class Run:
         self.world = environment.world(env_rng, horizon)
         self.state = policy.init(environment.lanes)
         count = len(checkpoints)
-        self.curve = Curve(np.zeros(2), checkpoints, np.zeros((count, 2)), np.zeros(1, np.int64))
+        # Rounds that Ray brings are read-only, which is another type to compiled code: a copy is not.
+        self.curve = Curve(np.zeros(2), np.array(checkpoints), np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self.env_rng = env_rng
         now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
