@@ -53,13 +53,12 @@ from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
 
 DIM = 4
 CONTEXT = {"device": ["ios", "web"]}
-LIKED = {"policy": "items_of_ones_own:LikedLists(epsilon=0.1)"}
-"""For what takes the default long to compile: to learn from a log, or from what a control shows, 17 s."""
+FAST = {} if is_long() else {"policy": "items_of_ones_own:LikedLists(epsilon=0.1)"}
+"""For what takes the default 17 s of compilation: to learn from a log, or from what a control shows."""
 MODES = {
     "plain": {},
-    "holdout": {"holdout": {"share": 0.3}} | ({} if is_long() else LIKED),
-    "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}}
-    | ({} if is_long() else LIKED),
+    "holdout": {"holdout": {"share": 0.3}} | FAST,
+    "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}} | FAST,
     "shadow": {"shadow": "item-list-mix(per_key=True)"},
     "frozen": {},
     "apprentice": {},
@@ -410,7 +409,7 @@ async def served_lists(path, config, kinds):
 
 
 async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(tmp_path):
-    config = configured(**({} if is_long() else LIKED))
+    config = configured(**FAST)
     state = await served_lists(tmp_path / "s.db", config, kinds=5)
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         counts = export(config, store, tmp_path / "log")
