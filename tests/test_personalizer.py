@@ -748,6 +748,7 @@ def test_too_many_features_are_refused():
 FLOORED = "exploration-floor(policy=embedding-mixture(relevance_dim=64), epsilon=0.3)"
 
 
+@pytest.mark.long
 async def test_its_features_are_learned_by_the_models_of_items(tmp_path):
     """Mornings like news, evenings sport: each is learned, with exact chances, and the log folds to it."""
     config, rng = configured(policy=FLOORED, snapshot_every=100), np.random.default_rng(3)
