@@ -6,7 +6,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -153,24 +153,24 @@ class Question:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
         self._estimators(self.slots or 3)
 
-    def player(self, evaluation: "LogReads", contexts: dict[str, Any]) -> Any:
+    def player(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
         """Return the policy, over the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
         if self.target is not None:
             return self.target
-        arms = evaluation.arms()
+        arms = arms_on_offer(reader, shards)
         with options.usage():
             setting: dict[str, Any] = {"positions": self.slots} if self.lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
-    def replayed(self, evaluation: "LogReads", player: Any) -> Any:
+    def replayed(self, reader: Any, shards: int | None, player: Any) -> Any:
         """Return what the replay of a policy earns."""
         from tacit.evaluate.options import ReplayOptions
 
-        return evaluation.replay(player, **self._given(ReplayOptions))
+        return reads("replay", shards)(player, reader, **self._given(ReplayOptions))
 
-    def off_policy(self, evaluation: "LogReads", player: Any) -> Any:
+    def off_policy(self, reader: Any, shards: int | None, player: Any) -> Any:
         """Return what the weighted log says that the policy earns."""
         from tacit.evaluate.options import OffPolicyOptions
 
@@ -178,8 +178,9 @@ class Question:
         if self.lists:
             fixed = self.target is not None
             slots = self.policy.count(",") + 1 if fixed else player.action_width
-        return evaluation.off_policy(
+        return reads("off_policy", shards)(
             player,
+            reader,
             self._estimators(self.slots or slots),
             **self._given(OffPolicyOptions) | {"propensities": self.known},
         )
@@ -234,14 +235,14 @@ def evaluate(
         reader = reader if question.by is None else reader.by(question.by)
         if plot:
             figure()  # the lack of what draws must not show only when the work is done
-    evaluation = LogReads(reader, None if ray is None else shards)
+    parts = None if ray is None else shards
     with options.where(ray):
-        player = question.player(evaluation, contexts)
+        player = question.player(reader, parts, contexts)
         # What is read is reported, with the contexts that the policy makes of columns.
-        reader = evaluation.reader = reader.with_context(getattr(player, "schema", ()))
+        reader = reader.with_context(getattr(player, "schema", ()))
         with options.concluding(reader):
-            replayed = question.replayed(evaluation, player) if "replay" in question.wanted else None
-            weighted = question.off_policy(evaluation, player) if question.weighted else None
+            replayed = question.replayed(reader, parts, player) if "replay" in question.wanted else None
+            weighted = question.off_policy(reader, parts, player) if question.weighted else None
     if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]
@@ -267,55 +268,26 @@ def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
     }
 
 
-Reads = Callable[..., Any]
+def reads(name: str, shards: int | None) -> Callable[..., Any]:
+    """Return the function of a name that reads a log: in one process, or in so many parts."""
+    from tacit import cluster, evaluate
+
+    return getattr(evaluate, name) if shards is None else partial(getattr(cluster, name), shards=shards)
 
 
-class LogReads:
-    """The functions that read a log: in one process, or in parts.
+def arms_on_offer(log: Any, shards: int | None) -> tuple[str, ...]:
+    """Return the arms on offer in a log."""
+    from tacit import cluster
+    from tacit.evaluate import arms_of
 
-    Parameters
-    ----------
-    reader : LogReader
-    shards : int or None
-        None for one process.
-    """
-
-    def __init__(self, reader: Any, shards: int | None) -> None:
-        self.reader, self._shards = reader, shards
-
-    def arms(self) -> tuple[str, ...]:
-        """Return the arms on offer."""
-        from tacit import cluster
-        from tacit.evaluate import arms_of
-
-        reader = self.reader.without_context()
-        with options.concluding(reader):
-            if self._shards is not None:
-                return cluster.arms_of(reader)
-            with progress(None, "reading the arms"):
-                found = arms_of(reader)
-        self.reader.report = reader.report
-        return found
-
-    def replay(self, policy: Any, **options: Any) -> Any:
-        """Replay the log."""
-        from tacit import cluster
-        from tacit.evaluate import replay
-
-        return self._read(cluster.replay, replay, policy, self.reader, **options)
-
-    def off_policy(self, target: Any, estimators: Any, **options: Any) -> Any:
-        """Weight the log."""
-        from tacit import cluster
-        from tacit.evaluate import off_policy
-
-        given = target, self.reader, estimators
-        return self._read(cluster.off_policy, off_policy, *given, **options)
-
-    def _read(self, in_parts: Reads, whole: Reads, *given: Any, **options: Any) -> Any:
-        if self._shards is not None:
-            return in_parts(*given, shards=self._shards, **options)
-        return whole(*given, **options)
+    reader = log.without_context()
+    with options.concluding(reader):
+        if shards is not None:
+            return cluster.arms_of(reader)
+        with progress(None, "reading the arms"):
+            found = arms_of(reader)
+    log.report = reader.report
+    return found
 
 
 @options.command(configured=True)

@@ -62,16 +62,14 @@ from tacit.wire.control import ModeOf
 
 CODES = {
     "rank": "InvalidRankRequest",
-    "multislot/rank": "InvalidRankRequest",
     "events/{id}/reward": "InvalidRewardRequest",
-    "multislot/events/{id}/reward": "InvalidRewardRequest",
     "events/{id}/activate": "InvalidEventIdToActivate",
-    "multislot/events/{id}/activate": "InvalidEventIdToActivate",
     "configurations/service": "InvalidServiceConfiguration",
     "configurations/policy": "InvalidPolicyConfiguration",
     "evaluations": "InvalidEvaluationContract",
     "evaluations/{id}": "InvalidEvaluationContract",
 }
+"""How the API calls what is wrong with a request at a path; for many slots as for one."""
 OF_PATHS = {
     "unknown-path": "ResourceNotFound",
     "method-not-allowed": "BadRequest",
@@ -98,7 +96,8 @@ def _failed(error: Error, route: Route) -> Answer:
     found = problem_of(error)
     # The API knows no 422: what it cannot take is a bad request.
     status = 400 if found.status == 422 else found.status
-    inner = "EventNotFound" if isinstance(error, UnknownDecision) else CODES.get(route.path)
+    path = route.path.removeprefix("multislot/")
+    inner = "EventNotFound" if isinstance(error, UnknownDecision) else CODES.get(path)
     field = NAMES.get(found.field, found.field)
     return _answer(status, field + found.detail.removeprefix(found.field), inner, field)
 
