@@ -45,7 +45,8 @@ def row(path: str, option: click.Option) -> list[str]:
     names = " ".join(code(name) for name in option.opts)
     notes = (option.help or "").partition("  [default: ")
     default = given(option.default) or notes[2].rstrip("]")
-    many = " May be given more than once." if option.multiple else ""
+    said = "more than once" in notes[0]
+    many = " May be given more than once." if option.multiple and not said else ""
     must = " Must be given." if option.required else ""
     return [names, value(option), code(default), notes[0] + many + must]
 
