@@ -128,8 +128,9 @@ def test_the_command_line_knows_it(capsys):
     assert set(named) == features | {"DriftMixture", "HorizonDraw", "ItemListMix", "ListMix", "SafeListMix"}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("policy", ["auto", "exploration-floor(auto, epsilon=0.1)"])
+@pytest.mark.parametrize(
+    "policy", ["auto", pytest.param("exploration-floor(auto, epsilon=0.1)", marks=pytest.mark.long)]
+)
 def test_a_log_says_what_it_would_have_earned(policy, capsys):
     log = Path(__file__).parent / "data" / "open_bandit" / "random" / "men"
     tacit_main(["evaluate", str(log), "--policy", policy, "--passes", "1"])

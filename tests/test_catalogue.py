@@ -9,7 +9,6 @@ import pytest
 from drawn import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from items_of_ones_own import LikedItems
 
 import tacit
 from tacit.core.arrays import leaves
@@ -225,14 +224,10 @@ def test_a_snapshot_without_items_is_as_before(tmp_path):
     assert b'"version": 1' in (tmp_path / "learner.tacit").read_bytes()
 
 
-@pytest.mark.parametrize("kind", [LikedItems, pytest.param(tacit.EmbeddingMixture, marks=pytest.mark.long)])
-def test_a_policy_under_a_floor_has_items(kind):
-    floor = tacit.ExplorationFloor(kind(relevance_dim=DIM), 0.1)
-    assert taught(learner_with(policy=floor)).choose(arms=[1, 2]).propensity >= 0.05
-
-
 def test_only_policies_that_know_arms_by_relevance_have_items():
     with pytest.raises(UnknownName, match="items: Thompson"):
         _ = tacit.Learner(tacit.Thompson(arms=2), seed=1).items
+    floor = tacit.ExplorationFloor(tacit.EmbeddingMixture(relevance_dim=DIM), 0.1)
+    assert taught(learner_with(policy=floor)).choose(arms=[1, 2]).propensity >= 0.05
     with pytest.raises(InvalidValue, match=r"learner\.items"):
         tacit.Learner(tacit.EmbeddingMixture(relevance_dim=DIM), seed=1).choose(arms=["film"])

@@ -71,7 +71,6 @@ def test_snapshots_keep_it(tmp_path):
     assert shown(learner, 1.0) == shown(again, 1.0)
 
 
-@pytest.mark.long
 def test_contexts_pay_where_keys_are_many():
     environment = tacit.ContextualDuels(arms=4, context_dim=3, keys=200)
     policies = [tacit.FeelGoodThompson(4, 3), tacit.RMED1(4)]

@@ -345,7 +345,6 @@ def test_offsets_end_where_arms_are_many():
         np.testing.assert_array_equal(was, now)
 
 
-@pytest.mark.long
 def test_few_crossed_arms_are_told_apart():
     """The best of four arms on a line is beside the worst: no linear score puts it first."""
     environment = tacit.ExaminationArms.crossed()

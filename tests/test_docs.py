@@ -139,7 +139,6 @@ def test_the_page_on_who_is_asking_runs_and_prints_what_it_shows(tmp_path):
     assert "client.decide" in in_service
 
 
-@pytest.mark.long
 def test_the_page_on_items_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/items.md", "python"))
     assert printed(code, tmp_path) == "".join(blocks("docs/items.md", "text"))

@@ -222,13 +222,12 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
         assert not (tmp_path / "alone" / "clicks.parquet").exists()
         counts = [pq.read_metadata(tmp_path / of / "decisions.parquet").num_rows for of in ("log", "alone")]
         assert counts == [60, 61]
-    other = tacit.UCB1(["film", "song"])
+    other = tacit.ContextMixture(["film", "song"], 6, per_key=True)
     found = off_policy(Learning(other), tmp_path / "log" / "clicks.parquet", missing_reward=0.0)
     assert found.rows == 60
     assert 0.0 <= found.estimates[1].value <= 1.0
 
 
-@pytest.mark.long
 def test_the_two_commands_of_the_page_judge_another_policy_while_it_serves(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "who-is-asking.md").read_text(encoding="utf-8")
     (declared,) = re.findall(r"```toml\n(.*?)```", page, re.S)
