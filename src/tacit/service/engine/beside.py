@@ -27,21 +27,9 @@ from tacit.service.engine.rebuilding import Rebuilder, as_begun
 from tacit.service.engine.verdicts import Verdicts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import NotDurable, StoreError
+from tacit.service.log import rows
 from tacit.service.log.marks import LoggedChange, regimes_of
 from tacit.service.log.requests import Ask, Export, Mark, Request
-from tacit.service.log.rows import (
-    ARMS,
-    CONFIGURATION,
-    FORGET,
-    GUARDRAIL,
-    HOLDOUT,
-    MERGE,
-    START,
-    DecisionRow,
-    Event,
-    MarkRow,
-    text_of,
-)
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, added
@@ -103,20 +91,20 @@ class Following:
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_marked:
-                changes.append(Mark(name, placement.start.text, START, CONFIGURATION))
+                changes.append(Mark(name, placement.start.text, rows.START, rows.CONFIGURATION))
             if self._leads and (change := placement.living.configured_change(placement)) is not None:
-                changes.append(Ask(name, change, CONFIGURATION))
+                changes.append(Ask(name, change, rows.CONFIGURATION))
             arms = self.leading.get(name)
-            if arms is not None and placement.is_news(ARMS, arms):
-                changes.append(Mark(name, arms, ARMS, CONFIGURATION))
-            if placement.current_mark(HOLDOUT) != placement.lift_terms:
-                changes.append(Mark(name, placement.lift_terms, HOLDOUT, CONFIGURATION))
+            if arms is not None and placement.is_news(rows.ARMS, arms):
+                changes.append(Mark(name, arms, rows.ARMS, rows.CONFIGURATION))
+            if placement.current_mark(rows.HOLDOUT) != placement.lift_terms:
+                changes.append(Mark(name, placement.lift_terms, rows.HOLDOUT, rows.CONFIGURATION))
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
         # Among the arms that there are by now.
         begun = [
-            Mark(name, began, GUARDRAIL, CONFIGURATION)
+            Mark(name, began, rows.GUARDRAIL, rows.CONFIGURATION)
             for name, placement in self._engine.placements.items()
             if placement.guardrail is not None
             and (began := placement.guardrail.beginning(placement)) is not None
@@ -150,13 +138,13 @@ class Following:
             placement = self._engine.placement(name)
             policy = as_begun(config.policy, placement.config.policy)
             marks = await self._writer.of_store(self._engine.store.changes, placement.id)
-            done = regimes_of([mark for mark in marks if mark.who == CONFIGURATION])
+            done = regimes_of([mark for mark in marks if mark.who == rows.CONFIGURATION])
             if goes_on(policy, placement.config.policy) or (
                 # Whatever others have put in its place since.
                 done and goes_on(policy, policy_from_stored(done[-1].policy))
             ):
                 return
-            made = await self._rebuilder.rebuild(name, policy, CONFIGURATION)
+            made = await self._rebuilder.rebuild(name, policy, rows.CONFIGURATION)
         except TacitError as error:
             logger.error("placement %s: its log was not rebuilt: %s", name, error)
             return
@@ -172,8 +160,8 @@ class Following:
                 if before == now:
                     continue
                 if before is not None:
-                    changed = text_of(differences(before, now))
-                    await self._writer.ask(Mark(name, changed, CONFIGURATION, CONFIGURATION))
+                    changed = rows.text_of(differences(before, now))
+                    await self._writer.ask(Mark(name, changed, rows.CONFIGURATION, rows.CONFIGURATION))
                 await self._writer.of_store(self._engine.store.configure, placement.id, now)
             except NotDurable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)
@@ -199,20 +187,20 @@ class Logbook:
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store, self._writer = store, writer
 
-    async def made(self, placement: Placement, ids: Sequence[str]) -> dict[str, DecisionRow]:
+    async def made(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
         """Return those decisions that a placement made, by their ids."""
         remembered = self._writer.pending.remembered
-        rows = {id: row for id in ids if (row := remembered(placement, id)) is not None}
-        wanted = [(placement.id, id) for id in ids if id not in rows]
+        open = {id: row for id in ids if (row := remembered(placement, id)) is not None}
+        wanted = [(placement.id, id) for id in ids if id not in open]
         found = await self._writer.of_store(self._store.find, wanted) if wanted else {}
-        return rows | {id: known.decision for (_, id), known in found.items()}
+        return open | {id: known.decision for (_, id), known in found.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""
         first, changes = placement.living.began_with, self._store.changes
         return await self._writer.of_store(lambda: changes_of(changes(placement.id), first))
 
-    async def rows(self, after: int, count: int) -> list[Event]:
+    async def read(self, after: int, count: int) -> list[rows.Event]:
         """Return the next rows of the log."""
         return await self._writer.of_store(lambda: list(islice(self._store.events(after), count)))
 
@@ -281,7 +269,7 @@ class Forgetting:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
-                placement.marked(MarkRow(pending.seq, placement.id, end.time, FORGET, ""))
+                placement.marked(rows.MarkRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done
 
@@ -314,7 +302,7 @@ class ShardExchange:
     def arms(self) -> dict[str, str]:
         """Return all arms of each placement where they come and go, as marks hold them."""
         living = (each for each in self._engine.placements.values() if each.kind.living)
-        return {each.name: each.current_mark(ARMS) or "" for each in living}
+        return {each.name: each.current_mark(rows.ARMS) or "" for each in living}
 
     async def follow(self, arms: Mapping[str, str], who: str | None = None) -> None:
         """Have the arms of the first shard, as :meth:`arms` gives them; returns when durable.
@@ -327,7 +315,7 @@ class ShardExchange:
         self._following.leading = {**self._following.leading, **arms}
         for name, now in arms.items():
             if name in self._engine.placements:
-                await self._writer.ask(Mark(name, now, ARMS, who))
+                await self._writer.ask(Mark(name, now, rows.ARMS, who))
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
         """Return what was learned here, as far as it is durable, for other shards.
@@ -360,5 +348,5 @@ class ShardExchange:
         if known.shared is not None:
             news = known.shared.news(known, learned)
             if news.parts:
-                value = text_of(news)
-                await self._writer.ask(Mark(placement, value, MERGE))
+                value = rows.text_of(news)
+                await self._writer.ask(Mark(placement, value, rows.MERGE))

@@ -23,21 +23,11 @@ from typing import Any, TypeVar
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
+from tacit.service.engine import reading
 from tacit.service.engine.beside import Following, Forgetting, Logbook, ShardExchange
 from tacit.service.engine.fold import all_opened
 from tacit.service.engine.for_whom import Pictures
 from tacit.service.engine.pending import PendingLog
-from tacit.service.engine.reading import (
-    Health,
-    KeyFacts,
-    KeysFound,
-    Lending,
-    Lent,
-    ShardHealth,
-    busiest,
-    find_keys,
-    key_facts,
-)
 from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked_policy
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
@@ -168,7 +158,7 @@ class Engine(Verbs):
         self._verdicts = Verdicts(self)
         self._pictures = Pictures(self, lambda: self._pending.seq)
         self._forgetting = Forgetting(self, store, self.writer, self._verdicts)
-        self.lending = Lending(self, self.writer)
+        self.lending = reading.Lending(self, self.writer)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -337,7 +327,7 @@ class Engine(Verbs):
             await asyncio.to_thread(getattr, learner.loops, "impose")
         return await self.writer.ask(Ask(placement, request, who))
 
-    async def lend(self, placement: str, shard: int | None = None) -> Lent:
+    async def lend(self, placement: str, shard: int | None = None) -> reading.Lent:
         """Return what a placement has learned, for those who decide elsewhere with it.
 
         Raises
@@ -357,24 +347,24 @@ class Engine(Verbs):
         check_elsewhere(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
 
-    async def learner(self, placement: str) -> Lent:
+    async def learner(self, placement: str) -> reading.Lent:
         """Return what a placement has learned, as far as it is durable, as a learner's file.
 
         The next group waits while it is copied. Errors as for :meth:`history`.
         """
         return await self.lending.of(placement, self._pending.seq)
 
-    async def key(self, placement: str, key: str) -> KeyFacts:
+    async def key(self, placement: str, key: str) -> reading.KeyFacts:
         """Return what was learned of a key; raise UnknownName if nothing was decided for it."""
-        return key_facts(self.placement(placement), key)
+        return reading.key_facts(self.placement(placement), key)
 
-    async def busiest(self, placement: str) -> list[KeyFacts]:
+    async def busiest(self, placement: str) -> list[reading.KeyFacts]:
         """Return the busiest keys of a placement, or raise UnknownName."""
-        return await busiest(self.placement(placement))
+        return await reading.busiest(self.placement(placement))
 
-    async def find_keys(self, placement: str, text: str) -> KeysFound:
+    async def find_keys(self, placement: str, text: str) -> reading.KeysFound:
         """Return keys in which a text occurs, or raise UnknownName."""
-        return await find_keys(self.placement(placement), text)
+        return await reading.find_keys(self.placement(placement), text)
 
     async def verdict(
         self,
@@ -434,7 +424,7 @@ class Engine(Verbs):
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
         """Return the next rows of the log, out of ``count`` rows; errors as for :meth:`history`."""
         self.placement(placement)
-        return await self._logbook.rows(after, count)
+        return await self._logbook.read(after, count)
 
     # How it is -------------------------------------------------------------------------------
 
@@ -448,10 +438,10 @@ class Engine(Verbs):
         """How many requests wait for a group."""
         return self.writer.waiting
 
-    def health(self) -> Health:
+    def health(self) -> reading.Health:
         """Return how the engine and its store are."""
         commits, pending = self.commits, self._pending
-        return Health(
+        return reading.Health(
             ready=self.writer.failure is None and not self.writer.stopping,
             events=pending.seq,
             bytes=self.store.size(),
@@ -463,7 +453,7 @@ class Engine(Verbs):
             wall_ahead=pending.time.wall_ahead / 1e6,
         )
 
-    def shards(self) -> list[ShardHealth]:
+    def shards(self) -> list[reading.ShardHealth]:
         """Return nothing: all is in this process."""
         return []
 
