@@ -161,7 +161,8 @@ class _Recorder:
                     f"decision_id: placement {placement.name!r} made no decision "
                     f"{id!r}; send the id that its answer gave"
                 )
-            decision, known, times = (before.decision, _contents(before.feedback), len(before.feedback))
+            decision, came, times = before.decision, before.feedback, len(before.feedback)
+            known = {row.id: row.content for row in came if row.id}
         try:
             clicks = placement.positions(decision, feedback.kind, feedback.clicks)
         except InvalidValue as error:
@@ -186,10 +187,6 @@ def _refusal(
             f"decision_id: {feedback.decision!r} has had feedback {times} times; send no more"
         )
     return None
-
-
-def _contents(rows: Sequence[FeedbackRow]) -> dict[str, Content]:
-    return {row.id: row.content for row in rows if row.id}
 
 
 # ---- Deciding for a group: what was decided before is answered again, the rest is chosen at once

@@ -260,7 +260,7 @@ def checks(port: int = DEFAULT_PORT) -> list[Check]:
     ['Python', 'numpy', 'numba']
     """
     return [
-        _python(),
+        Check("Python", True, f"{platform.python_version()} on {platform.platform()}"),
         _package("numpy"),
         _package("numba"),
         _cache(),
@@ -270,10 +270,6 @@ def checks(port: int = DEFAULT_PORT) -> list[Check]:
         _own_sqlite(),
         _port(port),
     ]
-
-
-def _python() -> Check:
-    return Check("Python", True, f"{platform.python_version()} on {platform.platform()}")
 
 
 def _package(name: str) -> Check:

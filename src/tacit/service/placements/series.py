@@ -261,14 +261,10 @@ def weighed(propensity: float | None, offered: int, reward: float, before: float
     gain = reward - before
     if propensity is None:
         return [gain]
-    weight = _weight(propensity, offered)
+    # How much more often uniform exploration would have chosen so.
+    weight = 1.0 / (offered * max(propensity, LEAST_CHANCE))
     more = (weight * reward) ** 2 - (weight * before) ** 2
     return [gain, weight * gain, weight * weight * gain, more]
-
-
-def _weight(propensity: float, offered: int) -> float:
-    """How much more often uniform exploration would have chosen so."""
-    return 1.0 / (offered * max(propensity, LEAST_CHANCE))
 
 
 def uniform_estimate(sums: Floats) -> UniformEstimate | None:
