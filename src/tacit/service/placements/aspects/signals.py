@@ -69,10 +69,11 @@ class PlacementSignals(Aspect):
             for impression, signals in zip(impressions, values.tolist(), strict=True)
         ]
 
-    def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> None:
-        """Count decisions of the log, as when they were made."""
-        self._arrive(learner, rows, rows.column("time"), offers)
+    def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
+        """Count decisions of the log; return the signals that they were made by."""
+        signals: list[list[float]] = self._arrive(learner, rows, rows.column("time"), offers).tolist()
         self.decided(learner, rows)
+        return signals
 
     def _arrive(self, learner: Learner, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
         """Count impressions, or their decisions, at a time or each at its own; return their signals."""
