@@ -21,18 +21,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import optional, param, whole, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.duels.working_set import (
-    Eliminating,
-    WorkingSet,
-    any_pair,
-    draw_pair,
-    drawn,
-    drop,
-    has,
-    on_offer,
-    played,
-    regroup,
-)
+from tacit.policies.duels import working_set
 
 FULL = 127
 """Comparisons of a pair of which 8 bits hold the half wins."""
@@ -63,7 +52,7 @@ class State(NamedTuple):
         The arm found best; −1 while exploring.
     """
 
-    working: WorkingSet
+    working: working_set.WorkingSet
     wins: Floats
     means: Floats
     plays: Ints
@@ -115,7 +104,7 @@ def apart(state: State, lane: int) -> bool:
 @kernel
 def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
     """Set the radius for the fewest comparisons of any arm; return whether these are enough."""
-    least = regroup(state.working, lane, state.plays)
+    least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
     return least >= enough
 
@@ -134,7 +123,7 @@ def extreme(state: State, lane: int, value: float) -> int:
 @kernel
 def eliminate(state: State, lane: int, leaving: int) -> None:
     """Take an arm out of the working set, and every comparison with it out of the others."""
-    drop(state.working, lane, leaving, state.spent[lane])
+    working_set.drop(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
         carry(state, lane, arm, leaving)
@@ -145,7 +134,7 @@ def eliminate(state: State, lane: int, leaving: int) -> None:
     bounds(state, lane)
 
 
-class Elimination(Eliminating, abstract=True):
+class Elimination(working_set.Eliminating, abstract=True):
     """What Beat-the-Mean is in either setting; the concrete classes set radius and limits."""
 
     @param
@@ -166,7 +155,7 @@ class Elimination(Eliminating, abstract=True):
     def init(self, lanes: int) -> State:
         arms = self.arm_count
         return State(
-            working=WorkingSet.full(lanes, arms),
+            working=working_set.WorkingSet.full(lanes, arms),
             wins=np.zeros((lanes, arms)),
             means=np.full((lanes, arms), 0.5),
             plays=np.zeros((lanes, arms), np.int64),
@@ -189,22 +178,22 @@ class Elimination(Eliminating, abstract=True):
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner = state.winner[lane]
         if winner < 0:
-            left, right = draw_pair(state.working, lane, state.plays, impression, rng)
+            left, right = working_set.draw_pair(state.working, lane, state.plays, impression, rng)
             if left >= 0:
                 return left, right
-        elif on_offer(impression, winner):
+        elif working_set.on_offer(impression, winner):
             return winner, winner
-        return any_pair(impression, rng)
+        return working_set.any_pair(impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner = state.winner[lane]
         if winner < 0:
-            left = drawn(state.working, lane, state.plays, impression, True, pair[0])
-            none = drawn(state.working, lane, state.plays, impression, True, -1)
+            left = working_set.drawn(state.working, lane, state.plays, impression, True, pair[0])
+            none = working_set.drawn(state.working, lane, state.plays, impression, True, -1)
             if none < 1.0:
-                return left * drawn(state.working, lane, state.plays, impression, False, pair[1])
-        elif on_offer(impression, winner):
+                return left * working_set.drawn(state.working, lane, state.plays, impression, False, pair[1])
+        elif working_set.on_offer(impression, winner):
             return 1.0 if pair[0] == winner and pair[1] == winner else 0.0
         return 1.0 / len(impression.arms) ** 2
 
@@ -214,8 +203,8 @@ class Elimination(Eliminating, abstract=True):
         # A result that comes late, about an arm that has left, teaches nothing.
         if (
             state.winner[lane] >= 0
-            or not has(state.working, lane, arm)
-            or not has(state.working, lane, other)
+            or not working_set.has(state.working, lane, arm)
+            or not working_set.has(state.working, lane, other)
         ):
             return
         note(state, lane, arm, other, outcome.reward)
@@ -229,7 +218,7 @@ class Elimination(Eliminating, abstract=True):
         elif share > state.high[lane]:
             state.high[lane] = share
         done = state.spent[lane] >= params.budget
-        if played(state.working, lane, arm):
+        if working_set.played(state.working, lane, arm):
             done |= widen(state, lane, params.kappa, params.enough)
             bounds(state, lane)
         if apart(state, lane):

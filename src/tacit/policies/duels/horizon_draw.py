@@ -16,19 +16,8 @@ from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.duels.ladder import (
-    Ladder,
-    ahead,
-    beats_all,
-    count_duel,
-    count_wins,
-    gain_of,
-    gate_of,
-    margin_of,
-    most_winning,
-    renew,
-    watch,
-)
+from tacit.policies.duels import ladder
+from tacit.policies.duels.ladder import Ladder
 
 # Of the rivals that may be met: how often any of them is, rather than the one of which most is expected.
 ANY = 0.2
@@ -50,7 +39,7 @@ def opening(state: Ladder, lane: int, arm: int, log_round: float) -> float:
 def expected_gain(state: Ladder, lane: int, arm: int) -> float:
     """Return what is expected of a rival."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
-        return gain_of(state.margins, lane, state.leader[lane], arm)
+        return ladder.gain_of(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
 
 
@@ -88,7 +77,7 @@ def nth_rival(state: Ladder, lane: int, arms: Ints, log_round: float, reach: flo
 def probe_chance(state: Ladder, lane: int, arms: Ints, arm: int) -> float:
     """Return how likely a rival is met all the same, in a round in which none would be."""
     now = state.rounds[lane] + 1.0
-    mean, _ = margin_of(state.margins, lane, state.leader[lane], arm)
+    mean, _ = ladder.margin_of(state.margins, lane, state.leader[lane], arm)
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
     return float(1.0 / max(wait, 0.1 * now, 1.0))
 
@@ -148,7 +137,7 @@ def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
     """Return the gate of two arms, as far as possible from what is kept."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, other])
-    return gate_of(state.margins, lane, arm, other)
+    return ladder.gate_of(state.margins, lane, arm, other)
 
 
 @kernel
@@ -174,19 +163,19 @@ def contest(state: Ladder, lane: int, arms: Ints, log_round: float) -> tuple[int
     may beat more than it surely does.
     """
     margins, wins, may = state.margins, state.room[0, 0], state.room[0, 1]
-    count_wins(state, lane, arms)
+    ladder.count_wins(state, lane, arms)
     for i in range(len(arms)):
         may[arms[i]] += wins[arms[i]]
         for j in range(i):
-            margin = ahead(margins, lane, arms[i], arms[j])
+            margin = ladder.ahead(margins, lane, arms[i], arms[j])
             if gate(state, lane, arms[i], arms[j]) <= log_round:
                 may[arms[i]] += 1.0 if margin <= 0.0 else 0.0
                 may[arms[j]] += 1.0 if margin >= 0.0 else 0.0
-    leader, surely, rest = most_winning(state, lane, arms), 0, -1.0
+    leader, surely, rest = ladder.most_winning(state, lane, arms), 0, -1.0
     first = leader
     for arm in arms:
         if arm != leader:
-            if ahead(margins, lane, leader, arm) > 0.0 and gate(state, lane, leader, arm) > log_round:
+            if ladder.ahead(margins, lane, leader, arm) > 0.0 and gate(state, lane, leader, arm) > log_round:
                 surely += 1
             rest = max(rest, may[arm])
         if may[arm] > may[first]:
@@ -248,7 +237,7 @@ def meeting_of(state: Ladder, lane: int, arms: Ints) -> Meeting:
     if state.leader[lane] < 0:
         return Meeting(0.0, 1.0, arms[0], 0, arms[0])
     log_round, share = np.log(now), ANY_PAIR / np.sqrt(now)
-    if beats_all(state, lane, arms):
+    if ladder.beats_all(state, lane, arms):
         return Meeting(log_round, share, state.leader[lane], -1, state.leader[lane])
     left, count, best = contest(state, lane, arms, log_round)
     return Meeting(log_round, share, left, count, best)
@@ -356,7 +345,7 @@ class HorizonDraw(DuelPolicy):
     def enrol(self, state: Ladder, lanes: int, known: int) -> None:
         for lane in range(lanes):
             if state.leader[lane] >= 0:
-                renew(state, lane, np.arange(self.arm_count))
+                ladder.renew(state, lane, np.arange(self.arm_count))
 
     @staticmethod
     def choose(params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator) -> Duel:
@@ -385,8 +374,8 @@ class HorizonDraw(DuelPolicy):
         if left == right or outcome.reward == 0.5:
             return
         if left == state.leader[lane]:
-            watch(state, lane, right, outcome.reward)
+            ladder.watch(state, lane, right, outcome.reward)
         elif right == state.leader[lane]:
-            watch(state, lane, left, 1.0 - outcome.reward)
-        count_duel(state.margins, lane, left, right, outcome.reward)
-        renew(state, lane, outcome.impression.arms)
+            ladder.watch(state, lane, left, 1.0 - outcome.reward)
+        ladder.count_duel(state.margins, lane, left, right, outcome.reward)
+        ladder.renew(state, lane, outcome.impression.arms)

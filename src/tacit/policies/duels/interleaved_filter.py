@@ -16,18 +16,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, param, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.duels.working_set import (
-    Eliminating,
-    WorkingSet,
-    any_pair,
-    draw,
-    drawn,
-    drop,
-    has,
-    on_offer,
-    played,
-    regroup,
-)
+from tacit.policies.duels import working_set
 
 
 class State(NamedTuple):
@@ -49,7 +38,7 @@ class State(NamedTuple):
         The arm found best; −1 while exploring.
     """
 
-    working: WorkingSet
+    working: working_set.WorkingSet
     candidate: Ints
     wins: Floats
     plays: Ints
@@ -72,11 +61,11 @@ def dethrone(state: State, lane: int, challenger: int, prunes: bool) -> None:
     """Make an arm the candidate; every comparison of the former one is forgotten."""
     working, spent = state.working, state.spent[lane]
     # It leaves the working set to become the candidate, not because it lost.
-    drop(working, lane, challenger, -1)
+    working_set.drop(working, lane, challenger, -1)
     for i in range(working.size[lane] - 1, -1, -1):
         arm = working.members[lane, i]
         if prunes and state.wins[lane, arm] > 0.5 * state.plays[lane, arm]:
-            drop(working, lane, arm, spent)
+            working_set.drop(working, lane, arm, spent)
         state.wins[lane, arm] = 0.0
         state.plays[lane, arm] = 0
     working.left[lane, state.candidate[lane]] = spent
@@ -92,7 +81,7 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
         arm = working.members[lane, i]
         found = verdict(state, lane, arm, kappa)
         if found > 0:
-            drop(working, lane, arm, state.spent[lane])
+            working_set.drop(working, lane, arm, state.spent[lane])
         elif found < 0:
             mean = state.wins[lane, arm] / state.plays[lane, arm]
             if mean < lowest or (mean == lowest and arm < challenger):
@@ -102,11 +91,11 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
     if working.size[lane] == 0:
         state.winner[lane] = state.candidate[lane]
     else:
-        regroup(working, lane, state.plays)
+        working_set.regroup(working, lane, state.plays)
 
 
 @dataclass(frozen=True)
-class Filter(Eliminating, abstract=True):
+class Filter(working_set.Eliminating, abstract=True):
     """What both versions of Interleaved Filter are."""
 
     horizon: Annotated[int, whole(1, 2**53)]
@@ -140,7 +129,7 @@ class Filter(Eliminating, abstract=True):
     def init(self, lanes: int) -> State:
         arms = self.arm_count
         return State(
-            working=WorkingSet.full(lanes, arms),
+            working=working_set.WorkingSet.full(lanes, arms),
             candidate=np.full(lanes, -1),
             wins=np.zeros((lanes, arms)),
             plays=np.zeros((lanes, arms), np.int64),
@@ -165,7 +154,7 @@ class Filter(Eliminating, abstract=True):
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner, candidate = state.winner[lane], state.candidate[lane]
         if winner >= 0:
-            if on_offer(impression, winner):
+            if working_set.on_offer(impression, winner):
                 return winner, winner
         elif candidate < 0:
             count = len(impression.arms)
@@ -173,24 +162,24 @@ class Filter(Eliminating, abstract=True):
             second = int(rng.random() * (count - 1))
             if count > 1:
                 return impression.arms[first], impression.arms[second + (second >= first)]
-        elif on_offer(impression, candidate):
-            other = draw(state.working, lane, state.plays, impression, True, rng)
+        elif working_set.on_offer(impression, candidate):
+            other = working_set.draw(state.working, lane, state.plays, impression, True, rng)
             if other >= 0:
                 return candidate, other
-        return any_pair(impression, rng)
+        return working_set.any_pair(impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner, candidate, count = state.winner[lane], state.candidate[lane], len(impression.arms)
         if winner >= 0:
-            if on_offer(impression, winner):
+            if working_set.on_offer(impression, winner):
                 return 1.0 if pair[0] == winner and pair[1] == winner else 0.0
         elif candidate < 0:
             if count > 1:
                 return 1.0 / (count * (count - 1)) if pair[0] != pair[1] else 0.0
-        elif on_offer(impression, candidate):
-            none = drawn(state.working, lane, state.plays, impression, True, -1)
-            other = drawn(state.working, lane, state.plays, impression, True, pair[1])
+        elif working_set.on_offer(impression, candidate):
+            none = working_set.drawn(state.working, lane, state.plays, impression, True, -1)
+            other = working_set.drawn(state.working, lane, state.plays, impression, True, pair[1])
             if none < 1.0:
                 return other if pair[0] == candidate else 0.0
         return 1.0 / count**2
@@ -202,15 +191,15 @@ class Filter(Eliminating, abstract=True):
             return
         if state.candidate[lane] < 0 and left != arm:
             state.candidate[lane] = left
-            drop(state.working, lane, left, -1)
-            regroup(state.working, lane, state.plays)
+            working_set.drop(state.working, lane, left, -1)
+            working_set.regroup(state.working, lane, state.plays)
         # A result that comes late, of another candidate or an arm that has left, teaches nothing.
-        if left != state.candidate[lane] or not has(state.working, lane, arm):
+        if left != state.candidate[lane] or not working_set.has(state.working, lane, arm):
             return
         state.wins[lane, arm] += outcome.reward
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
-        if played(state.working, lane, arm):
+        if working_set.played(state.working, lane, arm):
             judge(state, lane, params.kappa, params.prunes)
         if state.spent[lane] >= params.budget:
             state.winner[lane] = state.candidate[lane]

@@ -13,50 +13,24 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import mixture
 from tacit.policies.features.click_model import SKIPPED, UNSEEN, coupled_choice, coupled_propensity, place_of
 from tacit.policies.features.ec_bandit import blocks_of
 from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
-from tacit.policies.features.mixture import (
-    CLICK,
-    COMPONENTS,
-    SEEN,
-    WANTED,
-    Component,
-    Inputs,
-    Mixture,
-    Offsets,
-    Weighed,
-    aim_at,
-    clicks_at,
-    first_component,
-    foretold,
-    forget_inputs,
-    forget_offsets,
-    hides,
-    known_arm,
-    measure_offer,
-    meet,
-    normalize,
-    prior_variance,
-    read,
-    rows_read,
-    take_in,
-    tangent,
-)
 
 # ---- Several models of the same clicks, weighed by how well each foretold them
 
 
 @kernel
-def component_of(state: Any, lane: int, k: int, split: int) -> Component:
+def component_of(state: Any, lane: int, k: int, split: int) -> mixture.Component:
     """Return a component of a lane."""
     mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
     own = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
-    return Component(mean, root, own[0], own[1], own[2], split, hides(k))
+    return mixture.Component(mean, root, own[0], own[1], own[2], split, mixture.hides(k))
 
 
 @dataclass(frozen=True)
-class ClickMixture(Mixture):
+class ClickMixture(mixture.Mixture):
     """Weigh six models of the same clicks, and draw one number for all arms.
 
     A click may need examination, σ(x_C·θ_C)·σ(x_E·θ_E), or not, σ(x_C·θ_C + x_E·θ_E), and
@@ -110,8 +84,8 @@ class ClickMixture(Mixture):
         mean: Floats  # (lanes, components, d)
         root: Floats  # (lanes, components, d, d)
         weight: Floats  # (lanes, components), of sum 1
-        offsets: Offsets
-        inputs: Inputs
+        offsets: mixture.Offsets
+        inputs: mixture.Inputs
         room: Floats  # (lanes, 3, d)
 
     about: ClassVar[About] = About(
@@ -125,38 +99,38 @@ class ClickMixture(Mixture):
     )
 
     def init(self, lanes: int) -> State:
-        width, shape = self.width, (lanes, COMPONENTS, self.width)
+        width, shape = self.width, (lanes, mixture.COMPONENTS, self.width)
         state = self.State(
             np.zeros(shape),
             np.zeros((*shape, width)),
             np.zeros(shape[:2]),
-            Offsets.prior(*shape),
-            Inputs.unmet(lanes, width, self.relevance_dim),
+            mixture.Offsets.prior(*shape),
+            mixture.Inputs.unmet(lanes, width, self.relevance_dim),
             np.zeros((lanes, 3, width)),
         )
         for lane in range(lanes):
             self.restart(self.params, state, lane)
         return state
 
-    def posterior(self, state: State, lane: int) -> Weighed:
+    def posterior(self, state: State, lane: int) -> mixture.Weighed:
         """Return what the heaviest component believes, and all weights."""
         weights, factor = state.weight[lane].copy(), state.inputs.factor[lane]
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
-        return Weighed(*blocks_of(factor * mean, factor[:, None] * root, self.split), weights)
+        return mixture.Weighed(*blocks_of(factor * mean, factor[:, None] * root, self.split), weights)
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards."""
-        rows = rows_read(state.inputs, lane, impression, self.split, self.width)
+        rows = mixture.rows_read(state.inputs, lane, impression, self.split, self.width)
         every = range(len(rows))
-        known = np.array([known_arm(state.inputs, lane, impression, place) for place in every])
+        known = np.array([mixture.known_arm(state.inputs, lane, impression, place) for place in every])
         found = []
         for k, share in enumerate(rng.multinomial(draws, state.weight[lane])):
             theta = drawn(state.mean[lane, k], state.root[lane, k], rng, share)
             offsets = state.offsets.drawn(lane, k, known, theta, rng)
-            found.append(clicks_at(theta, rows, self.split, hides(k), offsets))
+            found.append(mixture.clicks_at(theta, rows, self.split, mixture.hides(k), offsets))
         return np.concatenate(found)
 
     @staticmethod
@@ -167,12 +141,12 @@ class ClickMixture(Mixture):
     def line(params: ClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
-        read(state.inputs, lane, impression, place, params.split, x)
-        known = known_arm(state.inputs, lane, impression, place)
-        for k in range(COMPONENTS):
+        mixture.read(state.inputs, lane, impression, place, params.split, x)
+        known = mixture.known_arm(state.inputs, lane, impression, place)
+        for k in range(mixture.COMPONENTS):
             weight = state.weight[lane, k]
             if weight > 0.0:
-                aim = aim_at(component_of(state, lane, k, params.split), known, x, h, CLICK)
+                aim = mixture.aim_at(component_of(state, lane, k, params.split), known, x, h, mixture.CLICK)
                 s = project(state.root[lane, k], h, v) + aim.by_offset**2 * aim.variance
                 # One logit after the other (West 1979), as differences of squares would cancel.
                 total += weight
@@ -186,40 +160,40 @@ class ClickMixture(Mixture):
     def learn(params: ClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
         place = place_of(impression.arms, outcome.shown)
-        measure_offer(state.inputs, lane, impression, params.split, x)
-        meet(state.inputs, lane, impression)
-        read(state.inputs, lane, impression, place, params.split, x)
-        known = known_arm(state.inputs, lane, impression, place)
-        for k in range(COMPONENTS):
+        mixture.measure_offer(state.inputs, lane, impression, params.split, x)
+        mixture.meet(state.inputs, lane, impression)
+        mixture.read(state.inputs, lane, impression, place, params.split, x)
+        known = mixture.known_arm(state.inputs, lane, impression, place)
+        for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
                 component = component_of(state, lane, k, params.split)
-                evidence = take_in(component, known, outcome.reward, state.room[lane])
+                evidence = mixture.take_in(component, known, outcome.reward, state.room[lane])
                 weights[k] = np.log(weights[k]) + evidence
             else:
                 weights[k] = -np.inf
-        normalize(weights)
+        mixture.normalize(weights)
         clear(state.room[lane])
 
     @staticmethod
     def restart(params: ClickMixture, state: State, lane: int) -> None:
-        first = first_component(state.mean.shape[2], params.split)
-        for k in range(COMPONENTS):
-            reset(state.mean[lane, k], state.root[lane, k], prior_variance(k))
-            if hides(k):
+        first = mixture.first_component(state.mean.shape[2], params.split)
+        for k in range(mixture.COMPONENTS):
+            reset(state.mean[lane, k], state.root[lane, k], mixture.prior_variance(k))
+            if mixture.hides(k):
                 state.root[lane, k, params.split - 1, params.split - 1] = 0.5
-            state.weight[lane, k] = 1.0 / (COMPONENTS - first) if k >= first else 0.0
-        forget_offsets(state.offsets, lane)
-        forget_inputs(state.inputs, lane)
+            state.weight[lane, k] = 1.0 / (mixture.COMPONENTS - first) if k >= first else 0.0
+        mixture.forget_offsets(state.offsets, lane)
+        mixture.forget_inputs(state.inputs, lane)
 
     @staticmethod
     def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
-        read(state.inputs, lane, impression, place, params.split, x)
-        known = known_arm(state.inputs, lane, impression, place)
-        for k in range(COMPONENTS):
+        mixture.read(state.inputs, lane, impression, place, params.split, x)
+        known = mixture.known_arm(state.inputs, lane, impression, place)
+        for k in range(mixture.COMPONENTS):
             if state.weight[lane, k] > 0.0:
-                aim = aim_at(component_of(state, lane, k, params.split), known, x, h, CLICK)
+                aim = mixture.aim_at(component_of(state, lane, k, params.split), known, x, h, mixture.CLICK)
                 chance += state.weight[lane, k] * sigmoid(aim.logit)
         clear(state.room[lane])
         return float(chance)
@@ -245,20 +219,20 @@ class Common(NamedTuple):
     mean: Floats
     root: Floats
     weight: Floats
-    inputs: Inputs
+    inputs: mixture.Inputs
 
 
 @kernel
 def own_variance(k: int, j: int, split: int) -> float:
     """Return the prior variance of what is a key's own in a component's parameter."""
-    shared = 0.25 if hides(k) and j == split - 1 else prior_variance(k)
+    shared = 0.25 if mixture.hides(k) and j == split - 1 else mixture.prior_variance(k)
     return UNALIKE * shared
 
 
 @kernel
 def centre(state: Any, lane: int, split: int) -> None:
     """Fill ``state.centre`` with the key's parameters, as far as they are known, by component."""
-    for k in range(COMPONENTS):
+    for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
             root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
             for j in range(len(v)):
@@ -285,34 +259,34 @@ def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
 @kernel
 def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
     """Take in what came back; return the logarithm of the probability that a click or none was given."""
-    if reward >= 0.0 or not hides(k):
-        return observe_component(state, lane, k, split, max(reward, 0.0), CLICK)
+    if reward >= 0.0 or not mixture.hides(k):
+        return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
     room = state.room[lane]
-    logit, _ = tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], CLICK)
+    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], mixture.CLICK)
     own, common = spread(state, lane, k, split)
-    observe_component(state, lane, k, split, reward - UNSEEN, SEEN)
+    observe_component(state, lane, k, split, reward - UNSEEN, mixture.SEEN)
     if reward == SKIPPED:
         centre(state, lane, split)
-        observe_component(state, lane, k, split, 0.0, WANTED)
-    return foretold(logit, own + common, 0.0)
+        observe_component(state, lane, k, split, 0.0, mixture.WANTED)
+    return mixture.foretold(logit, own + common, 0.0)
 
 
 @kernel
 def observe_component(state: Any, lane: int, k: int, split: int, reward: float, of: int) -> float:
     """Take in an observation, whose features ``room[2]`` has; return the logarithm of its probability."""
     shared, room = state.shared, state.room[lane]
-    logit, _ = tangent(room[2], state.centre[lane, k], split, hides(k), 0.0, room[0], of)
+    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], of)
     own, common = spread(state, lane, k, split)
     c, gain = logistic_step(logit, own + common, reward)
     # Times c, what was observed less its mean where θ₀ = 0.
     off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
     commit(shared.mean[0, k], shared.root[0, k], room[4], common, c / (1.0 + c * own), gain)
     commit(state.mean[lane, k], state.root[lane, k], room[1], own, c, off / (1.0 + c * own))
-    return foretold(logit, own + common, reward)
+    return mixture.foretold(logit, own + common, reward)
 
 
 @dataclass(frozen=True)
-class HybridClickMixture(Mixture):
+class HybridClickMixture(mixture.Mixture):
     """Weigh six models of clicks whose parameters are a key's own, about some that all share.
 
     A key's parameters are θ₀ + δ. θ₀ is learned from the clicks of all keys, δ from the key's own;
@@ -368,16 +342,16 @@ class HybridClickMixture(Mixture):
     )
 
     def init(self, lanes: int) -> Any:
-        width, shape = self.width, (COMPONENTS, self.width)
+        width, shape = self.width, (mixture.COMPONENTS, self.width)
         common = Common(
             np.zeros((1, *shape)),
             np.zeros((1, *shape, width)),
-            np.zeros((1, COMPONENTS)),
-            Inputs.unmet(1, width, self.relevance_dim),
+            np.zeros((1, mixture.COMPONENTS)),
+            mixture.Inputs.unmet(1, width, self.relevance_dim),
         )
-        first = first_component(width, self.split)
-        common.weight[0, first:] = 1.0 / (COMPONENTS - first)
-        for k in range(COMPONENTS):
+        first = mixture.first_component(width, self.split)
+        common.weight[0, first:] = 1.0 / (mixture.COMPONENTS - first)
+        for k in range(mixture.COMPONENTS):
             variances = [own_variance(k, j, self.split) / UNALIKE for j in range(width)]
             common.root[0, k] = np.diag(np.sqrt(variances))
         own = np.zeros((lanes, *shape)), np.zeros((lanes, *shape, width))
@@ -386,7 +360,7 @@ class HybridClickMixture(Mixture):
             self.restart(self.params, state, lane)
         return state
 
-    def posterior(self, state: Any, lane: int) -> Weighed:
+    def posterior(self, state: Any, lane: int) -> mixture.Weighed:
         """Return what the heaviest component believes of a key, and all weights."""
         weights, factor = state.shared.weight[0].copy(), state.shared.inputs.factor[0]
         k = int(np.argmax(weights))
@@ -396,21 +370,21 @@ class HybridClickMixture(Mixture):
         mean = state.mean[lane, k] + follows @ state.shared.mean[0, k]
         covariance = root @ root.T + follows @ common @ common.T @ follows.T
         whole = factor[:, None] * np.linalg.cholesky(covariance)
-        return Weighed(*blocks_of(factor * mean, whole, self.split), weights)
+        return mixture.Weighed(*blocks_of(factor * mean, whole, self.split), weights)
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards."""
         shared, width, split = state.shared, self.width, self.split
-        rows = rows_read(shared.inputs, 0, impression, split, width)
+        rows = mixture.rows_read(shared.inputs, 0, impression, split, width)
         found = []
         for k, share in enumerate(rng.multinomial(draws, shared.weight[0])):
             root = state.root[lane, k]
             own = np.array([own_variance(k, j, split) for j in range(width)])
             common = drawn(shared.mean[0, k], shared.root[0, k], rng, share)
             theta = drawn(state.mean[lane, k], root, rng, share) + common / own @ (root @ root.T)
-            found.append(clicks_at(theta, rows, split, hides(k)))
+            found.append(mixture.clicks_at(theta, rows, split, mixture.hides(k)))
         return np.concatenate(found)
 
     @staticmethod
@@ -437,11 +411,13 @@ class HybridClickMixture(Mixture):
     def line(params: HybridClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, x = state.room[lane, 0], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
-        read(state.shared.inputs, 0, impression, place, params.split, x)
-        for k in range(COMPONENTS):
+        mixture.read(state.shared.inputs, 0, impression, place, params.split, x)
+        for k in range(mixture.COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:
-                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h, CLICK)
+                logit, _ = mixture.tangent(
+                    x, state.centre[lane, k], params.split, mixture.hides(k), 0.0, h, mixture.CLICK
+                )
                 own, common = spread(state, lane, k, params.split)
                 total += weight
                 off = logit - mean
@@ -454,22 +430,22 @@ class HybridClickMixture(Mixture):
         impression, shared = outcome.impression, state.shared
         weights, room = shared.weight[0], state.room[lane]
         place = place_of(impression.arms, outcome.shown)
-        measure_offer(shared.inputs, 0, impression, params.split, room[2])
-        read(shared.inputs, 0, impression, place, params.split, room[2])
+        mixture.measure_offer(shared.inputs, 0, impression, params.split, room[2])
+        mixture.read(shared.inputs, 0, impression, place, params.split, room[2])
         centre(state, lane, params.split)
-        for k in range(COMPONENTS):
+        for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
                 evidence = learn_component(state, lane, k, params.split, outcome.reward)
                 weights[k] = np.log(weights[k]) + evidence
             else:
                 weights[k] = -np.inf
-        normalize(weights)
+        mixture.normalize(weights)
         clear(state.centre[lane])
         clear(room)
 
     @staticmethod
     def restart(params: HybridClickMixture, state: State, lane: int) -> None:
-        for k in range(COMPONENTS):
+        for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], 1.0)
             for j in range(state.mean.shape[2]):
                 state.root[lane, k, j, j] = np.sqrt(own_variance(k, j, params.split))
@@ -481,11 +457,13 @@ class HybridClickMixture(Mixture):
         place, chance = place_of(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         centre(state, lane, params.split)
-        read(state.shared.inputs, 0, impression, place, params.split, x)
-        for k in range(COMPONENTS):
+        mixture.read(state.shared.inputs, 0, impression, place, params.split, x)
+        for k in range(mixture.COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:
-                logit, _ = tangent(x, state.centre[lane, k], params.split, hides(k), 0.0, h, CLICK)
+                logit, _ = mixture.tangent(
+                    x, state.centre[lane, k], params.split, mixture.hides(k), 0.0, h, mixture.CLICK
+                )
                 chance += weight * sigmoid(logit)
         clear(state.centre[lane])
         clear(state.room[lane])

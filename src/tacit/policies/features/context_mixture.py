@@ -19,47 +19,10 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, context_width, declared, signals_within
+from tacit.policies.features import context_inputs, context_models, context_weights
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
-from tacit.policies.features.context_inputs import (
-    FURTHEST,
-    KEPT,
-    Kept,
-    Measure,
-    fill_features,
-    find_directions,
-    is_due,
-    keep,
-    measure_kept,
-    notice_changes,
-    recall,
-    scale_context,
-)
-from tacit.policies.features.context_models import (
-    FULL,
-    HYPOTHESES,
-    NOTHING,
-    Base,
-    Models,
-    Room,
-    belief_in,
-    clear_room,
-    context_layout,
-    fill_products,
-    surmised,
-)
-from tacit.policies.features.context_weights import (
-    WIDTH,
-    ContextState,
-    MixtureTally,
-    base_of,
-    click_chance,
-    clicks_worth,
-    forget_all,
-    take_in,
-    take_warning,
-    tells_as_clicks,
-    weight_in_use,
-)
+from tacit.policies.features.context_models import Base, Models, Room
+from tacit.policies.features.context_weights import ContextState, MixtureTally
 from tacit.policies.features.gaussian import logistic
 from tacit.policies.index import LATER, TellsArms, envelope_share
 
@@ -73,10 +36,10 @@ MARGIN = 0.1
 def read_context(state: ContextState, model: int, context: Floats) -> None:
     """Fill the room with what follows from a context."""
     room, measure = state.room, state.measure
-    scale_context(measure, model, context, room.scaled[0])
-    fill_features(measure, model, room.scaled[0], room.features[0])
-    known = context_layout(len(room.scaled[0])).known
-    fill_products(room.features[0], known, room.squares[0], room.products[0])
+    context_inputs.scale_context(measure, model, context, room.scaled[0])
+    context_inputs.fill_features(measure, model, room.scaled[0], room.features[0])
+    known = context_models.context_layout(len(room.scaled[0])).known
+    context_models.fill_products(room.features[0], known, room.squares[0], room.products[0])
 
 
 @kernel
@@ -84,17 +47,17 @@ def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
     """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
     read_context(state, model, impression.context)
     models, room, weights = state.models, state.room, state.tally.weights[model]
-    base = base_of(state.tally, model)
-    least, total = weight_in_use(weights)
+    base = context_weights.base_of(state.tally, model)
+    least, total = context_weights.weight_in_use(weights)
     for i in range(len(impression.arms)):
         mean, square = 0.0, 0.0
-        for h in range(HYPOTHESES):
+        for h in range(context_models.HYPOTHESES):
             if weights[h] >= least:
-                logit, variance = belief_in(models, room, model, impression.arms[i], h, base)
+                logit, variance = context_models.belief_in(models, room, model, impression.arms[i], h, base)
                 mean += weights[h] / total * logit
                 square += weights[h] / total * (variance + logit * logit)
         room.lines[0, i, 0] = mean
-        room.lines[0, i, 1] = WIDTH * np.sqrt(max(square - mean * mean, 0.0))
+        room.lines[0, i, 1] = context_weights.WIDTH * np.sqrt(max(square - mean * mean, 0.0))
 
 
 @kernel
@@ -102,7 +65,7 @@ def heed_signals(state: ContextState, model: int, context: Floats, margin: float
     """Take in what the signals of a context may announce; nothing without a margin."""
     read = state.room.raw.shape[1]
     if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
-        take_warning(state, model, context_layout(read))
+        context_weights.take_warning(state, model, context_models.context_layout(read))
 
 
 # ---- What is learned
@@ -111,10 +74,10 @@ def heed_signals(state: ContextState, model: int, context: Floats, margin: float
 @kernel
 def expected_of(state: ContextState, model: int, arm: int) -> float:
     """Return the mean chance of a click on an arm, over all hypotheses."""
-    base, mean = base_of(state.tally, model), 0.0
-    for h in range(HYPOTHESES):
-        logit, variance = belief_in(state.models, state.room, model, arm, h, base)
-        mean += state.tally.weights[model, h] * click_chance(logit, variance)
+    base, mean = context_weights.base_of(state.tally, model), 0.0
+    for h in range(context_models.HYPOTHESES):
+        logit, variance = context_models.belief_in(state.models, state.room, model, arm, h, base)
+        mean += state.tally.weights[model, h] * context_weights.click_chance(logit, variance)
     return mean
 
 
@@ -122,10 +85,12 @@ def expected_of(state: ContextState, model: int, arm: int) -> float:
 def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> None:
     """Measure the contexts that were kept, and forget what was learned from them otherwise measured."""
     room, kept, measure = state.room, state.kept, state.measure
-    measure_kept(measure, kept, model, events)
+    context_inputs.measure_kept(measure, kept, model, events)
     if measure.directions.shape[1] > 0:
-        find_directions(measure, kept, model, events, room.raw[0], room.scaled[0], room.turned[0])
-    forget_all(state, model, context_layout(len(room.raw[0])), prior)
+        context_inputs.find_directions(
+            measure, kept, model, events, room.raw[0], room.scaled[0], room.turned[0]
+        )
+    context_weights.forget_all(state, model, context_models.context_layout(len(room.raw[0])), prior)
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +208,7 @@ class ContextMixture(TellsArms):
     @param
     def prior(self) -> Floats | None:
         """What is known of arms, as observations of their constants; None where nothing is."""
-        return surmised(self.known) if self.priors else None
+        return context_models.surmised(self.known) if self.priors else None
 
     @property
     def read_dim(self) -> int:
@@ -266,12 +231,12 @@ class ContextMixture(TellsArms):
 
     def init(self, lanes: int) -> ContextState:
         models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.read_dim
-        layout = context_layout(dim)
+        layout = context_models.context_layout(dim)
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
             MixtureTally.nothing(models, self.signals_dim),
-            Measure.nothing(models, dim, layout.leading if layout.rest else 0),
-            Kept.nothing(models, dim),
+            context_inputs.Measure.nothing(models, dim, layout.leading if layout.rest else 0),
+            context_inputs.Kept.nothing(models, dim),
             Room.empty(arms, layout),
         )
 
@@ -283,7 +248,7 @@ class ContextMixture(TellsArms):
         contexts : array of float64, shape (contexts, d)
         """
         model = lane if self.per_key else 0
-        weights, base = state.tally.weights[model], base_of(state.tally, model)
+        weights, base = state.tally.weights[model], context_weights.base_of(state.tally, model)
         read = contexts[:, : self.read_dim]
         return beliefs_in(state.models, state.measure, weights, base, model, read)
 
@@ -292,15 +257,18 @@ class ContextMixture(TellsArms):
     ) -> Floats:
         """Return draws of the arms' mean rewards in a context."""
         model = lane if self.per_key else 0
-        base, weights = base_of(state.tally, model), state.tally.weights[model]
+        base, weights = context_weights.base_of(state.tally, model), state.tally.weights[model]
         read_context(state, model, impression.context)
         found = []
         for h, share in enumerate(rng.multinomial(draws, weights)):
-            beliefs = [belief_in(state.models, state.room, model, arm, h, base) for arm in impression.arms]
+            beliefs = [
+                context_models.belief_in(state.models, state.room, model, arm, h, base)
+                for arm in impression.arms
+            ]
             logits, variances = np.array(beliefs).T
             shape = int(share), len(logits)
             found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
-        clear_room(state.room)
+        context_models.clear_room(state.room)
         return np.concatenate(found)
 
     @staticmethod
@@ -313,7 +281,7 @@ class ContextMixture(TellsArms):
     ) -> int:
         draw_lines(state, lane if params.per_key else 0, impression)
         arm = coupled_choice(params, state, lane, impression, rng)
-        clear_room(state.room)
+        context_models.clear_room(state.room)
         return arm
 
     @staticmethod
@@ -329,7 +297,7 @@ class ContextMixture(TellsArms):
         action[0] = coupled_choice(params, state, lane, asked, rng)
         place = place_of(asked.arms, action[0])
         share = envelope_share(state.room.lines[0], len(asked.arms), place)
-        clear_room(state.room)
+        context_models.clear_room(state.room)
         return share
 
     @staticmethod
@@ -345,7 +313,7 @@ class ContextMixture(TellsArms):
         draw_lines(state, lane if params.per_key else 0, impression)
         place = place_of(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
-        clear_room(state.room)
+        context_models.clear_room(state.room)
         return share
 
     @staticmethod
@@ -353,27 +321,31 @@ class ContextMixture(TellsArms):
         model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events
-        if events < KEPT:
-            keep(state.kept, model, events, context, outcome.shown, outcome.reward)
-            if is_due(events + 1):
+        if events < context_inputs.KEPT:
+            context_inputs.keep(state.kept, model, events, context, outcome.shown, outcome.reward)
+            if context_inputs.is_due(events + 1):
                 measure_anew(state, model, events + 1, params.prior)
                 first = 0
         else:
-            notice_changes(state.measure, model, context)
+            context_inputs.notice_changes(state.measure, model, context)
         for event in range(first, events + 1):
             arm, reward = outcome.shown, outcome.reward
-            if events < KEPT:
+            if events < context_inputs.KEPT:
                 arm, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
-                recall(state.kept, model, event, room.raw[0])
+                context_inputs.recall(state.kept, model, event, room.raw[0])
             else:
                 for j in range(room.raw.shape[1]):
                     room.raw[0, j] = context[j]
             read_context(state, model, room.raw[0])
             times = 1.0
-            if not tells_as_clicks(state.tally, model, reward):
-                times = clicks_worth(state.tally, model, expected_of(state, model, arm), reward)
-            take_in(state, model, arm, reward, times, context_layout(room.raw.shape[1]))
-        clear_room(room)
+            if not context_weights.tells_as_clicks(state.tally, model, reward):
+                times = context_weights.clicks_worth(
+                    state.tally, model, expected_of(state, model, arm), reward
+                )
+            context_weights.take_in(
+                state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
+            )
+        context_models.clear_room(room)
 
 
 # ---- What is believed in many contexts at once
@@ -405,7 +377,7 @@ class ContextBeliefs(NamedTuple):
     @property
     def says_nothing(self) -> float:
         """The weight of the hypothesis that contexts say hardly anything."""
-        return float(self.weights[NOTHING])
+        return float(self.weights[context_models.NOTHING])
 
     def added(self) -> Floats:
         """Return what each number adds to the log-odds of each arm, beside an average context.
@@ -419,7 +391,7 @@ class ContextBeliefs(NamedTuple):
 
 
 def beliefs_in(
-    models: Models, measure: Measure, weights: Floats, base: Base, model: int, contexts: Floats
+    models: Models, measure: context_inputs.Measure, weights: Floats, base: Base, model: int, contexts: Floats
 ) -> ContextBeliefs:
     """Return what one of the models believes in contexts.
 
@@ -434,7 +406,7 @@ def beliefs_in(
     contexts : array of float64, shape (contexts, d)
     """
     off = (contexts - measure.mean[model]) * measure.factor[model]
-    scaled = np.clip(off, -FURTHEST, FURTHEST)
+    scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
     directions = measure.directions[model].astype(float)
     known = 1 + (len(directions) or contexts.shape[1])
     along = scaled @ directions.T
@@ -460,8 +432,10 @@ def _variances(models: Models, model: int, x: Floats, known: int) -> Floats:
     products = np.column_stack([products, x[:, known:] ** 2])
     narrow = models.narrow[model].astype(float)
     found = np.empty((len(x), *models.met[model].shape))
-    found[..., :FULL] = np.einsum("np,khp->nkh", products, models.spread[model].astype(float), optimize=True)
-    found[..., NOTHING] = x[:, : narrow.shape[1]] ** 2 @ narrow.T
+    found[..., : context_models.FULL] = np.einsum(
+        "np,khp->nkh", products, models.spread[model].astype(float), optimize=True
+    )
+    found[..., context_models.NOTHING] = x[:, : narrow.shape[1]] ** 2 @ narrow.T
     return found
 
 

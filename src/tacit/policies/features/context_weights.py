@@ -13,20 +13,9 @@ import numpy as np
 from tacit.classifiers.concepts import Usual
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
+from tacit.policies.features import context_models
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure
-from tacit.policies.features.context_models import (
-    HYPOTHESES,
-    RECENT,
-    Base,
-    Design,
-    Models,
-    Room,
-    Sighting,
-    adopt,
-    forget_arm,
-    learn_arm,
-    meet,
-)
+from tacit.policies.features.context_models import Base, Design, Models, Room, Sighting
 from tacit.policies.features.gaussian import sigmoid
 from tacit.policies.features.mixture import foretold
 from tacit.policies.shifting.shift_mixture import Spread, steadiness
@@ -99,7 +88,7 @@ class MixtureTally(NamedTuple):
     def nothing(cls, models: int, signals: int = 0) -> MixtureTally:
         """Return the tally before the first event."""
         rounds, clicks, age, *spread = np.zeros((6, models))
-        weights = np.full((models, HYPOTHESES), 1.0 / HYPOTHESES)
+        weights = np.full((models, context_models.HYPOTHESES), 1.0 / context_models.HYPOTHESES)
         return cls(rounds, clicks, age, weights, Spread(*spread), Announced.nothing(models, signals))
 
 
@@ -136,9 +125,9 @@ def base_of(tally: MixtureTally, model: int) -> Base:
 def weight_in_use(weights: Floats) -> tuple[float, float]:
     """Return the least weight of a hypothesis that takes part in a choice, and the sum of all that do."""
     top, total = 0.0, 0.0
-    for h in range(HYPOTHESES):
+    for h in range(context_models.HYPOTHESES):
         top = max(top, weights[h])
-    for h in range(HYPOTHESES):
+    for h in range(context_models.HYPOTHESES):
         if weights[h] >= DROPPED * top:
             total += weights[h]
     return DROPPED * top, total
@@ -157,10 +146,10 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
     tally.spread.squares[model] = 0.0
     tally.spread.expected[model] = 0.0
     tally.spread.fractions[model] = 0.0
-    for h in range(HYPOTHESES):
-        tally.weights[model, h] = 1.0 / HYPOTHESES
+    for h in range(context_models.HYPOTHESES):
+        tally.weights[model, h] = 1.0 / context_models.HYPOTHESES
         for arm in range(state.models.met.shape[1]):
-            forget_arm(state.models, model, arm, h, layout, prior)
+            context_models.forget_arm(state.models, model, arm, h, layout, prior)
 
 
 @kernel
@@ -178,8 +167,8 @@ def share_weights(weights: Floats, share: float) -> None:
 def heaviest_other(weights: Floats) -> float:
     """Return the largest weight but that of the recent hypothesis."""
     others = 0.0
-    for h in range(HYPOTHESES):
-        others = max(others, weights[h] if h != RECENT else 0.0)
+    for h in range(context_models.HYPOTHESES):
+        others = max(others, weights[h] if h != context_models.RECENT else 0.0)
     return others
 
 
@@ -187,9 +176,11 @@ def heaviest_other(weights: Floats) -> float:
 def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
     """Let the recent hypothesis begin anew when it is due, or is far ahead of all others; return if that."""
     tally, weights = state.tally, state.tally.weights[model]
-    ahead = tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[RECENT]
+    ahead = (
+        tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[context_models.RECENT]
+    )
     if ahead or tally.age[model] >= max(SPAN, SHARE * tally.rounds[model]):
-        settle(tally, model, 1.0 if ahead else weights[RECENT])
+        settle(tally, model, 1.0 if ahead else weights[context_models.RECENT])
         restart_recent(state, model, layout, ahead, BEHIND)
     return bool(ahead)
 
@@ -198,14 +189,14 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
 def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
     """Let the recent hypothesis begin anew, with a weight beside the largest; it may be adopted before."""
     tally, weights = state.tally, state.tally.weights[model]
-    largest = max(heaviest_other(weights), weights[RECENT])
+    largest = max(heaviest_other(weights), weights[context_models.RECENT])
     for arm in range(state.models.met.shape[1]):
         if adopted:
-            adopt(state.models, model, arm, layout)
-        forget_arm(state.models, model, arm, RECENT, layout, None)
-    for h in range(HYPOTHESES):
+            context_models.adopt(state.models, model, arm, layout)
+        context_models.forget_arm(state.models, model, arm, context_models.RECENT, layout, None)
+    for h in range(context_models.HYPOTHESES):
         weights[h] = 1.0 if adopted else weights[h]
-    weights[RECENT] = weight * (1.0 if adopted else largest)
+    weights[context_models.RECENT] = weight * (1.0 if adopted else largest)
     tally.age[model] = 0.0
     share_weights(weights, 0.0)
 
@@ -229,10 +220,10 @@ def take_warning(state: ContextState, model: int, layout: Design) -> None:
     early = announced.waiting[model] > 0.0 and tally.age[model] < SEASONED
     if early or tally.rounds[model] < KEPT:
         return
-    settle(tally, model, weights[RECENT])
+    settle(tally, model, weights[context_models.RECENT])
     change = min((0.5 + announced.right[model]) / (1.0 + announced.warnings[model]), SUREST)
     if change >= WORTHLESS:
-        adopted = weights[RECENT] > heaviest_other(weights)
+        adopted = weights[context_models.RECENT] > heaviest_other(weights)
         # The odds of a change, as the weight is beside the largest one.
         restart_recent(state, model, layout, adopted, change / (1.0 - change))
         announced.waiting[model] = 1.0
@@ -262,10 +253,10 @@ def take_in(state: ContextState, model: int, arm: int, reward: float, times: flo
     """Learn from an event whose context is in the room, as from so many clicks."""
     tally, weights = state.tally, state.tally.weights[model]
     base, given = base_of(tally, model), Sighting(reward, times, 1.0, 0.0)
-    for h in range(HYPOTHESES):
+    for h in range(context_models.HYPOTHESES):
         if not state.models.met[model, arm, h]:
-            meet(state.models, model, arm, h, base)
-        logit, s, _, _ = learn_arm(state.models, state.room, model, arm, h, layout, given)
+            context_models.meet(state.models, model, arm, h, base)
+        logit, s, _, _ = context_models.learn_arm(state.models, state.room, model, arm, h, layout, given)
         weights[h] *= np.exp(max(times * foretold(logit, s, reward), UNLIKELIEST))
     tally.rounds[model] += 1.0
     tally.clicks[model] += reward

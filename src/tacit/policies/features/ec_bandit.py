@@ -17,27 +17,8 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
 from tacit.errors import AssumptionWarning
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import UNSEEN, ClickModel, place_of
-from tacit.policies.features.gaussian import (
-    Belief,
-    Gaussian,
-    belief,
-    clear,
-    commit,
-    copy_row,
-    dot,
-    draw_gaussian,
-    drawn,
-    fade,
-    jaakkola,
-    log_sigmoid,
-    logistic,
-    project,
-    reset,
-    rows_of,
-    scored,
-    sigmoid,
-)
 
 # ---- What clicks can never tell about relevance and examination, seen in the features alone
 
@@ -143,15 +124,18 @@ class Beliefs(NamedTuple):
         Of both blocks, relevance first; None where they are taken for independent.
     """
 
-    relevance: Belief
-    examination: Belief
-    joint: Belief | None = None
+    relevance: gaussian.Belief
+    examination: gaussian.Belief
+    joint: gaussian.Belief | None = None
 
 
 def blocks_of(mean: Floats, root: Floats, split: int) -> Beliefs:
     """Return a joint Gaussian and its two blocks."""
-    relevance, examination = belief(mean[:split], root[:split]), belief(mean[split:], root[split:])
-    return Beliefs(relevance, examination, belief(mean, root))
+    relevance, examination = (
+        gaussian.belief(mean[:split], root[:split]),
+        gaussian.belief(mean[split:], root[split:]),
+    )
+    return Beliefs(relevance, examination, gaussian.belief(mean, root))
 
 
 @kernel
@@ -165,9 +149,9 @@ def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> in
     """
     best, bar, leader = np.inf, -np.inf, 0
     for i in range(len(impression.arms)):
-        relevance = scored(impression.relevance[i], theta_c)
+        relevance = gaussian.scored(impression.relevance[i], theta_c)
         if relevance > bar:
-            examination = scored(impression.examination[i], theta_e)
+            examination = gaussian.scored(impression.examination[i], theta_e)
             if examination > bar:
                 skipped = np.exp(min(-relevance, 350.0))
                 unseen = np.exp(min(-examination, 350.0))
@@ -207,13 +191,13 @@ class ExaminationModel(ClickModel, abstract=True):
         """Return draws of the arms' mean rewards."""
         theta = self.parameter_draws(state, lane, rng, draws)
         split = self.split
-        seen = theta[:, split:] @ rows_of(impression.examination, width=self.width - split).T
-        wanted = theta[:, :split] @ rows_of(impression.relevance, width=split).T
-        return logistic(wanted) * logistic(seen)
+        seen = theta[:, split:] @ gaussian.rows_of(impression.examination, width=self.width - split).T
+        wanted = theta[:, :split] @ gaussian.rows_of(impression.relevance, width=split).T
+        return gaussian.logistic(wanted) * gaussian.logistic(seen)
 
     def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
         """Return draws of all parameters, those of relevance first."""
-        return drawn(state.mean[lane], state.root[lane], rng, draws)
+        return gaussian.drawn(state.mean[lane], state.root[lane], rng, draws)
 
 
 # ---- E-C Bandit: two Gaussians, and a bound on the likelihood between them
@@ -239,11 +223,15 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
     for _ in range(iterations):
         xi_c = np.sqrt(var_c + mean_c * mean_c)
         xi_e = np.sqrt(var_e + mean_e * mean_e)
-        seen = looked if known else sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + log_sigmoid(xi_c))
+        seen = (
+            looked
+            if known
+            else gaussian.sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + gaussian.log_sigmoid(xi_c))
+        )
         missed = (1.0 - reward) * seen
-        c_c = 2.0 * (reward + missed) * jaakkola(xi_c)
+        c_c = 2.0 * (reward + missed) * gaussian.jaakkola(xi_c)
         b_c = 0.5 * (reward - missed)
-        c_e = 2.0 * jaakkola(xi_e)
+        c_e = 2.0 * gaussian.jaakkola(xi_e)
         b_e = 0.5 * (reward + 2.0 * missed - (1.0 - reward))
         was_c, was_e = mean_c, mean_e
         var_c = s_c / (1.0 + c_c * s_c)
@@ -309,8 +297,8 @@ class ECBandit(ExaminationModel):
     """
 
     class State(NamedTuple):
-        relevance: Gaussian
-        examination: Gaussian
+        relevance: gaussian.Gaussian
+        examination: gaussian.Gaussian
 
     about: ClassVar[About] = About(
         source="Qi et al. (2018), E-C Bandit, algorithm 1",
@@ -328,28 +316,30 @@ class ECBandit(ExaminationModel):
 
     def init(self, lanes: int) -> State:
         return self.State(
-            Gaussian.prior(lanes, self.split, self.prior_variance),
-            Gaussian.prior(lanes, self.width - self.split, self.prior_variance),
+            gaussian.Gaussian.prior(lanes, self.split, self.prior_variance),
+            gaussian.Gaussian.prior(lanes, self.width - self.split, self.prior_variance),
         )
 
     def posterior(self, state: State, lane: int) -> Beliefs:
         """Return what is believed of each block."""
-        return Beliefs(*(belief(block.mean[lane], block.root[lane]) for block in state))
+        return Beliefs(*(gaussian.belief(block.mean[lane], block.root[lane]) for block in state))
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
-        blocks = [drawn(block.mean[lane], block.root[lane], rng, draws) for block in state]
+        blocks = [gaussian.drawn(block.mean[lane], block.root[lane], rng, draws) for block in state]
         return np.hstack(blocks)
 
     @staticmethod
     def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
-        draw_gaussian(state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1])
-        draw_gaussian(
+        gaussian.draw_gaussian(
+            state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1]
+        )
+        gaussian.draw_gaussian(
             state.examination.mean[lane], state.examination.root[lane], 1.0, rng, room_e[0], room_e[1]
         )
         arm = most_clicked(impression, room_c[1], room_e[1])
-        clear(room_c)
-        clear(room_e)
+        gaussian.clear(room_c)
+        gaussian.clear(room_e)
         return arm
 
     @staticmethod
@@ -359,27 +349,27 @@ class ECBandit(ExaminationModel):
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
         mean_e, root_e = state.examination.mean[lane], state.examination.root[lane]
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
-        fade(root_c, params.discount, params.prior_variance)
-        fade(root_e, params.discount, params.prior_variance)
-        copy_row(impression.relevance[place], room_c[0])
-        copy_row(impression.examination[place], room_e[0])
-        s_c = project(root_c, room_c[0], room_c[1])
-        s_e = project(root_e, room_e[0], room_e[1])
-        at_c, at_e = dot(mean_c, room_c[0]), dot(mean_e, room_e[0])
+        gaussian.fade(root_c, params.discount, params.prior_variance)
+        gaussian.fade(root_e, params.discount, params.prior_variance)
+        gaussian.copy_row(impression.relevance[place], room_c[0])
+        gaussian.copy_row(impression.examination[place], room_e[0])
+        s_c = gaussian.project(root_c, room_c[0], room_c[1])
+        s_e = gaussian.project(root_e, room_e[0], room_e[1])
+        at_c, at_e = gaussian.dot(mean_c, room_c[0]), gaussian.dot(mean_e, room_e[0])
         c_c, b_c, c_e, b_e = variational(s_c, at_c, s_e, at_e, reward, params.inner_iterations)
-        commit(mean_c, root_c, room_c[1], s_c, c_c, (b_c - c_c * at_c) / (1.0 + c_c * s_c))
-        commit(mean_e, root_e, room_e[1], s_e, c_e, (b_e - c_e * at_e) / (1.0 + c_e * s_e))
-        clear(room_c)
-        clear(room_e)
+        gaussian.commit(mean_c, root_c, room_c[1], s_c, c_c, (b_c - c_c * at_c) / (1.0 + c_c * s_c))
+        gaussian.commit(mean_e, root_e, room_e[1], s_e, c_e, (b_e - c_e * at_e) / (1.0 + c_e * s_e))
+        gaussian.clear(room_c)
+        gaussian.clear(room_e)
 
     @staticmethod
     def restart(params: ECBandit, state: State, lane: int) -> None:
-        reset(state.relevance.mean[lane], state.relevance.root[lane], params.prior_variance)
-        reset(state.examination.mean[lane], state.examination.root[lane], params.prior_variance)
+        gaussian.reset(state.relevance.mean[lane], state.relevance.root[lane], params.prior_variance)
+        gaussian.reset(state.examination.mean[lane], state.examination.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: ECBandit, state: State, lane: int, impression: Impression, arm: int) -> float:
         place = place_of(impression.arms, arm)
-        relevance = scored(impression.relevance[place], state.relevance.mean[lane])
-        examination = scored(impression.examination[place], state.examination.mean[lane])
-        return sigmoid(relevance) * sigmoid(examination)
+        relevance = gaussian.scored(impression.relevance[place], state.relevance.mean[lane])
+        examination = gaussian.scored(impression.examination[place], state.examination.mean[lane])
+        return gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)

@@ -13,20 +13,8 @@ import numpy as np
 from tacit.core.arrays import Floats, byte_count
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression
-from tacit.policies.features.context_inputs import (
-    FURTHEST,
-    Kept,
-    Measure,
-    Singles,
-    add_times,
-    dot_single,
-    fill_features,
-    find_directions,
-    measure_kept,
-    recall,
-    scale_context,
-    turn_all,
-)
+from tacit.policies.features import context_inputs
+from tacit.policies.features.context_inputs import Kept, Measure, Singles
 from tacit.policies.features.context_models import (
     FULL,
     HYPOTHESES,
@@ -159,9 +147,9 @@ def empty_room(layout: Design) -> Room:
 def user_features(state: EmbeddingState, model: int, user: Floats) -> Singles:
     """Return 1 and the leading directions of a user, and what follows."""
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
-    scale_context(state.users, model, user, scaled)
+    context_inputs.scale_context(state.users, model, user, scaled)
     found = np.zeros(1 + state.users.directions.shape[1] + len(scaled), np.float32)
-    fill_features(state.users, model, scaled, found)
+    context_inputs.fill_features(state.users, model, scaled, found)
     return found
 
 
@@ -169,7 +157,7 @@ def user_features(state: EmbeddingState, model: int, user: Floats) -> Singles:
 def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
     """Return the inner product of a user and an item, at a common size."""
     off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
-    return np.float32(min(max(off, -FURTHEST), FURTHEST))
+    return np.float32(min(max(off, -context_inputs.FURTHEST), context_inputs.FURTHEST))
 
 
 @kernel
@@ -180,8 +168,8 @@ def read_event(
     leading, wide, features = layout.leading, layout.wide, room.features[0]
     first = 1 + layout.order
     own = np.zeros(1 + leading + layout.rest, np.float32)
-    scale_context(state.items, model, item, room.scaled[0])
-    fill_features(state.items, model, room.scaled[0], own)
+    context_inputs.scale_context(state.items, model, item, room.scaled[0])
+    context_inputs.fill_features(state.items, model, room.scaled[0], own)
     product = np.float32(0.0)
     if wide > first + leading:
         product = product_of(state, model, user, item)
@@ -241,10 +229,10 @@ def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -
     for column in range(known):
         row, at = column // wide, column % wide
         start = at * wide - at * (at - 1) // 2
-        add_times(spread[k : k + wide - at], asking[row] * asking[row], found[start:])
+        context_inputs.add_times(spread[k : k + wide - at], asking[row] * asking[row], found[start:])
         k += wide - at
         for below in range(row + 1, known // wide):
-            add_times(spread[k : k + wide], asking[row] * asking[below], across[at])
+            context_inputs.add_times(spread[k : k + wide], asking[row] * asking[below], across[at])
             k += wide
     k = 0
     for at in range(wide if known > wide else 0):
@@ -259,7 +247,7 @@ def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) ->
     rows, left = layout.known // layout.wide, layout.rest * (1 + layout.crossed)
     for row in range(rows + (layout.lean - left) // layout.wide):
         start = row * layout.wide + (left if row >= rows else 0)
-        add_times(mean[start : start + layout.wide], asking[row], found)
+        context_inputs.add_times(mean[start : start + layout.wide], asking[row], found)
 
 
 @kernel
@@ -299,16 +287,18 @@ def view_of(
     for h in range(FULL):
         mean = models.mean[model, 0, h]
         fill_mean(mean, asking, layout, means[h])
-        add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
+        context_inputs.add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
         if layout.rest > 0:
             # The rest of an item is what its directions leave: their part is taken out of the mean.
             for j in range(layout.rest):
                 outside[j] = np.float32(0.0)
             for row in range(1 + layout.crossed):
-                add_times(mean[known + row * layout.rest :][: layout.rest], asking[row], outside)
+                context_inputs.add_times(
+                    mean[known + row * layout.rest :][: layout.rest], asking[row], outside
+                )
             for at in range(leading):
-                along[at] = dot_single(directions[at], outside)
-            add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
+                along[at] = context_inputs.dot_single(directions[at], outside)
+            context_inputs.add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.rest):
             columns[j, leading + h] = outside[j]
         if not models.met[model, 0, h]:
@@ -345,10 +335,12 @@ def read_candidates(
     own[0] = np.float32(1.0)
     for i in range(len(asked.arms)):
         remains = 0.0
-        scale_context(state.items, model, asked.relevance[i], scaled)
+        context_inputs.scale_context(state.items, model, asked.relevance[i], scaled)
         if layout.rest > 0:
-            turn_all(view.columns, scaled, turned)
-            apart = dot_single(scaled, scaled) - dot_single(turned[:leading], turned)
+            context_inputs.turn_all(view.columns, scaled, turned)
+            apart = context_inputs.dot_single(scaled, scaled) - context_inputs.dot_single(
+                turned[:leading], turned
+            )
             remains = max(np.float64(apart), 0.0)
         if first > 1:
             own[1] = np.float32(order_score(i, len(asked.arms)))
@@ -357,9 +349,9 @@ def read_candidates(
         if wide > first + leading:
             own[first + leading] = product_of(state, model, asked.context, asked.relevance[i])
         for h in range(FULL):
-            found[i, h] = np.float64(dot_single(own, view.means[h]) + turned[leading + h])
-        turn_all(view.spread, own, along)
-        found[i, FULL] = max(np.float64(dot_single(own, along)) + view.left * remains, 0.0)
+            found[i, h] = np.float64(context_inputs.dot_single(own, view.means[h]) + turned[leading + h])
+        context_inputs.turn_all(view.spread, own, along)
+        found[i, FULL] = max(np.float64(context_inputs.dot_single(own, along)) + view.left * remains, 0.0)
     return found
 
 
@@ -432,12 +424,12 @@ def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -
     models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
     base = base_of(state.tally, model)
     for h in range(HYPOTHESES):
-        logit, variance = np.float64(dot_single(models.mean[model, 0, h], x)), 0.0
+        logit, variance = np.float64(context_inputs.dot_single(models.mean[model, 0, h], x)), 0.0
         if h == NOTHING:
             variance = np.float64(models.narrow[model, 0, 0])
         else:
             project_packed(models.spread[model, 0, h], layout.known, x, y)
-            variance = np.float64(dot_single(x, y))
+            variance = np.float64(context_inputs.dot_single(x, y))
         if not models.met[model, 0, h]:
             first = begins(models, model, 0, h, base)
             logit += first.logit - np.float64(models.mean[model, 0, h, 0])
@@ -452,8 +444,8 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
     item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
     total, squares, events = 0.0, 0.0, users * each
     for event in range(events):
-        recall(state.kept, model, event, item)
-        recall(state.kept_users, model, event // each, user)
+        context_inputs.recall(state.kept, model, event, item)
+        context_inputs.recall(state.kept_users, model, event // each, user)
         product = dot(user, item)
         total += product
         squares += product * product
@@ -469,10 +461,12 @@ def measure_anew(state: EmbeddingState, model: int, users: int, each: int) -> No
     sides, kept = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
         events = users if side else users * each
-        measure_kept(sides[side], kept[side], model, events)
+        context_inputs.measure_kept(sides[side], kept[side], model, events)
         turned, dim = sides[side].directions.shape[1:]
         if turned > 0:
             scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
-            find_directions(sides[side], kept[side], model, events, np.zeros(dim), scaled, room)
+            context_inputs.find_directions(
+                sides[side], kept[side], model, events, np.zeros(dim), scaled, room
+            )
     if state.products.shape[1] > 0:
         measure_products(state, model, users, each)

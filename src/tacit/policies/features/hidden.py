@@ -12,21 +12,8 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, whole
 from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import MAX_DIM, place_of
-from tacit.policies.features.gaussian import (
-    MOST_NOISE,
-    Belief,
-    Gaussian,
-    belief,
-    clear,
-    commit,
-    copy_row,
-    dot,
-    drawn,
-    project,
-    reset,
-    rows_of,
-)
 
 
 @kernel
@@ -39,9 +26,9 @@ def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: 
         Where the hidden ones begin.
     """
     split, width = impression.relevance.shape[1], len(x) - state.hidden.shape[2]
-    copy_row(impression.relevance[place], x[:split])
-    copy_row(impression.examination[place], x[split:width])
-    copy_row(state.hidden[lane, arm], x[width:])
+    gaussian.copy_row(impression.relevance[place], x[:split])
+    gaussian.copy_row(impression.examination[place], x[split:width])
+    gaussian.copy_row(state.hidden[lane, arm], x[width:])
     return int(width)
 
 
@@ -53,14 +40,14 @@ def highest_bound(params: Any, state: Any, lane: int, impression: Impression) ->
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
         width = fill_hidden(state, lane, impression, i, arm, room[0])
-        s = project(root, room[0], room[1])
-        own = project(state.root[lane, arm], mean[width:], state.room[lane, 0])
-        score = dot(mean, room[0]) + params.alpha * np.sqrt(s)
+        s = gaussian.project(root, room[0], room[1])
+        own = gaussian.project(state.root[lane, arm], mean[width:], state.room[lane, 0])
+        score = gaussian.dot(mean, room[0]) + params.alpha * np.sqrt(s)
         score += params.hidden_alpha * np.sqrt(own)
         if score > best:
             best, leader = score, arm
-    clear(room)
-    clear(state.room[lane])
+    gaussian.clear(room)
+    gaussian.clear(state.room[lane])
     return int(leader)
 
 
@@ -106,7 +93,7 @@ class HLinUCB(Policy):
     """
 
     class State(NamedTuple):
-        shared: Gaussian
+        shared: gaussian.Gaussian
         start: Floats  # (lanes, arms, hidden)
         hidden: Floats  # (lanes, arms, hidden)
         root: Floats  # (lanes, arms, hidden, hidden)
@@ -120,7 +107,7 @@ class HLinUCB(Policy):
         otherwise="LaplaceEC where results go unseen",
     )
     randomized: ClassVar[bool] = False
-    noise: ClassVar[float] = MOST_NOISE
+    noise: ClassVar[float] = gaussian.MOST_NOISE
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     examination_dim: Annotated[int, whole(1, MAX_DIM)]
@@ -147,25 +134,25 @@ class HLinUCB(Policy):
         start = np.broadcast_to(drawn, shape).copy()
         root = np.zeros((*shape, self.hidden_dim))
         root[..., range(self.hidden_dim), range(self.hidden_dim)] = math.sqrt(self.prior_variance)
-        shared = Gaussian.prior(lanes, width, self.prior_variance)
+        shared = gaussian.Gaussian.prior(lanes, width, self.prior_variance)
         return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
 
-    def posterior(self, state: State, lane: int) -> Belief:
+    def posterior(self, state: State, lane: int) -> gaussian.Belief:
         """Return what is believed of the shared parameters, those of hidden features last."""
-        return belief(state.shared.mean[lane], state.shared.root[lane])
+        return gaussian.belief(state.shared.mean[lane], state.shared.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards."""
         shared = state.shared
-        theta = drawn(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
+        theta = gaussian.drawn(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim
-        rows = rows_of(impression.relevance, impression.examination, width=width)
+        rows = gaussian.rows_of(impression.relevance, impression.examination, width=width)
         scores = theta[:, :width] @ rows.T
         for place, arm in enumerate(impression.arms):
             mean, root = state.hidden[lane, arm], self.noise * state.root[lane, arm]
-            scores[:, place] += (drawn(mean, root, rng, draws) * theta[:, width:]).sum(axis=1)
+            scores[:, place] += (gaussian.drawn(mean, root, rng, draws) * theta[:, width:]).sum(axis=1)
         return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
@@ -182,19 +169,21 @@ class HLinUCB(Policy):
         mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
         place = place_of(outcome.impression.arms, arm)
         width = fill_hidden(state, lane, outcome.impression, place, arm, room[0])
-        s = project(root, room[0], room[1])
-        commit(mean, root, room[1], s, 1.0, (outcome.reward - dot(mean, room[0])) / (1.0 + s))
+        s = gaussian.project(root, room[0], room[1])
+        gaussian.commit(
+            mean, root, room[1], s, 1.0, (outcome.reward - gaussian.dot(mean, room[0])) / (1.0 + s)
+        )
         hidden, own = state.hidden[lane, arm], state.root[lane, arm]
-        off = outcome.reward - dot(mean[:width], room[0]) - dot(hidden, mean[width:])
-        s = project(own, mean[width:], state.room[lane, 0])
-        commit(hidden, own, state.room[lane, 0], s, 1.0, off / (1.0 + s))
-        clear(room)
-        clear(state.room[lane])
+        off = outcome.reward - gaussian.dot(mean[:width], room[0]) - gaussian.dot(hidden, mean[width:])
+        s = gaussian.project(own, mean[width:], state.room[lane, 0])
+        gaussian.commit(hidden, own, state.room[lane, 0], s, 1.0, off / (1.0 + s))
+        gaussian.clear(room)
+        gaussian.clear(state.room[lane])
 
     @staticmethod
     def restart(params: HLinUCB, state: State, lane: int) -> None:
-        reset(state.shared.mean[lane], state.shared.root[lane], params.prior_variance)
+        gaussian.reset(state.shared.mean[lane], state.shared.root[lane], params.prior_variance)
         for arm in range(state.hidden.shape[1]):
-            reset(state.hidden[lane, arm], state.root[lane, arm], params.prior_variance)
+            gaussian.reset(state.hidden[lane, arm], state.root[lane, arm], params.prior_variance)
             for i in range(state.hidden.shape[2]):
                 state.hidden[lane, arm, i] = state.start[lane, arm, i]

@@ -16,23 +16,10 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, whole, within
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import UNSEEN, Coupled, coupled_choice, draw_field, place_of
 from tacit.policies.features.ec_bandit import Beliefs, ExaminationModel, blocks_of, most_clicked
-from tacit.policies.features.gaussian import (
-    Gaussian,
-    clear,
-    copy_row,
-    dot,
-    draw_gaussian,
-    drawn,
-    fade,
-    learn_logit,
-    log_sigmoid,
-    project,
-    reset,
-    scored,
-    sigmoid,
-)
+from tacit.policies.features.gaussian import Gaussian
 
 # ---- LaplaceEC: one joint Gaussian, by a Laplace step for each click
 
@@ -53,18 +40,18 @@ def click_at(relevance: float, examination: float) -> Click:
     The factors are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
     (1 − p) + p(1 − e), which does not cancel.
     """
-    skipped, unseen = sigmoid(-relevance), sigmoid(-examination)
-    none = max(skipped + sigmoid(relevance) * unseen, 1e-300)
-    log_click = log_sigmoid(relevance) + log_sigmoid(examination)
+    skipped, unseen = gaussian.sigmoid(-relevance), gaussian.sigmoid(-examination)
+    none = max(skipped + gaussian.sigmoid(relevance) * unseen, 1e-300)
+    log_click = gaussian.log_sigmoid(relevance) + gaussian.log_sigmoid(examination)
     return Click(log_click - np.log(none), skipped / none, unseen / none)
 
 
 @kernel
 def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
     """Fill ``h`` with the gradient of the click's logit at the mean; return that logit."""
-    copy_row(impression.relevance[place], h[:split])
-    copy_row(impression.examination[place], h[split:])
-    click = click_at(dot(h[:split], mean[:split]), dot(h[split:], mean[split:]))
+    gaussian.copy_row(impression.relevance[place], h[:split])
+    gaussian.copy_row(impression.examination[place], h[split:])
+    click = click_at(gaussian.dot(h[:split], mean[:split]), gaussian.dot(h[split:], mean[split:]))
     for i in range(split):
         h[i] *= click.by_relevance
     for i in range(split, len(h)):
@@ -84,20 +71,20 @@ def laplace_update(
         logit = gradient(impression, place, mean, split, room[0])
         return logit_taken(logit, reward, mean, root, room)
     seen, h = reward - UNSEEN, room[0]
-    copy_row(impression.examination[place], h[split:])
-    chance = logit_taken(dot(h[split:], mean[split:]), seen, mean, root, room)
+    gaussian.copy_row(impression.examination[place], h[split:])
+    chance = logit_taken(gaussian.dot(h[split:], mean[split:]), seen, mean, root, room)
     if seen == 1.0:
-        copy_row(impression.relevance[place], h[:split])
-        chance *= logit_taken(dot(h[:split], mean[:split]), 0.0, mean, root, room)
+        gaussian.copy_row(impression.relevance[place], h[:split])
+        chance *= logit_taken(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, room)
     return chance
 
 
 @kernel
 def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
     """Take in an observation of a logit whose gradient is in ``room``; return what probability it had."""
-    s = learn_logit(mean, root, room, logit, reward)
+    s = gaussian.learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
-    chance = sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
+    chance = gaussian.sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
     return reward * chance + (1.0 - reward) * (1.0 - chance)
 
 
@@ -175,37 +162,37 @@ class LaplaceEC(Coupled, ExaminationModel):
         if params.coupled:
             return coupled_choice(params, state, lane, impression, rng)
         room = state.room[lane]
-        draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, room[0], room[1])
+        gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, room[0], room[1])
         arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        clear(room)
+        gaussian.clear(room)
         return arm
 
     @staticmethod
     def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         room = state.room[lane]
         logit = gradient(impression, place, state.mean[lane], params.split, room[0])
-        s = project(state.root[lane], room[0], room[1])
-        clear(room)
+        s = gaussian.project(state.root[lane], room[0], room[1])
+        gaussian.clear(room)
         return logit, np.sqrt(s)
 
     @staticmethod
     def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
-        fade(root, params.discount, params.prior_variance)
+        gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
         place = place_of(impression.arms, outcome.shown)
         laplace_update(impression, place, reward, mean, root, room, params.split)
 
     @staticmethod
     def restart(params: LaplaceEC, state: Gaussian, lane: int) -> None:
-        reset(state.mean[lane], state.root[lane], params.prior_variance)
+        gaussian.reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         place, mean = place_of(impression.arms, arm), state.mean[lane]
-        relevance = scored(impression.relevance[place], mean[: params.split])
-        examination = scored(impression.examination[place], mean[params.split :])
-        return sigmoid(relevance) * sigmoid(examination)
+        relevance = gaussian.scored(impression.relevance[place], mean[: params.split])
+        examination = gaussian.scored(impression.examination[place], mean[params.split :])
+        return gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)
 
 
 # ---- Several joint Gaussians, for posteriors with several modes
@@ -302,7 +289,7 @@ class LaplaceECMixture(ExaminationModel):
         weights = np.exp(state.log_weight[lane])
         shares = rng.multinomial(draws, weights / weights.sum())
         parts = zip(state.mean[lane], state.root[lane], shares, strict=True)
-        return np.concatenate([drawn(mean, root, rng, share) for mean, root, share in parts])
+        return np.concatenate([gaussian.drawn(mean, root, rng, share) for mean, root, share in parts])
 
     @staticmethod
     def choose(
@@ -319,9 +306,9 @@ class LaplaceECMixture(ExaminationModel):
                 break
         room = state.room[lane]
         mean, root = state.mean[lane, chosen], state.root[lane, chosen]
-        draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
+        gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
         arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        clear(room)
+        gaussian.clear(room)
         return arm
 
     @staticmethod
@@ -331,7 +318,7 @@ class LaplaceECMixture(ExaminationModel):
         largest = -np.inf
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
-            fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
+            gaussian.fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
             chance = laplace_update(impression, place, reward, mean, root, room, params.split)
             weight = params.discount * state.log_weight[lane, k] + np.log(max(chance, 1e-300))
             state.log_weight[lane, k] = weight
@@ -343,7 +330,7 @@ class LaplaceECMixture(ExaminationModel):
     def restart(params: LaplaceECMixture, state: State, lane: int) -> None:
         for k in range(state.log_weight.shape[1]):
             variance = (1.0 - params.spread) * params.prior_variance
-            reset(state.mean[lane, k], state.root[lane, k], variance)
+            gaussian.reset(state.mean[lane, k], state.root[lane, k], variance)
             for i in range(state.mean.shape[2]):
                 state.mean[lane, k, i] = state.start[lane, k, i]
             state.log_weight[lane, k] = 0.0
@@ -355,8 +342,8 @@ class LaplaceECMixture(ExaminationModel):
         place, total, chance = place_of(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])
-            relevance = scored(impression.relevance[place], mean[: params.split])
-            examination = scored(impression.examination[place], mean[params.split :])
-            chance += weight * sigmoid(relevance) * sigmoid(examination)
+            relevance = gaussian.scored(impression.relevance[place], mean[: params.split])
+            examination = gaussian.scored(impression.examination[place], mean[params.split :])
+            chance += weight * gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)
             total += weight
         return float(chance / total)

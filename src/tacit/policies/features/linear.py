@@ -16,6 +16,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import (
     MAX_DIM,
     ClickModel,
@@ -24,35 +25,16 @@ from tacit.policies.features.click_model import (
     draw_field,
     place_of,
 )
-from tacit.policies.features.gaussian import (
-    MOST_NOISE,
-    Belief,
-    Gaussian,
-    belief,
-    clear,
-    commit,
-    copy_row,
-    dot,
-    draw_gaussian,
-    drawn,
-    fade,
-    learn_logit,
-    logistic,
-    project,
-    reset,
-    rows_of,
-    scored,
-    sigmoid,
-)
+from tacit.policies.features.gaussian import Belief, Gaussian
 
 
 @kernel
 def fill_features(impression: Impression, place: int, x: Floats) -> None:
     """Fill ``x`` with relevance and examination features, and a constant if it is longer."""
     split = impression.relevance.shape[1]
-    copy_row(impression.relevance[place], x[:split])
+    gaussian.copy_row(impression.relevance[place], x[:split])
     if impression.examination.shape[1] > 0:
-        copy_row(impression.examination[place], x[split:])
+        gaussian.copy_row(impression.examination[place], x[split:])
     elif len(x) > split:
         x[split] = 1.0
 
@@ -62,22 +44,22 @@ def linear_score(impression: Impression, place: int, theta: Floats) -> float:
     """Return the inner product of an arm's features with parameters."""
     split = impression.relevance.shape[1]
     if impression.examination.shape[1] == 0:
-        return scored(impression.relevance[place], theta)
-    relevance = dot(impression.relevance[place], theta)
-    return relevance + scored(impression.examination[place], theta[split:])
+        return gaussian.scored(impression.relevance[place], theta)
+    relevance = gaussian.dot(impression.relevance[place], theta)
+    return relevance + gaussian.scored(impression.examination[place], theta[split:])
 
 
 @kernel
 def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: float, rng: Generator) -> int:
     """Return the arm with the highest score for a draw of the parameters."""
     room = state.room[lane]
-    draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
+    gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
     best, leader = -np.inf, 0
     for i in range(len(impression.arms)):
         score = linear_score(impression, i, room[1])
         if score > best:
             best, leader = score, i
-    clear(room)
+    gaussian.clear(room)
     return int(impression.arms[leader])
 
 
@@ -88,8 +70,8 @@ def linear_line(
     """Return the mean of an arm's score, and its deviation times ``scale``; use the room."""
     room = state.room[lane]
     fill_features(impression, place, room[0])
-    mean = dot(state.mean[lane], room[0])
-    return mean, scale * np.sqrt(project(state.root[lane], room[0], room[1]))
+    mean = gaussian.dot(state.mean[lane], room[0])
+    return mean, scale * np.sqrt(gaussian.project(state.root[lane], room[0], room[1]))
 
 
 @kernel
@@ -97,9 +79,9 @@ def least_squares(state: Gaussian, lane: int, impression: Impression, place: int
     """Take in a reward by recursive least squares."""
     mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
     fill_features(impression, place, room[0])
-    s = project(root, room[0], room[1])
-    commit(mean, root, room[1], s, 1.0, (reward - dot(mean, room[0])) / (1.0 + s))
-    clear(room)
+    s = gaussian.project(root, room[0], room[1])
+    gaussian.commit(mean, root, room[1], s, 1.0, (reward - gaussian.dot(mean, room[0])) / (1.0 + s))
+    gaussian.clear(room)
 
 
 class LinearModel(FeaturePolicy, abstract=True):
@@ -119,24 +101,24 @@ class LinearModel(FeaturePolicy, abstract=True):
 
     def posterior(self, state: Gaussian, lane: int) -> Belief:
         """Return what is believed of the parameters: relevance, examination, constant."""
-        return belief(state.mean[lane], state.root[lane])
+        return gaussian.belief(state.mean[lane], state.root[lane])
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards."""
-        theta = drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
-        rows = rows_of(impression.relevance, impression.examination, width=self.width)
+        theta = gaussian.drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
+        rows = gaussian.rows_of(impression.relevance, impression.examination, width=self.width)
         return self.mean_reward(theta @ rows.T)
 
     @staticmethod
     def mean_reward(scores: Floats) -> Floats:
         """Return the mean rewards that scores stand for."""
-        return logistic(scores)
+        return gaussian.logistic(scores)
 
     @staticmethod
     def restart(params: Any, state: Gaussian, lane: int) -> None:
-        reset(state.mean[lane], state.root[lane], params.prior_variance)
+        gaussian.reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: Any, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
@@ -208,25 +190,25 @@ class LogisticTS(LinearModel, Coupled):
     @staticmethod
     def line(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         found = linear_line(state, lane, impression, place, 1.0)
-        clear(state.room[lane])
+        gaussian.clear(state.room[lane])
         return found
 
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
-        fade(root, params.discount, params.prior_variance)
+        gaussian.fade(root, params.discount, params.prior_variance)
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), room[0])
-        learn_logit(mean, root, room, dot(mean, room[0]), outcome.reward)
+        gaussian.learn_logit(mean, root, room, gaussian.dot(mean, room[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        return sigmoid(linear_score(impression, place_of(impression.arms, arm), state.mean[lane]))
+        return gaussian.sigmoid(linear_score(impression, place_of(impression.arms, arm), state.mean[lane]))
 
 
 class LeastSquares(LinearModel, abstract=True):
     """Base of the ridge regressions."""
 
-    noise: ClassVar[float] = MOST_NOISE
+    noise: ClassVar[float] = gaussian.MOST_NOISE
 
     @staticmethod
     def mean_reward(scores: Floats) -> Floats:
@@ -234,7 +216,7 @@ class LeastSquares(LinearModel, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
-        fade(state.root[lane], params.discount, params.prior_variance)
+        gaussian.fade(state.root[lane], params.discount, params.prior_variance)
         place = place_of(outcome.impression.arms, outcome.shown)
         least_squares(state, lane, outcome.impression, place, outcome.reward)
 
@@ -303,7 +285,7 @@ class LinTS(LeastSquares, Coupled):
     @staticmethod
     def line(params: LinTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
         found = linear_line(state, lane, impression, place, params.scale)
-        clear(state.room[lane])
+        gaussian.clear(state.room[lane])
         return found
 
 
@@ -315,7 +297,7 @@ def highest_bound(state: Gaussian, lane: int, impression: Impression, alpha: flo
         mean, width = linear_line(state, lane, impression, i, alpha)
         if mean + width > best:
             best, leader = mean + width, i
-    clear(state.room[lane])
+    gaussian.clear(state.room[lane])
     return int(impression.arms[leader])
 
 
@@ -389,7 +371,7 @@ def leader_of(impression: Impression, mean: Floats, rng: Generator) -> int:
     """Return the place of the highest score; ties are broken uniformly at random."""
     best, leader, ties = -np.inf, 0, 0.0
     for i in range(len(impression.arms)):
-        score = scored(impression.relevance[i], mean)
+        score = gaussian.scored(impression.relevance[i], mean)
         if score > best:
             best, leader, ties = score, i, 1.0
         elif score == best:
@@ -404,12 +386,12 @@ def share_of_lead(impression: Impression, mean: Floats, place: int) -> float:
     """Return the probability of :func:`leader_of` returning ``place``."""
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
-        score = scored(impression.relevance[i], mean)
+        score = gaussian.scored(impression.relevance[i], mean)
         if score > best:
             best, ties = score, 1.0
         elif score == best:
             ties += 1.0
-    return 1.0 / ties if scored(impression.relevance[place], mean) == best else 0.0
+    return 1.0 / ties if gaussian.scored(impression.relevance[place], mean) == best else 0.0
 
 
 @dataclass(frozen=True)

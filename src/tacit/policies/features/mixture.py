@@ -16,16 +16,8 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import Impression
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import MAX_DIM, SKIPPED, UNSEEN, Coupled
-from tacit.policies.features.gaussian import (
-    Belief,
-    commit,
-    dot,
-    log_sigmoid,
-    logistic,
-    logistic_step,
-    project,
-)
 from tacit.policies.features.laplace import click_at
 
 # ---- What click mixtures have in common: six models, their weights, and what they read
@@ -59,8 +51,8 @@ def tangent(
     The first ``split`` features ``x`` are those of relevance. The logit is that ``of`` a click, of what
     is wanted where it is seen, or of what is seen.
     """
-    relevance = dot(x[:split], mean[:split]) + offset
-    examination = dot(x[split:], mean[split:])
+    relevance = gaussian.dot(x[:split], mean[:split]) + offset
+    examination = gaussian.dot(x[split:], mean[split:])
     logit, by_relevance, by_examination = relevance + examination, 1.0, 1.0
     if of == WANTED:
         logit, by_examination = relevance, 0.0
@@ -82,7 +74,7 @@ def foretold(logit: float, variance: float, reward: float) -> float:
     By the mean of a logistic over a normal logit (MacKay 1992).
     """
     logit /= np.sqrt(1.0 + 0.125 * np.pi * variance)
-    return log_sigmoid(logit) - (1.0 - reward) * logit
+    return gaussian.log_sigmoid(logit) - (1.0 - reward) * logit
 
 
 @kernel
@@ -110,8 +102,8 @@ def clicks_at(theta: Floats, rows: Floats, split: int, hides: bool, offsets: Flo
     relevance = theta[:, :split] @ rows[:, :split].T + offsets
     examination = theta[:, split:] @ rows[:, split:].T
     if hides:
-        return logistic(relevance) * logistic(examination)
-    return logistic(relevance + examination)
+        return gaussian.logistic(relevance) * gaussian.logistic(examination)
+    return gaussian.logistic(relevance + examination)
 
 
 class Weighed(NamedTuple):
@@ -127,9 +119,9 @@ class Weighed(NamedTuple):
         variances of ¼, 1 and 4, and three logistic regressions with the same.
     """
 
-    relevance: Belief
-    examination: Belief
-    joint: Belief | None
+    relevance: gaussian.Belief
+    examination: gaussian.Belief
+    joint: gaussian.Belief | None
     weights: Floats
 
 
@@ -412,7 +404,7 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> A
     offset, variance = 0.0, OFFSET_VARIANCE if known == NEW else 0.0
     if known >= 0:
         variance = component.variance[known]
-        offset = component.offset[known] - dot(component.slope[known], mean)
+        offset = component.offset[known] - gaussian.dot(component.slope[known], mean)
     logit, by_offset = tangent(x, mean, split, hides, offset, h, of)
     if known >= 0:
         for j in range(len(x)):
@@ -430,7 +422,7 @@ def take_in(component: Component, known: int, reward: float, room: Floats) -> fl
     if reward >= 0.0 or not component.hides:
         return observe(component, known, max(reward, 0.0), room, CLICK)
     aim = aim_at(component, known, room[2], room[0], CLICK)
-    s = project(component.root, room[0], room[1]) + aim.by_offset**2 * aim.variance
+    s = gaussian.project(component.root, room[0], room[1]) + aim.by_offset**2 * aim.variance
     observe(component, known, reward - UNSEEN, room, SEEN)
     if reward == SKIPPED:
         observe(component, known, 0.0, room, WANTED)
@@ -446,15 +438,15 @@ def observe(component: Component, known: int, reward: float, room: Floats, of: i
     """
     logit, by_offset, variance = aim_at(component, known, room[2], room[0], of)
     own = by_offset * by_offset * variance
-    s = project(component.root, room[0], room[1])
-    c, gain = logistic_step(logit, s + own, reward)
+    s = gaussian.project(component.root, room[0], room[1])
+    c, gain = gaussian.logistic_step(logit, s + own, reward)
     if known >= 0:
         share = by_offset * variance / (1.0 + c * own)
         # Times c, what was observed less its mean where θ = 0.
-        off = gain * (1.0 + c * (s + own)) + c * dot(room[0], component.mean)
+        off = gain * (1.0 + c * (s + own)) + c * gaussian.dot(room[0], component.mean)
         component.offset[known] += share * off
         component.variance[known] = variance / (1.0 + c * own)
         for j in range(len(component.mean)):
             component.slope[known, j] += share * c * room[0, j]
-    commit(component.mean, component.root, room[1], s, c / (1.0 + c * own), gain)
+    gaussian.commit(component.mean, component.root, room[1], s, c / (1.0 + c * own), gain)
     return foretold(logit, s + own, reward)

@@ -17,20 +17,8 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.gaussian import (
-    Belief,
-    Gaussian,
-    belief,
-    clear,
-    commit,
-    dot,
-    draw_gaussian,
-    logistic_step,
-    project,
-    reset,
-    sigmoid,
-)
 from tacit.policies.features.linear import LinearModel, fill_features, linear_score
 
 TRUNCATION = 0.64
@@ -184,7 +172,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
     """
 
     class State(NamedTuple):
-        laplace: Gaussian
+        laplace: gaussian.Gaussian
         rows: Floats  # (lanes, memory, d)
         rewards: Floats  # (lanes, memory)
         seen: Ints  # (lanes,)
@@ -208,13 +196,13 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def init(self, lanes: int) -> State:  # type: ignore[override]
         rows = np.zeros((lanes, self.memory, self.width))
         precision = np.zeros((lanes, self.width, self.width))
-        laplace = Gaussian.prior(lanes, self.width, self.prior_variance)
+        laplace = gaussian.Gaussian.prior(lanes, self.width, self.prior_variance)
         counts = np.zeros(lanes, np.int64)
         return self.State(laplace, rows, np.zeros((lanes, self.memory)), counts, precision)
 
-    def posterior(self, state: State, lane: int) -> Belief:  # type: ignore[override]
+    def posterior(self, state: State, lane: int) -> gaussian.Belief:  # type: ignore[override]
         """Return the Laplace approximation, at which chains start."""
-        return belief(state.laplace.mean[lane], state.laplace.root[lane])
+        return gaussian.belief(state.laplace.mean[lane], state.laplace.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
@@ -226,7 +214,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def choose(params: PolyaGammaTS, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         room, precision = state.laplace.room[lane], state.precision[lane]
         theta, linear = room[1], room[2]
-        draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
+        gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
         kept = min(state.seen[lane], state.rows.shape[1])
         for _ in range(params.sweeps):
             for i in range(len(theta)):
@@ -235,7 +223,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
                     precision[i, j] = 1.0 / params.prior_variance if i == j else 0.0
             for n in range(kept):
                 row = state.rows[lane, n]
-                omega = draw_polya_gamma(dot(row, theta), rng)
+                omega = draw_polya_gamma(gaussian.dot(row, theta), rng)
                 for i in range(len(theta)):
                     linear[i] += (state.rewards[lane, n] - 0.5) * row[i]
                     for j in range(i + 1):
@@ -246,8 +234,8 @@ class PolyaGammaTS(LinearModel, ClickModel):
             score = linear_score(impression, i, theta)
             if score > best:
                 best, leader = score, i
-        clear(room)
-        clear(precision)
+        gaussian.clear(room)
+        gaussian.clear(precision)
         return int(impression.arms[leader])
 
     @staticmethod
@@ -258,14 +246,14 @@ class PolyaGammaTS(LinearModel, ClickModel):
         fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), row)
         state.rewards[lane, at] = outcome.reward
         state.seen[lane] += 1
-        s = project(root, row, room[1])
-        c, gain = logistic_step(dot(mean, row), s, outcome.reward)
-        commit(mean, root, room[1], s, c, gain)
-        clear(room)
+        s = gaussian.project(root, row, room[1])
+        c, gain = gaussian.logistic_step(gaussian.dot(mean, row), s, outcome.reward)
+        gaussian.commit(mean, root, room[1], s, c, gain)
+        gaussian.clear(room)
 
     @staticmethod
     def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
-        reset(state.laplace.mean[lane], state.laplace.root[lane], params.prior_variance)
+        gaussian.reset(state.laplace.mean[lane], state.laplace.root[lane], params.prior_variance)
         state.seen[lane] = 0
         for n in range(state.rows.shape[1]):
             state.rewards[lane, n] = 0.0
@@ -277,4 +265,4 @@ class PolyaGammaTS(LinearModel, ClickModel):
         params: PolyaGammaTS, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
         place = place_of(impression.arms, arm)
-        return sigmoid(linear_score(impression, place, state.laplace.mean[lane]))
+        return gaussian.sigmoid(linear_score(impression, place, state.laplace.mean[lane]))

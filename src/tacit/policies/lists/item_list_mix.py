@@ -15,18 +15,10 @@ from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.features import context_models, embedding_items
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.context_inputs import Singles, keep, notice_changes, recall
-from tacit.policies.features.context_models import (
-    FULL,
-    HYPOTHESES,
-    NOTHING,
-    Base,
-    Design,
-    Sighting,
-    learn_arm,
-    meet,
-)
+from tacit.policies.features.context_models import Base, Design, Sighting
 from tacit.policies.features.context_weights import (
     WIDTH,
     ContextState,
@@ -34,16 +26,6 @@ from tacit.policies.features.context_weights import (
     click_chance,
     forget_all,
     share_weights,
-)
-from tacit.policies.features.embedding_items import (
-    EmbeddingState,
-    beliefs_by,
-    candidate_moments,
-    empty_room,
-    list_layout,
-    measure_anew,
-    order_score,
-    read_event,
 )
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.features.gaussian import copy_row, logistic
@@ -94,7 +76,7 @@ class ItemListState(NamedTuple):
         Of the items that were kept, what their places in the order offered say.
     """
 
-    relevance: EmbeddingState
+    relevance: embedding_items.EmbeddingState
     readers: Floats
     cells: Floats
     totals: Floats
@@ -105,7 +87,7 @@ class ItemListState(NamedTuple):
     def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
         """Return what is known before the first list."""
         lists = kept_lists(positions, layout.user)
-        relevance = EmbeddingState.nothing(models, layout, lists * positions, lists)
+        relevance = embedding_items.EmbeddingState.nothing(models, layout, lists * positions, lists)
         own = np.zeros((models, 2, ITEMS), np.float32)
         own[:, 1] = OWN_VARIANCE
         order = np.zeros((models, lists * positions), np.float32)
@@ -202,14 +184,16 @@ def learn_item(
     weights, own, base = learning.tally.weights[model], state.own[model], rate_of(state, model)
     offset, variance = np.float64(own[0, own_at]), np.float64(own[1, own_at])
     mean, gain, precision = 0.0, 0.0, 0.0
-    for h in range(HYPOTHESES):
+    for h in range(context_models.HYPOTHESES):
         if not learning.models.met[model, 0, h]:
-            meet(learning.models, model, 0, h, base)
+            context_models.meet(learning.models, model, 0, h, base)
         sighting = Sighting(given.reward, 1.0, given.seen, offset)
-        logit, s, c, g = learn_arm(learning.models, learning.room, model, 0, h, layout, sighting)
+        logit, s, c, g = context_models.learn_arm(
+            learning.models, learning.room, model, 0, h, layout, sighting
+        )
         chance = click_chance(logit + offset, s + variance)
         mean += weights[h] * chance
-        if h != NOTHING:
+        if h != context_models.NOTHING:
             gain += weights[h] * g
             precision += weights[h] * c
         weights[h] *= given_to(given.seen * chance, given.reward)
@@ -277,7 +261,7 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
     share = 1.0 / (tally.rounds[model] + 1.0)
     share_weights(tally.weights[model], share)
     share_weights(state.readers[model], share)
-    for h in range(FULL):
+    for h in range(context_models.FULL):
         k = 0
         for j in range(layout.known):
             learning.models.spread[model, 0, h, k] += STIRS
@@ -298,7 +282,7 @@ def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, u
         item = impression.relevance[place]
         own_at = own_place(item, weights) if shown[k] >= 0 else -1
         keep(relevance.kept, model, event, item, own_at, outcome.reward[k])
-        state.order[model, event] = np.float32(order_score(place, len(impression.arms)))
+        state.order[model, event] = np.float32(embedding_items.order_score(place, len(impression.arms)))
 
 
 @kernel
@@ -327,9 +311,9 @@ def learn_list(
         elif shown[k] >= 0:
             place = place_of(impression.arms, shown[k])
             copy_row(impression.relevance[place], item)
-            own_at, order = own_place(item, weights), order_score(place, len(impression.arms))
+            own_at, order = own_place(item, weights), embedding_items.order_score(place, len(impression.arms))
         if own_at >= 0:
-            read_event(relevance, model, item, user, order, layout, room)
+            embedding_items.read_event(relevance, model, item, user, order, layout, room)
             read_item(state, learning, model, layout, own_at, reward, last, k, seen, first)
             last = k + 1 if reward > 0.0 else last
     end_list(state, learning, model, layout)
@@ -339,14 +323,14 @@ def learn_list(
 def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
     """Learn from a list; while all is measured still, from those before, too."""
     relevance, impression = state.relevance, outcome.impression
-    room = empty_room(layout)
+    room = embedding_items.empty_room(layout)
     learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, room)
     number = int(relevance.tally.rounds[model])
     first, keeps = number, number < relevance.kept_users.rewards.shape[1]
     if keeps:
         keep_list(state, model, number, outcome, impression.context)
         if number & (number + 1) == 0:
-            measure_anew(relevance, model, number + 1, len(outcome.shown))
+            embedding_items.measure_anew(relevance, model, number + 1, len(outcome.shown))
             forget_lists(state, learning, model, layout)
             first = 0
     else:
@@ -366,7 +350,9 @@ def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design
 def lines_of(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
     """Return mean and deviation of the score of each item on offer; none deviates before the first list."""
     arms, tally = impression.arms, state.relevance.tally
-    moments = candidate_moments(state.relevance, model, impression, layout, rate_of(state, model))
+    moments = embedding_items.candidate_moments(
+        state.relevance, model, impression, layout, rate_of(state, model)
+    )
     slots, width = 0, WIDTH if tally.rounds[model] > 0.0 else 0.0
     for i in range(len(arms)):
         slots = max(slots, arms[i] + 1)
@@ -477,7 +463,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return list_layout(self.relevance_dim, self.context_dim)
+        return embedding_items.list_layout(self.relevance_dim, self.context_dim)
 
     @property
     def model_bytes(self) -> int:
@@ -499,7 +485,9 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         kept = [own_place(item, weights) for item in impression.relevance]
         offset, variance = state.own[model][:, kept].astype(float)
         for h, share in enumerate(rng.multinomial(draws, state.relevance.tally.weights[model])):
-            logits, variances = beliefs_by(state.relevance, model, impression, self.layout, h, base).T
+            logits, variances = embedding_items.beliefs_by(
+                state.relevance, model, impression, self.layout, h, base
+            ).T
             noise = rng.standard_normal((int(share), count))
             found.append(logistic(logits + offset + np.sqrt(variances + variance) * noise))
         return np.concatenate(found)

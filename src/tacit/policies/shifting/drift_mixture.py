@@ -21,28 +21,8 @@ from tacit.core.part import param, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER
+from tacit.policies.shifting import hypotheses
 from tacit.policies.shifting.common_priors import Priors, count_round, fit_all
-from tacit.policies.shifting.hypotheses import (
-    FRESH,
-    HYPOTHESES,
-    WARNED_ROUNDS,
-    WORTHLESS,
-    Hypotheses,
-    add_hypotheses,
-    believe,
-    drawn,
-    forget_lane,
-    heaviest_of,
-    leader_of,
-    lightest_of,
-    likelihood_of,
-    pass_round,
-    place_hypothesis,
-    posterior,
-    rate_of,
-    remembered_of,
-    weigh,
-)
 from tacit.policies.shifting.shift_mixture import (
     SharedByKeys,
     ShiftMixture,
@@ -53,7 +33,7 @@ from tacit.policies.shifting.shift_mixture import (
 )
 
 # Where eight hypotheses are counted, the memory is the ninth.
-MEMORY = HYPOTHESES
+MEMORY = hypotheses.HYPOTHESES
 # What the memory weighs at first, and is dealt of all weight that is dealt anew.
 MEMORY_WEIGHT = 0.2
 # The share of all weight that is dealt anew each round, by the root of how often rates change; the most.
@@ -145,7 +125,7 @@ def weigh_memory(
 def settle(state: Any, lane: int) -> None:
     """Count the warning that waits as far as it was right: by the weight of a change since."""
     own, found, right = state.own, state.shared.found, 0.0
-    for h in range(HYPOTHESES):
+    for h in range(hypotheses.HYPOTHESES):
         if own.born[lane, h] >= state.warned[lane]:
             right += own.weight[lane, h]
     own.warnings[lane] += 1
@@ -163,20 +143,20 @@ def take_warning(params: Any, state: Any, lane: int) -> float:
     """
     own, found = state.own, state.shared.found
     if state.warned[lane] > 0:
-        if own.rounds[lane] < state.warned[lane] - 1 + WARNED_ROUNDS:
+        if own.rounds[lane] < state.warned[lane] - 1 + hypotheses.WARNED_ROUNDS:
             return 0.0
         settle(state, lane)
     before = 1.0 if params.announced == 0.0 else WARNED_BEFORE
     general = (0.5 + found.announced[0]) / (before + found.warnings[0])
     change = min((general + own.announced[lane]) / (1.0 + own.warnings[lane]), SUREST)
-    if change < WORTHLESS:
+    if change < hypotheses.WORTHLESS:
         return 0.0
     state.warned[lane] = 1 + own.rounds[lane]
-    add_hypotheses(params, state, lane, change, 0)
-    for h in range(HYPOTHESES):
+    hypotheses.add_hypotheses(params, state, lane, change, 0)
+    for h in range(hypotheses.HYPOTHESES):
         if own.born[lane, h] == state.warned[lane]:
             own.weight[lane, h] *= 1.0 - UNSEEN
-    enter(params, state, lane, UNSEEN * change, FRESH, BUT_LEADER)
+    enter(params, state, lane, UNSEEN * change, hypotheses.FRESH, BUT_LEADER)
     return float(change)
 
 
@@ -188,17 +168,17 @@ def heed_by_memory(params: Any, state: Any, lane: int, impression: Impression, m
 
 
 @kernel
-def most_alike(own: Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
+def most_alike(own: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
     """Return the hypotheses that are merged at least loss, the first into the second."""
-    arms, heaviest, first, second = own.counts.shape[2], heaviest_of(own, lane), -1, -1
-    for h in range(HYPOTHESES):
+    arms, heaviest, first, second = own.counts.shape[2], hypotheses.heaviest_of(own, lane), -1, -1
+    for h in range(hypotheses.HYPOTHESES):
         for arm in range(arms):
-            a, b = posterior(own, priors, lane, h, arm)
+            a, b = hypotheses.posterior(own, priors, lane, h, arm)
             means[h, arm] = a / (a + b)
     least = np.inf
-    for i in range(HYPOTHESES):
+    for i in range(hypotheses.HYPOTHESES):
         free = i != heaviest and i != own.leading[lane]
-        for j in range(HYPOTHESES):
+        for j in range(hypotheses.HYPOTHESES):
             if not free or i == j or own.weight[lane, j] == 0.0:
                 continue
             apart = 0.0
@@ -252,7 +232,7 @@ class DriftMixture(ShiftMixture):
     """
 
     class State(NamedTuple):
-        own: Hypotheses
+        own: hypotheses.Hypotheses
         memory: Memory
         shared: SharedByKeys
         means: Floats
@@ -307,7 +287,11 @@ class DriftMixture(ShiftMixture):
         weight = np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
         memory = Memory(np.zeros((lanes, arms, 2), np.float32), np.ones(lanes), weight)
         return self.State(
-            begun.own, memory, begun.shared, np.zeros((1, HYPOTHESES, arms)), np.zeros(lanes, np.int64)
+            begun.own,
+            memory,
+            begun.shared,
+            np.zeros((1, hypotheses.HYPOTHESES, arms)),
+            np.zeros(lanes, np.int64),
         )
 
     @staticmethod
@@ -315,29 +299,29 @@ class DriftMixture(ShiftMixture):
         if h == MEMORY:
             a, b = remembered(state, lane, arm)
         else:
-            a, b = posterior(state.own, state.shared.priors, lane, h, arm)
+            a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
         variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
-        turns = state.own.counts.shape[2] * rate_of(state.own, lane)
+        turns = state.own.counts.shape[2] * hypotheses.rate_of(state.own, lane)
         return a, b, float(np.sqrt(variance)) / (1.0 + turns)
 
     @staticmethod
     def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
         own = state.own
-        source, h = heaviest_of(own, lane), lightest_of(own, lane)
+        source, h = hypotheses.heaviest_of(own, lane), hypotheses.lightest_of(own, lane)
         if own.weight[lane, h] >= weight:
             h, kept = most_alike(own, state.shared.priors, lane, state.means[0])
             own.weight[lane, kept] += own.weight[lane, h]
-        place_hypothesis(own, lane, h, weight, kind)
-        most = TURNS * own.counts.shape[2] * rate_of(own, lane)
-        leader = leader_of(own, state.shared.priors, lane, own.counts[lane, source], 1.0)
+        hypotheses.place_hypothesis(own, lane, h, weight, kind)
+        most = TURNS * own.counts.shape[2] * hypotheses.rate_of(own, lane)
+        leader = hypotheses.leader_of(own, state.shared.priors, lane, own.counts[lane, source], 1.0)
         for arm in range(own.counts.shape[2]):
             hits, misses = float(own.counts[lane, source, arm, 0]), float(own.counts[lane, source, arm, 1])
             part = min(1.0, most / max(hits + misses, 1.0))
             if epoch == BUT_LEADER and arm == leader:
                 part = 1.0
             if epoch >= 0:
-                part, hits = 1.0, remembered_of(own, lane, epoch, arm, 0)
-                misses = remembered_of(own, lane, epoch, arm, 1)
+                part, hits = 1.0, hypotheses.remembered_of(own, lane, epoch, arm, 0)
+                misses = hypotheses.remembered_of(own, lane, epoch, arm, 1)
             own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1] = part * hits, part * misses
 
     @staticmethod
@@ -350,7 +334,7 @@ class DriftMixture(ShiftMixture):
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         h, uniform, weight = MEMORY, rng.random(), state.memory.weight[lane]
         if uniform >= weight:
-            h = drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
+            h = hypotheses.drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
         return play_under(params, state, lane, h, impression, rng)
 
     @staticmethod
@@ -364,19 +348,19 @@ class DriftMixture(ShiftMixture):
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
         arm, reward, own, shared = outcome.shown, outcome.reward, state.own, state.shared
-        share = min(MOST_SHARE, SHARE * float(np.sqrt(rate_of(own, lane))))
+        share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.rate_of(own, lane))))
         scale = note_reward(params, state, lane, arm, reward)
         a, b = remembered(state, lane, arm)
         known = 0.0
-        for h in range(HYPOTHESES):
+        for h in range(hypotheses.HYPOTHESES):
             known += own.weight[lane, h]
-        foretells = weigh(own, shared.priors, lane, arm, reward, scale) / known
+        foretells = hypotheses.weigh(own, shared.priors, lane, arm, reward, scale) / known
         part = unannounced(params, state, lane)
-        remembers = likelihood_of(a, b, reward, scale)
+        remembers = hypotheses.likelihood_of(a, b, reward, scale)
         weigh_memory(state.memory, lane, remembers, foretells, share, MEMORY_WEIGHT * part)
         fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
-        believe(params, state, lane)
-        pass_round(params, state, lane, part)
+        hypotheses.believe(params, state, lane)
+        hypotheses.pass_round(params, state, lane, part)
         if state.warned[lane] > 0 and own.rounds[lane] >= state.warned[lane] - 1 + SETTLED:
             settle(state, lane)
         count_round(shared.priors, params.prior_betas, params.floor)
@@ -396,7 +380,7 @@ class DriftMixture(ShiftMixture):
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
-        forget_lane(state.own, lane)
+        hypotheses.forget_lane(state.own, lane)
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0
         state.warned[lane] = 0

@@ -17,32 +17,7 @@ from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
 from tacit.core.part import one_of, param, whole, within
 from tacit.policies.base import About, Impression, Outcome, Policy
-from tacit.policies.shifting.probation_odds import (
-    ANNOUNCED_WEIGHT,
-    BASES,
-    CERTAIN,
-    COMMIT,
-    FORGET,
-    LEAST,
-    QUIET,
-    RENEWAL,
-    SORTED,
-    SORTING,
-    WARNED,
-    EventRecord,
-    ProbationLanes,
-    bayes_factor,
-    drawn_chance,
-    drawn_choice,
-    enter,
-    forget_old,
-    merge_counts,
-    propensity_to_shift,
-    settle,
-    surprise_rate,
-    weigh,
-    whole_share,
-)
+from tacit.policies.shifting import probation_odds
 
 
 @dataclass(frozen=True)
@@ -115,9 +90,9 @@ class ProbationBandit(Policy):
     """
 
     class State(NamedTuple):
-        lanes: ProbationLanes
+        lanes: probation_odds.ProbationLanes
         classifier: Any
-        record: EventRecord
+        record: probation_odds.EventRecord
 
     about: ClassVar[About] = About(
         source="ours; the setting is that of Syed, Slivkins, Mishra (2009), section 9",
@@ -130,7 +105,7 @@ class ProbationBandit(Policy):
 
     arms: Any
     classifier: Annotated[Classifier, checked_classifier] = field(kw_only=True)
-    base: Annotated[str, one_of(*BASES)] = field(default="thompson", kw_only=True)
+    base: Annotated[str, one_of(*probation_odds.BASES)] = field(default="thompson", kw_only=True)
     patience: Annotated[int, whole(2, 2**40)] = field(default=200, kw_only=True)
     changes: Annotated[float, within(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
     announced: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
@@ -149,7 +124,7 @@ class ProbationBandit(Policy):
     @param
     def base_place(self) -> int:
         """Where its base stands in ``BASES``."""
-        return BASES.index(self.base)
+        return probation_odds.BASES.index(self.base)
 
     def init(self, lanes: int) -> State:
         arms, dim = self.arm_count, self.classifier.dim
@@ -157,7 +132,7 @@ class ProbationBandit(Policy):
         def ints() -> Ints:
             return np.zeros(lanes, np.int64)
 
-        state = ProbationLanes(
+        state = probation_odds.ProbationLanes(
             old=np.zeros((lanes, arms, 2)),
             new=np.zeros((lanes, arms, 2)),
             factor=np.zeros((lanes, arms)),
@@ -172,7 +147,7 @@ class ProbationBandit(Policy):
             context=np.zeros((lanes, dim)),
         )
         rows = lanes if self.per_key else 1
-        record = EventRecord(*(np.zeros(rows) for _ in EventRecord._fields))
+        record = probation_odds.EventRecord(*(np.zeros(rows) for _ in probation_odds.EventRecord._fields))
         return self.State(state, self.classifier.init(rows), record)
 
     @staticmethod
@@ -186,31 +161,31 @@ class ProbationBandit(Policy):
         if not predict(params.classifier, state.classifier, row, context):
             return
         rate = (record.warnings[row] + 1.0) / record.span[row]
-        record.warnings[row] = FORGET * (record.warnings[row] + 1.0)
-        record.span[row] *= FORGET
-        rounds = ANNOUNCED_WEIGHT / params.announced + record.rounds[row]
-        right = (ANNOUNCED_WEIGHT + record.announced[row]) / rounds
+        record.warnings[row] = probation_odds.FORGET * (record.warnings[row] + 1.0)
+        record.span[row] *= probation_odds.FORGET
+        rounds = probation_odds.ANNOUNCED_WEIGHT / params.announced + record.rounds[row]
+        right = (probation_odds.ANNOUNCED_WEIGHT + record.announced[row]) / rounds
         event = min(right / rate, 0.9)
-        odds = event / (1.0 - event) * propensity_to_shift(lanes, lane)
+        odds = event / (1.0 - event) * probation_odds.propensity_to_shift(lanes, lane)
         event = odds / (1.0 + odds)
-        if lanes.mode[lane] == WARNED:
-            weights = weigh(params, state, lane)
+        if lanes.mode[lane] == probation_odds.WARNED:
+            weights = probation_odds.weigh(params, state, lane)
             if weights.whole + weights.single <= weights.nothing:
                 lanes.prior[lane] += (1.0 - lanes.prior[lane]) * event
                 return
-        if lanes.mode[lane] != QUIET:
-            settle(params, state, lane)
+        if lanes.mode[lane] != probation_odds.QUIET:
+            probation_odds.settle(params, state, lane)
         if event < params.excluded:
             learn_false(params.classifier, state.classifier, row, context)
-        if event >= LEAST:
+        if event >= probation_odds.LEAST:
             for arm in range(lanes.factor.shape[1]):
-                merge_counts(lanes, lane, arm)
+                probation_odds.merge_counts(lanes, lane, arm)
             lanes.due[lane] += event
             lanes.context[lane, :] = context
-            enter(lanes, lane, WARNED, event)
+            probation_odds.enter(lanes, lane, probation_odds.WARNED, event)
 
-    choose = staticmethod(drawn_choice)
-    propensity = staticmethod(drawn_chance)
+    choose = staticmethod(probation_odds.drawn_choice)
+    propensity = staticmethod(probation_odds.drawn_chance)
 
     @staticmethod
     def learn(params: ProbationBandit, state: State, lane: int, outcome: Outcome) -> None:
@@ -226,37 +201,39 @@ class ProbationBandit(Policy):
         new[0] += reward
         new[1] += 1.0 - reward
         lanes.length[lane] += 1
-        if lanes.mode[lane] == WARNED:
-            odds = weigh(params, state, lane)
+        if lanes.mode[lane] == probation_odds.WARNED:
+            odds = probation_odds.weigh(params, state, lane)
             event = 1.0 - odds.nothing / (odds.whole + odds.single + odds.nothing)
-            over = lanes.length[lane] >= (SORTED if event > CERTAIN else params.patience)
-            if over or event < 0.5 * LEAST:
-                settle(params, state, lane)
+            over = lanes.length[lane] >= (
+                probation_odds.SORTED if event > probation_odds.CERTAIN else params.patience
+            )
+            if over or event < 0.5 * probation_odds.LEAST:
+                probation_odds.settle(params, state, lane)
             return
-        if lanes.mode[lane] == SORTING:
-            if lanes.length[lane] >= SORTED:
-                settle(params, state, lane)
+        if lanes.mode[lane] == probation_odds.SORTING:
+            if lanes.length[lane] >= probation_odds.SORTED:
+                probation_odds.settle(params, state, lane)
             return
         row = lane if params.per_key else 0
-        rate = surprise_rate(params, record, row)
-        odds_of_change = rate * propensity_to_shift(lanes, lane)
+        rate = probation_odds.surprise_rate(params, record, row)
+        odds_of_change = rate * probation_odds.propensity_to_shift(lanes, lane)
         lanes.due[lane] += rate
         factor, arms = lanes.factor[lane, arm], lanes.factor.shape[1]
-        if factor < RENEWAL or (plays + 1.0 >= 20.0 + before and factor < 1.0):
-            merge_counts(lanes, lane, arm)
+        if factor < probation_odds.RENEWAL or (plays + 1.0 >= 20.0 + before and factor < 1.0):
+            probation_odds.merge_counts(lanes, lane, arm)
             return
-        share = whole_share(record, row)
+        share = probation_odds.whole_share(record, row)
         here = share + (1.0 - share) / arms
         odds_of_change *= here * (lanes.rounds[lane] - lanes.start[lane, arm])
-        if odds_of_change * bayes_factor(lanes, lane, arm) > COMMIT:
+        if odds_of_change * probation_odds.bayes_factor(lanes, lane, arm) > probation_odds.COMMIT:
             record.surprises[row] += 1.0
             lanes.found[lane] += 1.0
             lanes.restarts[lane] += 1
-            forget_old(lanes, lane, arm)
+            probation_odds.forget_old(lanes, lane, arm)
             for other in range(arms):
                 if other != arm:
-                    merge_counts(lanes, lane, other)
-            enter(lanes, lane, SORTING, share / here)
+                    probation_odds.merge_counts(lanes, lane, other)
+            probation_odds.enter(lanes, lane, probation_odds.SORTING, share / here)
 
     @staticmethod
     def epoch(params: ProbationBandit, state: State, lane: int) -> int:

@@ -21,21 +21,8 @@ from tacit.core.dispatch import kernel, odds
 from tacit.core.part import param, whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
+from tacit.policies.shifting import hypotheses
 from tacit.policies.shifting.common_priors import Priors, betas_of, count_round, fit_all, note_play
-from tacit.policies.shifting.hypotheses import (
-    HYPOTHESES,
-    ChangesFound,
-    Hypotheses,
-    add_hypothesis,
-    believe,
-    deciding,
-    drawn,
-    forget_lane,
-    pass_round,
-    posterior,
-    warn,
-    weigh,
-)
 
 # What rewards may vary less than clicks do, at most, and how many clicks' worth of doubt there is.
 STEADIEST, DOUBT = 20.0, 5.0
@@ -78,7 +65,7 @@ class SharedByKeys(NamedTuple):
     """
 
     priors: Priors
-    found: ChangesFound
+    found: hypotheses.ChangesFound
     spread: Spread
     usual: Usual
     crossings: Floats
@@ -196,17 +183,17 @@ def chance_under(params: Any, state: Any, lane: int, h: int, impression: Impress
 def chance_over(params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float) -> float:
     """Return the probability of an arm over the hypotheses that decide, which have a weight together."""
     own, found = state.own, 0.0
-    for h in range(HYPOTHESES):
+    for h in range(hypotheses.HYPOTHESES):
         if own.weight[lane, h] >= params.idle:
             found += own.weight[lane, h] * chance_under(params, state, lane, h, impression, arm)
-    return found * (weight / deciding(own, lane, params.idle))
+    return found * (weight / hypotheses.deciding(own, lane, params.idle))
 
 
 @kernel
 def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
     """Return how many clicks a reward tells as much as; count it for the prior of the arm."""
     own, shared = state.own, state.shared
-    a, b = posterior(own, shared.priors, lane, own.leading[lane], arm)
+    a, b = hypotheses.posterior(own, shared.priors, lane, own.leading[lane], arm)
     scale = steadiness(shared.spread, a / (a + b), reward)
     if own.found[lane] == 0:
         counts = own.counts[lane, own.leading[lane], arm]
@@ -219,7 +206,7 @@ def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> 
 def heed(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
     """Take in what a context may announce; nothing without a margin."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
-        warn(params, state, lane)
+        hypotheses.warn(params, state, lane)
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,7 +287,7 @@ class ShiftMixture(TellsArms):
     """
 
     class State(NamedTuple):
-        own: Hypotheses
+        own: hypotheses.Hypotheses
         shared: SharedByKeys
 
     about: ClassVar[About] = About(
@@ -392,23 +379,23 @@ class ShiftMixture(TellsArms):
     def init(self, lanes: int) -> Any:
         arms = self.arm_count
         spread = Spread(*(np.zeros(1) for _ in Spread._fields))
-        found = ChangesFound(*(np.zeros(1) for _ in ChangesFound._fields))
+        found = hypotheses.ChangesFound(*(np.zeros(1) for _ in hypotheses.ChangesFound._fields))
         usual, room = Usual.nothing(self.context_dim), np.zeros((1, arms))
         priors, betas = Priors.uniform(arms), self.prior_betas
         if betas is not None:
             known = np.flatnonzero(betas.any(axis=1))
             priors.beta[0, 1 + known] = betas[known]
         shared = SharedByKeys(priors, found, spread, usual, room)
-        return ShiftMixture.State(Hypotheses.unchanged(lanes, arms), shared)
+        return ShiftMixture.State(hypotheses.Hypotheses.unchanged(lanes, arms), shared)
 
     @staticmethod
     def odds(params: ShiftMixture, state: State, lane: int, h: int, arm: int) -> tuple[float, float, float]:
-        a, b = posterior(state.own, state.shared.priors, lane, h, arm)
+        a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
         return a, b, deviation_of(a, b)
 
     @staticmethod
     def enter(params: ShiftMixture, state: State, lane: int, weight: float, kind: int, epoch: int) -> None:
-        add_hypothesis(state.own, lane, weight, kind, epoch)
+        hypotheses.add_hypothesis(state.own, lane, weight, kind, epoch)
 
     @staticmethod
     def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
@@ -418,7 +405,7 @@ class ShiftMixture(TellsArms):
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
-        h = drawn(state.own, lane, rng.random(), params.idle)
+        h = hypotheses.drawn(state.own, lane, rng.random(), params.idle)
         return play_under(params, state, lane, h, impression, rng)
 
     @staticmethod
@@ -434,9 +421,9 @@ class ShiftMixture(TellsArms):
         scale = note_reward(params, state, lane, arm, reward)
         # In this order: a reward speaks for or against hypotheses as they were before this round may have
         # changed rates.
-        weigh(own, shared.priors, lane, arm, reward, scale)
-        believe(params, state, lane)
-        pass_round(params, state, lane, 1.0)
+        hypotheses.weigh(own, shared.priors, lane, arm, reward, scale)
+        hypotheses.believe(params, state, lane)
+        hypotheses.pass_round(params, state, lane, 1.0)
         count_round(shared.priors, params.prior_betas, params.floor)
 
     @staticmethod
@@ -447,13 +434,13 @@ class ShiftMixture(TellsArms):
         """Return the posteriors of the arms under the hypothesis of most weight."""
         own, arms = state.own, range(self.arm_count)
         leading = int(own.leading[lane])
-        pairs = [posterior(own, state.shared.priors, lane, leading, arm) for arm in arms]
+        pairs = [hypotheses.posterior(own, state.shared.priors, lane, leading, arm) for arm in arms]
         plays = own.counts[lane, leading].sum(axis=1, dtype=np.float64)
         return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
 
     @staticmethod
     def restart(params: ShiftMixture, state: State, lane: int) -> None:
-        forget_lane(state.own, lane)
+        hypotheses.forget_lane(state.own, lane)
 
     @staticmethod
     def estimate(params: ShiftMixture, state: State, lane: int, arm: int) -> float:

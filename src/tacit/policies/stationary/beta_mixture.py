@@ -9,34 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
-from tacit.policies.stationary.beta_maximum import (
-    ABOVE,
-    BEND,
-    DENSITY,
-    FACTS,
-    FAILURES,
-    HIGH,
-    LEAST,
-    LOW,
-    MANY,
-    MODE,
-    NEGLIGIBLE,
-    NODE,
-    PEAK,
-    POINTS,
-    PRODUCT,
-    SUCCESSES,
-    TOTAL,
-    VARIANCE,
-    decay_of_density,
-    describe,
-    exponent_of_many,
-    lay_nodes,
-    multiply_below,
-    normalise,
-    panel_width,
-    widest_of,
-)
+from tacit.policies.stationary import beta_maximum
 
 # ---- The probability that one of several independent variables of two values each is the largest
 
@@ -106,8 +79,8 @@ def lower_limit(variables: Floats, count: int, low: float, high: float, level: f
         for variable in range(count):
             least = np.inf
             for b in range(variable, variables.shape[1], count):
-                d = max(variables[MODE, b] - y, 0.0)
-                least = min(least, variables[VARIANCE, b] * d * d / (2.0 + d))
+                d = max(variables[beta_maximum.MODE, b] - y, 0.0)
+                least = min(least, variables[beta_maximum.VARIANCE, b] * d * d / (2.0 + d))
             exponent += least
         if exponent > level:
             low = y
@@ -125,17 +98,19 @@ def sum_densities(
     Betas that have no mass above ``lowest`` are left out.
     """
     for i in range(points):
-        work[DENSITY + variable, i] = 0.0
+        work[beta_maximum.DENSITY + variable, i] = 0.0
     for b in range(variable, variables.shape[1], count):
-        if variables[HIGH, b] > lowest:
-            s, f = variables[SUCCESSES, b], variables[FAILURES, b]
-            n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
+        if variables[beta_maximum.HIGH, b] > lowest:
+            s, f = variables[beta_maximum.SUCCESSES, b], variables[beta_maximum.FAILURES, b]
+            n, peak, total = s + f, variables[beta_maximum.PEAK, b], variables[beta_maximum.TOTAL, b]
             for i in range(points):
-                if n > MANY:
-                    exponent = exponent_of_many(work[NODE, i], s, f, variables[MODE, b])
+                if n > beta_maximum.MANY:
+                    exponent = beta_maximum.exponent_of_many(
+                        work[beta_maximum.NODE, i], s, f, variables[beta_maximum.MODE, b]
+                    )
                 else:
-                    exponent = s * work[NODE, i] - n * work[BEND, i] - peak
-                work[DENSITY + variable, i] += total * decay_of_density(exponent)
+                    exponent = s * work[beta_maximum.NODE, i] - n * work[beta_maximum.BEND, i] - peak
+                work[beta_maximum.DENSITY + variable, i] += total * beta_maximum.decay_of_density(exponent)
 
 
 @kernel
@@ -163,12 +138,12 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
     True
     """
     betas = len(successes)
-    variables = np.empty((FACTS, betas))
-    work = np.empty((DENSITY + count, POINTS))
-    level = NEGLIGIBLE + np.log(float(count))
+    variables = np.empty((beta_maximum.FACTS, betas))
+    work = np.empty((beta_maximum.DENSITY + count, beta_maximum.POINTS))
+    level = beta_maximum.NEGLIGIBLE + np.log(float(count))
     fewest, most, same = np.inf, 0.0, True
     for b in range(betas):
-        describe(variables, b, successes[b], failures[b], level)
+        beta_maximum.describe(variables, b, successes[b], failures[b], level)
         fewest, most = min(fewest, successes[b], failures[b]), max(most, successes[b], failures[b])
         same = same and successes[b] == successes[0] and failures[b] == failures[0]
     if same:
@@ -177,33 +152,35 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
     for variable in range(count):
         low = np.inf
         for b in range(variable, betas, count):
-            low, top = min(low, variables[LOW, b]), max(top, variables[HIGH, b])
+            low, top = min(low, variables[beta_maximum.LOW, b]), max(top, variables[beta_maximum.HIGH, b])
             if variable == chosen:
-                ceiling = max(ceiling, variables[HIGH, b])
+                ceiling = max(ceiling, variables[beta_maximum.HIGH, b])
         bottom = max(bottom, low)
     if ceiling <= bottom:
-        return LEAST
+        return beta_maximum.LEAST
     bottom = lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:
         reach = max(np.log(most), -np.log(fewest)) + np.log(2.0 * count) + 8.0
     for b in range(betas):
-        normalise(variables, b)
-        variables[TOTAL, b] *= shares[b]
+        beta_maximum.normalise(variables, b)
+        variables[beta_maximum.TOTAL, b] *= shares[b]
     y, integral = top, 0.0
-    widest, points = widest_of(count), POINTS if bottom < top else 0
+    widest, points = beta_maximum.widest_of(count), beta_maximum.POINTS if bottom < top else 0
     while y > bottom:
-        width = panel_width(y, variables, betas, bottom, reach, widest)
+        width = beta_maximum.panel_width(y, variables, betas, bottom, reach, widest)
         half = 0.5 * width
-        lay_nodes(work, points, y - half, half)
+        beta_maximum.lay_nodes(work, points, y - half, half)
         y = y - width if width < y - bottom else bottom
         for variable in range(count):
             sum_densities(work, points, variables, count, variable, y)
         for variable in range(count):
             if variable != chosen:
-                above, row = variables[ABOVE, variable], DENSITY + variable
-                variables[ABOVE, variable] = multiply_below(work, points, row, half, above)
-        for i in range(POINTS):
-            integral += work[PRODUCT, i] * work[DENSITY + chosen, i]
-    return float(min(max(integral, LEAST), 1.0))
+                above, row = variables[beta_maximum.ABOVE, variable], beta_maximum.DENSITY + variable
+                variables[beta_maximum.ABOVE, variable] = beta_maximum.multiply_below(
+                    work, points, row, half, above
+                )
+        for i in range(beta_maximum.POINTS):
+            integral += work[beta_maximum.PRODUCT, i] * work[beta_maximum.DENSITY + chosen, i]
+    return float(min(max(integral, beta_maximum.LEAST), 1.0))
