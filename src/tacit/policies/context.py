@@ -23,7 +23,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from numbers import Real
@@ -47,6 +47,7 @@ MOST_SEEN = 3
 """Values that are remembered of those that are hashed alike, so that people read more than a number."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
+TEXT = "a string, or None where it is missing"
 BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
@@ -347,31 +348,31 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        first = self._first[name]
+        first, place = self._first[name], f"{field}.{name}"
         if isinstance(holds, tuple):
             last = first + len(holds) + 1
         else:
             last = first + (_width(holds) or 1)
         if holds == SIGNAL:
-            row[first] = _number(f"{field}.{name}", value, "give a finite number: a signal is never missing")
+            row[first] = _checked(place, value, _is_number, "a finite number: a signal is never missing")
         elif _is_missing(value):
             row[last] = 1.0
         elif isinstance(holds, tuple):
-            known = _text(f"{field}.{name}", value)
+            known = _checked(place, value, _is_text, TEXT)
             if known in holds:
                 row[first + holds.index(known)] = 1.0
             else:
                 row[last - 1] = 1.0
                 self.others[name] += 1
-                _doubt_case(f"{field}.{name}", known, holds)
+                _doubt_case(place, known, holds)
         elif holds == NUMBER:
-            row[first] = _number(f"{field}.{name}", value)
+            row[first] = _checked(place, value, _is_number, "a finite number, or None where it is missing")
         elif holds == BOOLEAN:
-            row[first] = float(_flag(f"{field}.{name}", value))
+            row[first] = _checked(place, value, _is_flag, "True or False, or None where it is missing")
         else:
-            place, sign = _hashed(name, _text(f"{field}.{name}", value), last - first)
-            row[first + place] = sign
-            seen = self.seen.setdefault((first + place, sign), [])
+            at, sign = _hashed(name, _checked(place, value, _is_text, TEXT), last - first)
+            row[first + at] = sign
+            seen = self.seen.setdefault((first + at, sign), [])
             if len(seen) < MOST_SEEN and value not in seen:
                 seen.append(value)
 
@@ -395,24 +396,11 @@ def _named(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else value.to_dict()  # type: ignore[no-any-return]
 
 
-def _number(
-    field: str, value: Any, remedy: str = "give a finite number, or None where it is missing"
-) -> float:
-    if not _is_number(value):
-        raise InvalidValue(field, value, remedy)
-    return float(value)
-
-
-def _flag(field: str, value: Any) -> bool:
-    if not _is_flag(value):
-        raise InvalidValue(field, value, "give True or False, or None where it is missing")
-    return bool(value)
-
-
-def _text(field: str, value: Any) -> str:
-    if not _is_text(value):
-        raise InvalidValue(field, value, "give a string, or None where it is missing")
-    return str(value)
+def _checked(field: str, value: Any, check: Callable[[Any], bool], what: str) -> Any:
+    """Return a value that passes a check, or refuse it, saying what may be given."""
+    if not check(value):
+        raise InvalidValue(field, value, f"give {what}")
+    return value
 
 
 @lru_cache(maxsize=65_536)

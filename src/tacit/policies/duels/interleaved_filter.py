@@ -111,6 +111,10 @@ class Filter(working_set.Eliminating, abstract=True):
         otherwise="BeatTheMean where transitivity is relaxed; RMED1 for less regret",
     )
 
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        return cls(arms, horizon=10_000)
+
     @param
     def kappa(self) -> float:
         """The confidence radius after n comparisons is kappa/√n."""
@@ -124,7 +128,7 @@ class Filter(working_set.Eliminating, abstract=True):
     @param
     def prunes(self) -> bool:
         """Whether a new candidate frees the working set of arms that its predecessor leads."""
-        raise NotImplementedError
+        return False
 
     def init(self, lanes: int) -> State:
         arms = self.arm_count
@@ -250,14 +254,6 @@ class InterleavedFilter1(Filter):
     1
     """
 
-    @classmethod
-    def example(cls, arms: int = 2, dim: int = 1) -> Self:
-        return cls(arms, horizon=10_000)
-
-    @param
-    def prunes(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class InterleavedFilter2(Filter):
@@ -292,10 +288,6 @@ class InterleavedFilter2(Filter):
     >>> tacit.InterleavedFilter2(arms=3, horizon=1000).label
     'InterleavedFilter2(horizon=1000)'
     """
-
-    @classmethod
-    def example(cls, arms: int = 2, dim: int = 1) -> Self:
-        return cls(arms, horizon=10_000)
 
     @param
     def prunes(self) -> bool:

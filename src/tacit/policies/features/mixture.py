@@ -201,15 +201,11 @@ class Inputs(NamedTuple):
 @kernel
 def forget_inputs(inputs: Inputs, lane: int) -> None:
     """Know nothing of features again."""
-    for j in range(inputs.factor.shape[1]):
-        inputs.largest[lane, j] = 0.0
-        inputs.squares[lane, j] = 0.0
-        inputs.factor[lane, j] = 1.0
-    for i in range(FEW):
-        for j in range(inputs.arms.shape[2]):
-            inputs.arms[lane, i, j] = 0.0
-    for i in range(3):
-        inputs.counts[lane, i] = 0
+    inputs.largest[lane] = 0.0
+    inputs.squares[lane] = 0.0
+    inputs.factor[lane] = 1.0
+    inputs.arms[lane] = 0.0
+    inputs.counts[lane] = 0
 
 
 @kernel
@@ -352,12 +348,9 @@ class Offsets(NamedTuple):
 @kernel
 def forget_offsets(offsets: Offsets, lane: int) -> None:
     """Return to the prior."""
-    for k in range(offsets.mean.shape[1]):
-        for i in range(FEW):
-            offsets.mean[lane, k, i] = 0.0
-            offsets.variance[lane, k, i] = OFFSET_VARIANCE
-            for j in range(offsets.slope.shape[3]):
-                offsets.slope[lane, k, i, j] = 0.0
+    offsets.mean[lane] = 0.0
+    offsets.variance[lane] = OFFSET_VARIANCE
+    offsets.slope[lane] = 0.0
 
 
 class Component(NamedTuple):

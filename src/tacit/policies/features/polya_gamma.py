@@ -255,10 +255,8 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
         gaussian.reset(state.laplace.mean[lane], state.laplace.root[lane], params.prior_variance)
         state.seen[lane] = 0
-        for n in range(state.rows.shape[1]):
-            state.rewards[lane, n] = 0.0
-            for i in range(state.rows.shape[2]):
-                state.rows[lane, n, i] = 0.0
+        state.rewards[lane] = 0.0
+        state.rows[lane] = 0.0
 
     @staticmethod
     def believed(  # type: ignore[override]

@@ -247,9 +247,8 @@ def forget_lists(state: ItemListState, learning: ContextState, model: int, layou
 @kernel
 def forget_own(state: ItemListState, model: int) -> None:
     """Know nothing again of what items are beyond their numbers."""
-    for own_at in range(ITEMS):
-        state.own[model, 0, own_at] = np.float32(0.0)
-        state.own[model, 1, own_at] = np.float32(OWN_VARIANCE)
+    state.own[model, 0] = np.float32(0.0)
+    state.own[model, 1] = np.float32(OWN_VARIANCE)
 
 
 @kernel

@@ -22,7 +22,7 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER
 from tacit.policies.shifting import hypotheses
-from tacit.policies.shifting.common_priors import Priors, count_round, fit_all
+from tacit.policies.shifting.common_priors import Priors, count_round
 from tacit.policies.shifting.shift_mixture import (
     SharedByKeys,
     ShiftMixture,
@@ -364,10 +364,6 @@ class DriftMixture(ShiftMixture):
         if state.warned[lane] > 0 and own.rounds[lane] >= state.warned[lane] - 1 + SETTLED:
             settle(state, lane)
         count_round(shared.priors, params.prior_betas, params.floor)
-
-    @staticmethod
-    def refit(params: Any, state: Any) -> None:
-        fit_all(state.shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms by what decides most: the memory or a hypothesis."""

@@ -396,17 +396,12 @@ def place_hypothesis(own: Hypotheses, lane: int, h: int, weight: float, kind: in
 @kernel
 def forget_lane(own: Hypotheses, lane: int) -> None:
     """Let a lane begin anew."""
-    for h in range(HYPOTHESES):
-        own.weight[lane, h] = 1.0 if h == 0 else 0.0
-        own.kind[lane, h] = INITIAL
-        own.born[lane, h] = 0
-        for arm in range(own.counts.shape[2]):
-            for k in range(2):
-                own.counts[lane, h, arm, k] = 0.0
-    for e in range(EPOCHS):
-        for arm in range(own.counts.shape[2]):
-            for k in range(2):
-                own.remembered[lane, e, arm, k] = 0
+    own.weight[lane] = 0.0
+    own.weight[lane, 0] = 1.0
+    own.kind[lane] = INITIAL
+    own.born[lane] = 0
+    own.counts[lane] = 0.0
+    own.remembered[lane] = 0
     own.leading[lane] = 0
     own.rounds[lane] = 0
     own.hazard[lane] = 0.0

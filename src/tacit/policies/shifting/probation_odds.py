@@ -136,6 +136,15 @@ def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
 
 
 @kernel
+def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
+    """Return the sum of the Bayes factors of all arms."""
+    total = 0.0
+    for arm in range(lanes.factor.shape[1]):
+        total += bayes_factor(lanes, lane, arm)
+    return total
+
+
+@kernel
 def weigh(params: Any, state: Any, lane: int) -> Odds:
     """Weigh "all arms changed", "one arm changed" and "nothing changed"."""
     lanes = state.lanes
@@ -164,8 +173,7 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
     """Keep of an arm only what is new."""
-    lanes.old[lane, arm, 0] = 0.0
-    lanes.old[lane, arm, 1] = 0.0
+    lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
 
@@ -205,10 +213,7 @@ def settle(params: Any, state: Any, lane: int) -> None:
     odds = weigh(params, state, lane)
     note_outcome(params, state, lane, odds)
     total = odds.whole + odds.single + odds.nothing
-    factors = 0.0
-    for arm in range(lanes.factor.shape[1]):
-        factors += bayes_factor(lanes, lane, arm)
-    restarted = False
+    factors, restarted = sum_of_factors(lanes, lane), False
     for arm in range(lanes.factor.shape[1]):
         factor = bayes_factor(lanes, lane, arm)
         change = params.changes * factor
@@ -227,10 +232,7 @@ def settle(params: Any, state: Any, lane: int) -> None:
 def draw_single(lanes: ProbationLanes, lane: int, uniform: float) -> int:
     """Draw which arm changed, given that one did."""
     last = lanes.factor.shape[1] - 1
-    total = 0.0
-    for arm in range(last + 1):
-        total += bayes_factor(lanes, lane, arm)
-    left = uniform * total
+    left = uniform * sum_of_factors(lanes, lane)
     for arm in range(last):
         left -= bayes_factor(lanes, lane, arm)
         if left < 0.0:
@@ -409,9 +411,7 @@ def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, sho
         doubt = doubt_of(params, state, lane)
     else:
         odds = weigh(params, state, lane)
-    factors, chosen = 0.0, 0
-    for other in range(lanes.factor.shape[1]):
-        factors += bayes_factor(lanes, lane, other)
+    factors, chosen = sum_of_factors(lanes, lane), 0
     for i in range(count):
         if arms[i] == shown:
             chosen = i
