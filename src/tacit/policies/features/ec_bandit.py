@@ -330,16 +330,12 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
-        gaussian.draw_gaussian(
-            state.relevance.mean[lane], state.relevance.root[lane], 1.0, rng, room_c[0], room_c[1]
-        )
-        gaussian.draw_gaussian(
-            state.examination.mean[lane], state.examination.root[lane], 1.0, rng, room_e[0], room_e[1]
-        )
-        arm = most_clicked(impression, room_c[1], room_e[1])
-        gaussian.clear(room_c)
-        gaussian.clear(room_e)
+        for block in (state.relevance, state.examination):
+            mean, root, room = block.mean[lane], block.root[lane], block.room[lane]
+            gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
+        arm = most_clicked(impression, state.relevance.room[lane, 1], state.examination.room[lane, 1])
+        gaussian.clear(state.relevance.room[lane])
+        gaussian.clear(state.examination.room[lane])
         return arm
 
     @staticmethod

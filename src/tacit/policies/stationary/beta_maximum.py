@@ -246,14 +246,21 @@ def normalise(variables: Floats, b: int) -> None:
 
 
 @kernel
-def lower_end(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return a place from ``low`` to ``high`` up to which the product of all F is negligible."""
+def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
+    """Return a place from ``low`` to ``high`` up to which the product of all F is negligible.
+
+    A variable that is one of several Betas has the columns ``count`` apart; no F is above the largest of its
+    Betas.
+    """
     for _ in range(5):
         y = 0.5 * (low + high)
         exponent = 0.0
-        for b in range(count):
-            d = max(variables[MODE, b] - y, 0.0)
-            exponent += variables[VARIANCE, b] * d * d / (2.0 + d)
+        for variable in range(count):
+            least = np.inf
+            for b in range(variable, variables.shape[1], count):
+                d = max(variables[MODE, b] - y, 0.0)
+                least = min(least, variables[VARIANCE, b] * d * d / (2.0 + d))
+            exponent += least
         if exponent > level:
             low = y
         else:
@@ -420,7 +427,7 @@ def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floa
     ceiling = variables[HIGH, chosen]
     if ceiling <= bottom:
         return LEAST
-    bottom = lower_end(variables, count, bottom, ceiling, level)
+    bottom = lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:

@@ -68,28 +68,6 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
 
 
 @kernel
-def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return a place from ``low`` to ``high`` up to which the product of all F is negligible.
-
-    No F is above the largest one of its Betas.
-    """
-    for _ in range(5):
-        y = 0.5 * (low + high)
-        exponent = 0.0
-        for variable in range(count):
-            least = np.inf
-            for b in range(variable, variables.shape[1], count):
-                d = max(variables[beta_maximum.MODE, b] - y, 0.0)
-                least = min(least, variables[beta_maximum.VARIANCE, b] * d * d / (2.0 + d))
-            exponent += least
-        if exponent > level:
-            low = y
-        else:
-            high = y
-    return low
-
-
-@kernel
 def sum_densities(
     work: Floats, points: int, variables: Floats, count: int, variable: int, lowest: float
 ) -> None:
@@ -158,7 +136,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
         bottom = max(bottom, low)
     if ceiling <= bottom:
         return beta_maximum.LEAST
-    bottom = lower_limit(variables, count, bottom, ceiling, level)
+    bottom = beta_maximum.lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:
