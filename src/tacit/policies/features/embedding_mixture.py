@@ -18,27 +18,11 @@ from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import Declared, context_width, declared, signals_in
+from tacit.policies.features import context_weights, embedding_items
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import KEPT, is_due, keep, notice_changes, recall
 from tacit.policies.features.context_models import Design
-from tacit.policies.features.context_weights import (
-    ContextState,
-    base_of,
-    clicks_worth,
-    forget_all,
-    take_in,
-    tells_as_clicks,
-)
-from tacit.policies.features.embedding_items import (
-    EmbeddingState,
-    beliefs_by,
-    candidate_lines,
-    embedding_layout,
-    empty_room,
-    expected_of,
-    measure_anew,
-    read_event,
-)
+from tacit.policies.features.embedding_items import EmbeddingState
 from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.index import LATER, envelope_share
 
@@ -160,7 +144,7 @@ class EmbeddingMixture(EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return embedding_layout(self.relevance_dim, self.context_dim)
+        return embedding_items.embedding_layout(self.relevance_dim, self.context_dim)
 
     @property
     def model_bytes(self) -> int:
@@ -175,9 +159,9 @@ class EmbeddingMixture(EmbeddingPolicy):
     ) -> Floats:
         """Return draws of the candidates' mean rewards."""
         model, count, found = lane if self.per_key else 0, len(impression.arms), []
-        base = base_of(state.tally, model)
+        base = context_weights.base_of(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):
-            logits, variances = beliefs_by(state, model, impression, self.layout, h, base).T
+            logits, variances = embedding_items.beliefs_by(state, model, impression, self.layout, h, base).T
             found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal((int(share), count))))
         return np.concatenate(found)
 
@@ -185,7 +169,9 @@ class EmbeddingMixture(EmbeddingPolicy):
     def choose(
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        lines = candidate_lines(state, lane if params.per_key else 0, impression, params.layout)
+        lines = embedding_items.candidate_lines(
+            state, lane if params.per_key else 0, impression, params.layout
+        )
         return coupled_choice(params, lines, lane, impression, rng)
 
     @staticmethod
@@ -197,7 +183,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
-        lines = candidate_lines(state, lane if params.per_key else 0, asked, params.layout)
+        lines = embedding_items.candidate_lines(state, lane if params.per_key else 0, asked, params.layout)
         action[0] = coupled_choice(params, lines, lane, asked, rng)
         return envelope_share(lines, len(lines), place_of(asked.arms, action[0]))
 
@@ -209,25 +195,27 @@ class EmbeddingMixture(EmbeddingPolicy):
     def propensity(
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, arm: int
     ) -> float:
-        lines = candidate_lines(state, lane if params.per_key else 0, impression, params.layout)
+        lines = embedding_items.candidate_lines(
+            state, lane if params.per_key else 0, impression, params.layout
+        )
         return envelope_share(lines, len(lines), place_of(impression.arms, arm))
 
     @staticmethod
     def learn(params: EmbeddingMixture, state: EmbeddingState, lane: int, outcome: Outcome) -> None:
         model, layout, tally = lane if params.per_key else 0, params.layout, state.tally
-        impression, room = outcome.impression, empty_room(params.layout)
+        impression, room = outcome.impression, embedding_items.empty_room(params.layout)
         item, user, reward = room.raw[0], np.zeros(layout.user), outcome.reward
         copy_row(impression.relevance[place_of(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
-        learning = ContextState(state.models, tally, state.items, state.kept, room)
+        learning = context_weights.ContextState(state.models, tally, state.items, state.kept, room)
         events = int(tally.rounds[model])
         first = events
         if events < KEPT:
             keep(state.kept, model, events, item, 0, reward)
             keep(state.kept_users, model, events, user, 0, reward)
             if is_due(events + 1):
-                measure_anew(state, model, events + 1, 1)
-                forget_all(learning, model, layout, None)
+                embedding_items.measure_anew(state, model, events + 1, 1)
+                context_weights.forget_all(learning, model, layout, None)
                 first = 0
         else:
             notice_changes(state.items, model, item)
@@ -237,8 +225,10 @@ class EmbeddingMixture(EmbeddingPolicy):
                 reward = state.kept.rewards[model, event]
                 recall(state.kept, model, event, item)
                 recall(state.kept_users, model, event, user)
-            read_event(state, model, item, user, 0.0, layout, room)
+            embedding_items.read_event(state, model, item, user, 0.0, layout, room)
             times = 1.0
-            if not tells_as_clicks(tally, model, reward):
-                times = clicks_worth(tally, model, expected_of(state, model, layout, room), reward)
-            take_in(learning, model, 0, reward, times, layout)
+            if not context_weights.tells_as_clicks(tally, model, reward):
+                times = context_weights.clicks_worth(
+                    tally, model, embedding_items.expected_of(state, model, layout, room), reward
+                )
+            context_weights.take_in(learning, model, 0, reward, times, layout)

@@ -16,15 +16,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, whole
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features import gaussian
-from tacit.policies.features.click_model import (
-    MAX_DIM,
-    ClickModel,
-    Coupled,
-    coupled_choice,
-    draw_field,
-    place_of,
-)
+from tacit.policies.features import click_model, gaussian
 from tacit.policies.features.gaussian import Belief, Gaussian
 
 
@@ -122,12 +114,12 @@ class LinearModel(FeaturePolicy, abstract=True):
 
     @staticmethod
     def believed(params: Any, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        score = linear_score(impression, place_of(impression.arms, arm), state.mean[lane])
+        score = linear_score(impression, click_model.place_of(impression.arms, arm), state.mean[lane])
         return min(max(score, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
-class LogisticTS(LinearModel, Coupled):
+class LogisticTS(LinearModel, click_model.Coupled):
     """Thompson sampling on a logistic regression, one Laplace step per click.
 
     Parameters
@@ -179,12 +171,12 @@ class LogisticTS(LinearModel, Coupled):
     prior_variance: Positive = 1.0
     intercept: Flag = True
     discount: PositiveFraction = 1.0
-    draw: str = draw_field()
+    draw: str = click_model.draw_field()
 
     @staticmethod
     def choose(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
-            return coupled_choice(params, state, lane, impression, rng)
+            return click_model.coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, 1.0, rng)
 
     @staticmethod
@@ -197,12 +189,16 @@ class LogisticTS(LinearModel, Coupled):
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
-        fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), room[0])
+        fill_features(
+            outcome.impression, click_model.place_of(outcome.impression.arms, outcome.shown), room[0]
+        )
         gaussian.learn_logit(mean, root, room, gaussian.dot(mean, room[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        return gaussian.sigmoid(linear_score(impression, place_of(impression.arms, arm), state.mean[lane]))
+        return gaussian.sigmoid(
+            linear_score(impression, click_model.place_of(impression.arms, arm), state.mean[lane])
+        )
 
 
 class LeastSquares(LinearModel, abstract=True):
@@ -217,12 +213,12 @@ class LeastSquares(LinearModel, abstract=True):
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         gaussian.fade(state.root[lane], params.discount, params.prior_variance)
-        place = place_of(outcome.impression.arms, outcome.shown)
+        place = click_model.place_of(outcome.impression.arms, outcome.shown)
         least_squares(state, lane, outcome.impression, place, outcome.reward)
 
 
 @dataclass(frozen=True)
-class LinTS(LeastSquares, Coupled):
+class LinTS(LeastSquares, click_model.Coupled):
     """Thompson sampling on a linear regression.
 
     Parameters
@@ -274,12 +270,12 @@ class LinTS(LeastSquares, Coupled):
     scale: Positive = 0.25
     intercept: Flag = True
     discount: PositiveFraction = 1.0
-    draw: str = draw_field()
+    draw: str = click_model.draw_field()
 
     @staticmethod
     def choose(params: LinTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
-            return coupled_choice(params, state, lane, impression, rng)
+            return click_model.coupled_choice(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, params.scale, rng)
 
     @staticmethod
@@ -302,7 +298,7 @@ def highest_bound(state: Gaussian, lane: int, impression: Impression, alpha: flo
 
 
 @dataclass(frozen=True)
-class LinUCB(LeastSquares, ClickModel):
+class LinUCB(LeastSquares, click_model.ClickModel):
     """Play the arm with the highest upper confidence bound of a linear regression.
 
     The bound is x·m + α·sqrt(xᵀΣx), which costs O(d²) per arm.
@@ -437,7 +433,7 @@ class LinearEpsilonGreedy(LeastSquares):
     [0.1, 0.9]
     """
 
-    kernels: ClassVar[tuple[Any, ...]] = ClickModel.kernels
+    kernels: ClassVar[tuple[Any, ...]] = click_model.ClickModel.kernels
     about: ClassVar[About] = About(
         source="Bietti, Agarwal, Langford (2021), algorithm 1",
         regret="linear, ε·(mean gap) a round; O(T^(2/3)) where ε falls as T^(−1/3)",
@@ -447,7 +443,7 @@ class LinearEpsilonGreedy(LeastSquares):
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
 
-    dim: Annotated[int, whole(1, MAX_DIM)]
+    dim: Annotated[int, whole(1, click_model.MAX_DIM)]
     epsilon: Fraction = 0.2
     prior_variance: Positive = 1.0
     intercept: Flag = True
@@ -475,5 +471,5 @@ class LinearEpsilonGreedy(LeastSquares):
     def propensity(
         params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
     ) -> float:
-        lead = share_of_lead(impression, state.mean[lane], place_of(impression.arms, arm))
+        lead = share_of_lead(impression, state.mean[lane], click_model.place_of(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead

@@ -15,18 +15,11 @@ from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features import context_models, embedding_items
+from tacit.policies.features import context_models, context_weights, embedding_items
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.context_inputs import Singles, keep, notice_changes, recall
 from tacit.policies.features.context_models import Base, Design, Sighting
-from tacit.policies.features.context_weights import (
-    WIDTH,
-    ContextState,
-    begin_recent,
-    click_chance,
-    forget_all,
-    share_weights,
-)
+from tacit.policies.features.context_weights import ContextState
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.lists.one_draw import LinePolicy, Lines
@@ -191,13 +184,13 @@ def learn_item(
         logit, s, c, g = context_models.learn_arm(
             learning.models, learning.room, model, 0, h, layout, sighting
         )
-        chance = click_chance(logit + offset, s + variance)
+        chance = context_weights.click_chance(logit + offset, s + variance)
         mean += weights[h] * chance
         if h != context_models.NOTHING:
             gain += weights[h] * g
             precision += weights[h] * c
         weights[h] *= given_to(given.seen * chance, given.reward)
-    share_weights(weights, 0.0)
+    context_weights.share_weights(weights, 0.0)
     part = variance / (1.0 + variance * precision)
     own[0, own_at] += np.float32(part * gain)
     own[1, own_at] -= np.float32(part * variance * precision)
@@ -223,7 +216,7 @@ def read_item(
     weights, cells = state.readers[model], state.cells[model]
     for r in range(READERS):
         weights[r] *= given_to(seen[r] * chance, reward)
-    share_weights(weights, 0.0)
+    context_weights.share_weights(weights, 0.0)
     cells[0, last, k] += reward
     cells[1, last, k] += expected * chance
     if first:
@@ -238,7 +231,7 @@ def read_item(
 @kernel
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
     """Know nothing of items and readers again, but how items are measured and how often they are clicked."""
-    forget_all(learning, model, layout, None)
+    context_weights.forget_all(learning, model, layout, None)
     state.readers[model, :] = 1.0 / READERS
     state.cells[model, :, :, :] = 0.0
     forget_own(state, model)
@@ -258,14 +251,14 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
     tally.rounds[model] += 1.0
     tally.age[model] += 1.0
     share = 1.0 / (tally.rounds[model] + 1.0)
-    share_weights(tally.weights[model], share)
-    share_weights(state.readers[model], share)
+    context_weights.share_weights(tally.weights[model], share)
+    context_weights.share_weights(state.readers[model], share)
     for h in range(context_models.FULL):
         k = 0
         for j in range(layout.known):
             learning.models.spread[model, 0, h, k] += STIRS
             k += layout.known - j
-    if begin_recent(learning, model, layout):
+    if context_weights.begin_recent(learning, model, layout):
         forget_own(state, model)
 
 
@@ -352,7 +345,7 @@ def lines_of(state: ItemListState, model: int, impression: Impression, layout: D
     moments = embedding_items.candidate_moments(
         state.relevance, model, impression, layout, rate_of(state, model)
     )
-    slots, width = 0, WIDTH if tally.rounds[model] > 0.0 else 0.0
+    slots, width = 0, context_weights.WIDTH if tally.rounds[model] > 0.0 else 0.0
     for i in range(len(arms)):
         slots = max(slots, arms[i] + 1)
     mean, spread, rank = np.zeros(slots), np.zeros(slots), np.full(slots, -1, np.int64)

@@ -21,16 +21,8 @@ from tacit.core.part import param, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER
-from tacit.policies.shifting import hypotheses
+from tacit.policies.shifting import hypotheses, shift_mixture
 from tacit.policies.shifting.common_priors import Priors, count_round
-from tacit.policies.shifting.shift_mixture import (
-    SharedByKeys,
-    ShiftMixture,
-    chance_over,
-    chance_under,
-    note_reward,
-    play_under,
-)
 
 # Where eight hypotheses are counted, the memory is the ninth.
 MEMORY = hypotheses.HYPOTHESES
@@ -191,7 +183,7 @@ def most_alike(own: hypotheses.Hypotheses, priors: Priors, lane: int, means: Flo
 
 
 @dataclass(frozen=True, repr=False)
-class DriftMixture(ShiftMixture):
+class DriftMixture(shift_mixture.ShiftMixture):
     """Play what is best under a drawn hypothesis about when intent last shifted, or by a fading memory.
 
     As ``ShiftMixture``, with what that one lacks where many arms drift or a shift hides in an arm which is
@@ -234,7 +226,7 @@ class DriftMixture(ShiftMixture):
     class State(NamedTuple):
         own: hypotheses.Hypotheses
         memory: Memory
-        shared: SharedByKeys
+        shared: shift_mixture.SharedByKeys
         means: Floats
         warned: Ints
 
@@ -335,13 +327,13 @@ class DriftMixture(ShiftMixture):
         h, uniform, weight = MEMORY, rng.random(), state.memory.weight[lane]
         if uniform >= weight:
             h = hypotheses.drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
-        return play_under(params, state, lane, h, impression, rng)
+        return shift_mixture.play_under(params, state, lane, h, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
         weight = state.memory.weight[lane]
-        found = chance_over(params, state, lane, impression, arm, 1.0 - weight)
-        found += weight * chance_under(params, state, lane, MEMORY, impression, arm)
+        found = shift_mixture.chance_over(params, state, lane, impression, arm, 1.0 - weight)
+        found += weight * shift_mixture.chance_under(params, state, lane, MEMORY, impression, arm)
         # Weights sum up to 1 but for rounding.
         return min(1.0, float((1.0 - params.exploration) * found + params.exploration / len(impression.arms)))
 
@@ -349,7 +341,7 @@ class DriftMixture(ShiftMixture):
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
         arm, reward, own, shared = outcome.shown, outcome.reward, state.own, state.shared
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.rate_of(own, lane))))
-        scale = note_reward(params, state, lane, arm, reward)
+        scale = shift_mixture.note_reward(params, state, lane, arm, reward)
         a, b = remembered(state, lane, arm)
         known = 0.0
         for h in range(hypotheses.HYPOTHESES):
