@@ -87,47 +87,28 @@ def scenario(
     InvalidValue
         If a table is given for users who differ, or the policy does not suit.
     """
+    environment: Environment | None
+    arms: tuple[str, ...]
+    keys: tuple[str, ...]
+    if context and interest is not None:
+        raise InvalidValue("interest", str(interest), "leave it out: users who differ are simulated")
     if context:
-        if interest is not None:
-            raise InvalidValue("interest", str(interest), "leave it out: users who differ are simulated")
-        made = auto(arms=tuple(TASTES), context=SCHEMA)
-        if policy is not None:
-            made = policy_from_spec(policy, tuple(TASTES))
-        return Scenario(
-            title=f"a home page, {len(TASTES)} things to show, users who differ",
-            environment=None,
-            keys=("home",),
-            arms=tuple(TASTES),
-            policy=made,
-            impressions=impressions or 8_000,
-            seed=seed,
-            holdout=holdout,
-        )
-    if interest is not None:
-        real = SearchInterest(interest)
+        arms, keys, count, environment = tuple(TASTES), ("home",), 8_000, None
+        title = f"a home page, {len(arms)} things to show, users who differ"
+        made = auto(arms=arms, context=SCHEMA) if policy is None else policy_from_spec(policy, arms)
+    elif interest is not None:
+        environment = real = SearchInterest(interest)
         days = len(real.dates) - 1
-        return Scenario(
-            title=f"one query over {days} days of real search interest, {real.dates[0]} on",
-            environment=real,
-            keys=(interest.stem,),
-            arms=real.topics,
-            policy=policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", real.topics),
-            impressions=impressions or 100 * days,
-            seed=seed,
-            holdout=holdout,
-        )
-    arms = ("reference", "news", "shop", "video", "film")
-    keys = ("independence day", "tomato", "jaguar")
-    return Scenario(
-        title=f"{len(keys)} queries, {len(arms)} kinds of result, intent that shifts",
-        environment=ShiftingArms(arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5),
-        keys=keys,
-        arms=arms,
-        policy=policy_from_spec(policy or "auto", arms),
-        impressions=impressions or 15_000,
-        seed=seed,
-        holdout=holdout,
-    )
+        arms, keys, count = real.topics, (interest.stem,), 100 * days
+        title = f"one query over {days} days of real search interest, {real.dates[0]} on"
+        made = policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", arms)
+    else:
+        arms, count = ("reference", "news", "shop", "video", "film"), 15_000
+        keys = ("independence day", "tomato", "jaguar")
+        title = f"{len(keys)} queries, {len(arms)} kinds of result, intent that shifts"
+        environment = ShiftingArms(arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5)
+        made = policy_from_spec(policy or "auto", arms)
+    return Scenario(title, environment, keys, arms, made, impressions or count, seed, holdout)
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,6 @@ def all_environments() -> list[Environment]:
 
 def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver; return cache hits, compilations and the folder."""
-    from tacit.core.compilation.loops import cache_root
-    from tacit.core.compiled import cache_statistics
-
     _shared()
     parts, worlds = all_policies(), all_environments()
     with progress(len(parts) * (1 + len(worlds)), "compiling") as advance:
@@ -61,7 +58,7 @@ def compile_all() -> tuple[int, int, Path]:
                 if policy.shows == environment.takes and _reads(policy, environment):
                     simulate(policy, environment, horizon=10, workers=1)
                 advance(1)
-    return *cache_statistics(), cache_root()
+    return _counted()
 
 
 def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
@@ -77,9 +74,6 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
     UnknownName, InvalidValue
         If one is none.
     """
-    from tacit.core.compilation.loops import cache_root
-    from tacit.core.compiled import cache_statistics
-
     recommended = [each for each in all_policies() if each.about.suits]
     named: list[Policy] = []
     for name in names:
@@ -90,6 +84,14 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
             advance(1)
             _simulated(policy)
             advance(1)
+    return _counted()
+
+
+def _counted() -> tuple[int, int, Path]:
+    """Return cache hits, compilations and the folder of the cache."""
+    from tacit.core.compilation.loops import cache_root
+    from tacit.core.compiled import cache_statistics
+
     return *cache_statistics(), cache_root()
 
 

@@ -482,3 +482,9 @@ def totals(values: Any, shown: Ints, kinds: int) -> Floats:
     real = shown != NOTHING
     weights = np.broadcast_to(values, shown.shape)[real].astype(np.float64)
     return np.asarray(np.bincount(shown[real], weights, minlength=kinds), np.float64)
+
+
+def kind_rates(hits: Any, trials: Any, shown: Ints, otherwise: Any) -> Any:
+    """Return :func:`rates` of each kind of results, of as many as there are rates otherwise."""
+    kinds = len(otherwise)
+    return rates(totals(hits, shown, kinds), totals(trials, shown, kinds), otherwise)

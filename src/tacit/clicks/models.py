@@ -18,10 +18,10 @@ from tacit.clicks.base import (
     Fit,
     by_kind,
     examined_given,
+    kind_rates,
     maximised,
     prepared,
     rates,
-    totals,
 )
 from tacit.core import checks
 from tacit.core.arrays import Ints
@@ -95,8 +95,7 @@ class Cascade(ClickModel):
         examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != NOTHING)
 
         def step(model: Cascade) -> Cascade:
-            trials = totals(examined, table, count)
-            return cls(rates(totals(clicked, table, count), trials, model.attraction))
+            return cls(kind_rates(clicked, examined, table, model.attraction))
 
         return maximised(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
 
@@ -188,9 +187,7 @@ class DependentClick(ClickModel):
 
         def step(model: DependentClick) -> DependentClick:
             examined = examined_given(model.chain(table), clicked)
-            attraction = rates(
-                totals(clicked, table, count), totals(examined, table, count), model.attraction
-            )
+            attraction = kind_rates(clicked, examined, table, model.attraction)
             went_on = (followed * examined[:, 1:]).sum(axis=0)
             return cls(attraction, rates(went_on, followed.sum(axis=0), model.continuation))
 
@@ -292,18 +289,14 @@ class DynamicBayesian(ClickModel):
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
             examined = examined_given(model.chain(table), clicked)
-            attraction = rates(
-                totals(clicked, table, count), totals(examined, table, count), model.attraction
-            )
+            attraction = kind_rates(clicked, examined, table, model.attraction)
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # Who left after a click was satisfied, or was not and did not persist.
             likes = by_kind(model.satisfaction, table, 0.0)
             left = 1.0 - (1.0 - likes) * model.persistence
             satisfied = followed * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
-            satisfaction = rates(
-                totals(satisfied, table, count), totals(followed, table, count), model.satisfaction
-            )
+            satisfaction = kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
             tempted = follows * examined - satisfied
@@ -406,7 +399,7 @@ class PositionBased(ClickModel):
             examined = np.where(
                 clicked, 1.0, rates(examines - attracts * examines, unclicked, 0.0 * unclicked)
             )
-            attraction = rates(totals(attracted, table, count), totals(1.0, table, count), model.attraction)
+            attraction = kind_rates(attracted, 1.0, table, model.attraction)
             examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
             return cls(attraction, [1.0, *examination[1:]])
 

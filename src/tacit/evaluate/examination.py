@@ -456,16 +456,7 @@ def examine(
             least, most = wilson(clicks[0] / shown[0], shown[0], confidence)
             ends = wilson(clicks[place] / shown[place], shown[place], confidence)
             low[place], high[place] = ends[0] / most, ends[1] / least
-    return Examination(
-        method=method,
-        positions=places,
-        effects=effects,
-        low=low,
-        high=high,
-        shown=shown,
-        clicks=clicks,
-        confidence=confidence,
-    )
+    return Examination(method, places, effects, low, high, shown, clicks, confidence)
 
 
 def _jackknife(

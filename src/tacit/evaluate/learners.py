@@ -110,38 +110,28 @@ class LogLearner:
     def impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
         """Return some of the rows as impressions; their slots were asked for before."""
         if rows.items is not None and self.policy.arms is None:
-            return self._item_impressions(rows, rows.items, picked)
-        lists = [self._codes[offer] for offer in rows.offers]
-        stops = np.cumsum([len(offer) for offer in lists])
-        starts = stops - np.array([len(offer) for offer in lists])
+            slots, starts, stops, relevance = self._offered_items(rows, rows.items, picked)
+        else:
+            lists = [self._codes[offer] for offer in rows.offers]
+            sizes = np.array(list(map(len, lists)), np.int64)
+            slots, ends, of = np.concatenate(lists), np.cumsum(sizes), rows.offer[picked]
+            starts, stops, relevance = (ends - sizes)[of], ends[of], NO_FEATURES
         dim = self.policy.context_dim
-        return Batch(
-            self._lane(rows)[picked],
-            np.concatenate(lists),
-            starts[rows.offer[picked]],
-            stops[rows.offer[picked]],
-            contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0)),
-            NO_FEATURES,
-            NO_FEATURES,
-        )
+        given = contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0))
+        return Batch(self._lane(rows)[picked], slots, starts, stops, given, relevance, NO_FEATURES)
 
-    def _item_impressions(self, rows: LoggedRows, items: ItemTable, picked: Ints) -> Batch:
+    def _offered_items(
+        self, rows: LoggedRows, items: ItemTable, picked: Ints
+    ) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return the numbers of items on offer, where each row's start and stop, and all their vectors."""
         offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
         sizes = np.array(list(map(len, offers)), np.int64)
         stops, times = np.cumsum(sizes), None
         if items.dated:
             times = rows.chunk.batch["timestamp"].take(pa.array(np.repeat(picked, sizes)))
         found = items.rows(self._codes[np.concatenate(offers)], times, rows.chunk.source)
-        dim = self.policy.context_dim
-        return Batch(
-            self._lane(rows)[picked],
-            np.arange(len(found)) - np.repeat(stops - sizes, sizes),
-            stops - sizes,
-            stops,
-            contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0)),
-            items.vectors(found),
-            NO_FEATURES,
-        )
+        numbers = np.arange(len(found)) - np.repeat(stops - sizes, sizes)
+        return numbers, stops - sizes, stops, items.vectors(found)
 
     def _lane(self, rows: LoggedRows) -> Ints:
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes

@@ -122,13 +122,13 @@ class UbiReader(LogReader):
         came = self._came(report)
         yield from self._rows(came, report)
         for query, (_, place) in came.items():
-            self._reject(report, "unknown-query", place, "query_id", query)
+            self._reject(report, "unknown-query", Example(*place, "query_id", query))
 
     # Events ----------------------------------------------------------------------------------
 
-    def _came(self, report: UbiReport) -> dict[str, tuple[dict[_Object, float | None], RecordPlace]]:
+    def _came(self, report: UbiReport) -> _Came:
         """Return, per query, the objects that something happened to: a reward, or seen only."""
-        came: dict[str, tuple[dict[_Object, float | None], RecordPlace]] = {}
+        came: _Came = {}
         for place, record in self._records(report):
             if not ubi_records.is_event(record):
                 continue
@@ -157,9 +157,7 @@ class UbiReader(LogReader):
 
     # Queries ---------------------------------------------------------------------------------
 
-    def _rows(
-        self, came: dict[str, tuple[dict[_Object, float | None], RecordPlace]], report: UbiReport
-    ) -> Iterator[Chunk]:
+    def _rows(self, came: _Came, report: UbiReport) -> Iterator[Chunk]:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         source = ""
@@ -175,14 +173,14 @@ class UbiReader(LogReader):
             if query is None:
                 continue
             if query.id in known:
-                self._reject(report, "repeated-query", place, "query_id", query.id)
+                self._reject(report, "repeated-query", Example(*place, "query_id", query.id))
                 continue
             known.add(query.id)
             objects, _ = came.pop(query.id, ({}, None))
             report.queries += 1
             if query.hits is None:
                 field = "query_response_hit_ids"
-                self._reject(report, f"missing-{field}", place, field, None)
+                self._reject(report, f"missing-{field}", Example(*place, field, None))
                 continue
             new = self._shown(query, self._rewards(query, objects, place, report))
             rows += new
@@ -203,7 +201,7 @@ class UbiReader(LogReader):
             at = ubi_records.place_of(*object, query.hits or ())
             if at is None:
                 shown = object.names[0] if object.names else object.ordinal
-                self._reject(report, "unknown-object", place, "event_attributes.object", shown)
+                self._reject(report, "unknown-object", Example(*place, "event_attributes.object", shown))
             else:
                 rewards[at] = max(rewards.get(at, 0.0), reward or 0.0)
         return rewards
@@ -258,30 +256,24 @@ class UbiReader(LogReader):
                     if isinstance(record, dict):
                         yield place, record
                     elif report is not None:
-                        self._reject(report, MALFORMED, place, "row", record)
+                        self._reject(report, MALFORMED, Example(*place, "row", record))
 
     def _read(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
         try:
             return read(record)
         except InvalidValue as error:
             reason = "missing" if error.value is None else "wrong"
-            self._reject(report, f"{reason}-{error.field}", place, error.field, error.value, error)
+            self._reject(report, f"{reason}-{error.field}", Example(*place, error.field, error.value), error)
         return None
 
     def _reject(
-        self,
-        report: UbiReport,
-        reason: str,
-        place: RecordPlace,
-        column: str,
-        value: Any,
-        error: Exception | None = None,
+        self, report: UbiReport, reason: str, example: Example, error: Exception | None = None
     ) -> None:
         if self.strict:
-            what = error or f"{column}: {value!r} is not allowed ({reason})"
-            raise LogError(f"{place.source}: row {place.row}: {what}")
+            what = error or f"{example.column}: {example.value!r} is not allowed ({reason})"
+            raise LogError(f"{example.source}: row {example.row}: {what}")
         report.read += 1
-        report.reject(reason, 1, Example(place.source, place.row, column, value))
+        report.reject(reason, 1, example)
 
 
 class _Object(NamedTuple):
@@ -289,6 +281,10 @@ class _Object(NamedTuple):
 
     names: tuple[str, ...]
     ordinal: int | None
+
+
+_Came = dict[str, tuple[dict[_Object, float | None], RecordPlace]]
+"""Per query, the objects that something happened to, with what it earned, and where that stands."""
 
 
 def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints, leaves
-from tacit.core.dispatch import arrive, decide, learn, observe, react, regret, shown_in
+from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
 from tacit.core.spread import spread
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
 from tacit.learning.merging import added, joined
@@ -50,49 +50,68 @@ BENCHMARKS = {
     "examination, LaplaceEC": Benchmark(LaplaceEC(5, 5), ExaminationArms(scale=3), 30_000),
 }
 
+
+class ShardRounds(NamedTuple):
+    """Which rounds are played, room for one of them, and what came of them.
+
+    Attributes
+    ----------
+    span : array of int64, shape (3,)
+        The first round, the one after the last, and the rounds between merges.
+    action, feedback : array
+        What is shown in a round, and what comes back.
+    learned : array of bool, shape (shards,)
+    total : array, shape (1,)
+        The regret so far.
+    """
+
+    span: Ints
+    action: Ints
+    feedback: Floats
+    learned: Any
+    total: Floats
+
+
+@kernel
+def play_round(
+    params: Any, state: Any, env: Any, world: Any, lane: int, key: int, rng: Any, rounds: ShardRounds
+) -> None:
+    """Decide in a lane for what a key brought, and learn from what comes back."""
+    impression, action, feedback = world.impression, rounds.action, rounds.feedback
+    observe(params, state, lane, impression)
+    decide(params, state, lane, impression, rng, action)
+    shown = shown_in(params, action)
+    react(env, world, key, shown, feedback)
+    rounds.total[0] += regret(env, world, key, shown)
+    learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
+
+
 # Shards that each hold keys of their own, and a classifier ------------------------------------
 
 
 def play_classified(
-    params: Any,
-    state: Any,
-    env: Any,
-    world: Any,
-    span: Any,
-    rng: Any,
-    env_rng: Any,
-    action: Ints,
-    feedback: Floats,
-    shards: Any,
-    learned: Any,
-    total: Floats,
+    params: Any, state: Any, env: Any, world: Any, rng: Any, env_rng: Any, boxes: Any, rounds: ShardRounds
 ) -> int:
     """Play the rounds of a span, or up to a merge at which there is something to merge.
 
-    ``shards`` is the state of a box for each shard. Each key's row of the policy's own is that
-    of its shard while it plays. ``span`` holds the first round, the one after the last, and
-    the rounds between merges. Returns the next round.
+    ``boxes`` is the state of a box for each shard. Each key's row of the policy's own is that of its
+    shard while it plays. Returns the next round.
     """
-    impression, box = world.impression, state.classifier
-    count, dirty = len(shards.low), False
+    box, span = state.classifier, rounds.span
+    count, dirty = len(boxes.low), False
     for round in range(span[0], span[1]):
         if dirty and round % span[2] == 0:
             return int(round)
         lane = arrive(env, world, round, env_rng)
         shard = lane % count
         for i in range(box.low.shape[1]):
-            box.low[lane, i], box.high[lane, i] = shards.low[shard, i], shards.high[shard, i]
-        observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, action)
-        shown = shown_in(params, action)
-        react(env, world, lane, shown, feedback)
-        total[0] += regret(env, world, lane, shown)
-        learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
+            box.low[lane, i], box.high[lane, i] = boxes.low[shard, i], boxes.high[shard, i]
+        play_round(params, state, env, world, lane, lane, rng, rounds)
         for i in range(box.low.shape[1]):
-            if box.low[lane, i] != shards.low[shard, i] or box.high[lane, i] != shards.high[shard, i]:
+            if box.low[lane, i] != boxes.low[shard, i] or box.high[lane, i] != boxes.high[shard, i]:
                 dirty = True
-                learned[shard] = True
-            shards.low[shard, i], shards.high[shard, i] = box.low[lane, i], box.high[lane, i]
+                rounds.learned[shard] = True
+            boxes.low[shard, i], boxes.high[shard, i] = box.low[lane, i], box.high[lane, i]
     return int(span[1])
 
 
@@ -100,36 +119,19 @@ def play_classified(
 
 
 def play_posteriors(
-    params: Any,
-    state: Any,
-    env: Any,
-    world: Any,
-    span: Any,
-    rng: Any,
-    env_rng: Any,
-    action: Ints,
-    feedback: Floats,
-    shards: Any,
-    learned: Any,
-    total: Floats,
+    params: Any, state: Any, env: Any, world: Any, rng: Any, env_rng: Any, shards: Ints, rounds: ShardRounds
 ) -> int:
     """Play the rounds of a span up to the next merge; a shard is a lane, drawn each round.
 
     ``shards`` holds the shard of each round. Returns the next round.
     """
-    impression = world.impression
+    span = rounds.span
     for round in range(span[0], span[1]):
         if round > span[0] and round % span[2] == 0:
             return int(round)
         arrive(env, world, round, env_rng)
-        lane = shards[round]
-        observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, action)
-        shown = shown_in(params, action)
-        react(env, world, 0, shown, feedback)
-        total[0] += regret(env, world, 0, shown)
-        learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
-        learned[lane] = True
+        play_round(params, state, env, world, shards[round], 0, rng, rounds)
+        rounds.learned[shards[round]] = True
     return int(span[1])
 
 
@@ -157,29 +159,16 @@ def sharded_regret(benchmark: Benchmark, shards: int, interval: int | None, seed
     rng = run_stream(seed, number, POLICY_STREAM)
     world = environment.world(env_rng, horizon)
     params, play, state, parts, merge = _made(benchmark, shards, run_stream(seed, number, SHARD_STREAM))
-    action, feedback, total = np.zeros(1, np.int64), np.zeros(1), np.zeros(1)
-    learned = np.zeros(shards, np.bool_)
     span = np.array([0, horizon, interval or horizon + 1])
-    given = (
-        params,
-        state,
-        environment.params,
-        world,
-        span,
-        rng,
-        env_rng,
-        action,
-        feedback,
-        parts,
-        learned,
-        total,
-    )
+    learned = np.zeros(shards, np.bool_)
+    rounds = ShardRounds(span, np.zeros(1, np.int64), np.zeros(1), learned, np.zeros(1))
+    given = params, state, environment.params, world, rng, env_rng, parts, rounds
     driver = compiled(play, params, environment.params).entry(given)
     while span[0] < horizon:
         span[0] = driver(*given)
         merge(learned)
         learned[:] = False
-    return float(total[0])
+    return float(rounds.total[0])
 
 
 def _made(benchmark: Benchmark, shards: int, rng: Any) -> tuple[Any, Any, Any, Any, Any]:

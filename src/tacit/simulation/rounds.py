@@ -99,27 +99,13 @@ class InFlight(NamedTuple):
     def empty(cls, span: int, now: Round, impression: Impression) -> InFlight:
         """Return an empty store for feedback that takes fewer than ``span`` rounds."""
 
-        def ints() -> Ints:
-            return np.full(span, -1, np.int64)
-
         def like(array: Any) -> Any:
             return np.zeros((span, *array.shape), array.dtype)
 
-        return cls(
-            lanes=ints(),
-            epochs=ints(),
-            actions=like(now.action),
-            feedback=like(now.feedback),
-            propensities=np.zeros(span),
-            offered=like(impression.arms),
-            counts=ints(),
-            contexts=like(impression.context),
-            relevance=like(impression.relevance),
-            examination=like(impression.examination),
-            first=ints(),
-            last=ints(),
-            next=ints(),
-        )
+        lanes, epochs, counts, *lists = np.full((6, span), -1, np.int64)
+        offered, *features = map(like, impression)
+        shown = like(now.action), like(now.feedback), np.zeros(span)
+        return cls(lanes, epochs, *shown, offered, counts, *features, *lists)
 
 
 @kernel

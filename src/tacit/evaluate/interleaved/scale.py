@@ -35,6 +35,8 @@ MODELS = ("position", "top-down")
 ENUMERATED = ("Balanced", "DebiasedBalanced", "TeamDraft")
 """Methods that can show so few lists that all their probabilities are known."""
 LONGEST = 16
+Rankings = tuple[tuple[Any, ...], ...]
+"""Of both rankers, the first one's first."""
 REACH = 0.999
 """The least share of what the rankers show on top that the lists must reach: what they do not may
 outweigh the difference of rankers that are close."""
@@ -61,7 +63,7 @@ class Drafts(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def drafts(method: str, rankings: tuple[tuple[Any, ...], ...], length: int) -> Drafts:
+def drafts(method: str, rankings: Rankings, length: int) -> Drafts:
     """Return all lists that a method shows for two rankings, each once."""
     chances: dict[tuple[Any, ...], float] = {}
     for chance, shown in METHODS[method](length=length).lists(rankings):
@@ -256,7 +258,7 @@ def usable(search: Search, first: str, second: str) -> bool:
     )
 
 
-def _turned(search: Search, first: str) -> tuple[tuple[Any, ...], ...]:
+def _turned(search: Search, first: str) -> Rankings:
     """Return both rankings, the first ranker's first."""
     assert search.rankings is not None
     pair = tuple(map(tuple, search.rankings))
@@ -273,9 +275,7 @@ def _reached(search: Search, first: str, places: int, model: Model) -> Floats:
 
 
 @lru_cache(maxsize=65536)
-def _reached_by(
-    method: str, own: tuple[tuple[Any, ...], ...], length: int, places: int, model: Model
-) -> Floats:
+def _reached_by(method: str, own: Rankings, length: int, places: int, model: Model) -> Floats:
     lists = drafts(method, own, length).lists
     there = np.zeros((2, places))
     for ranker, given in enumerate(own):
@@ -291,12 +291,7 @@ def _reached_by(
 
 
 def _weights(
-    method: str,
-    own: tuple[tuple[Any, ...], ...],
-    shown: tuple[Any, ...],
-    seen: Floats,
-    top: int,
-    model: Model,
+    method: str, own: Rankings, shown: tuple[Any, ...], seen: Floats, top: int, model: Model
 ) -> Floats:
     """Return what a click at each place is worth, by each curve; shape (places, curves)."""
     if own[0][:top] == own[1][:top]:
@@ -306,9 +301,7 @@ def _weights(
     return position_weights(method, own, shown, top, seen)
 
 
-def position_weights(
-    method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, ...], top: int, seen: Floats
-) -> Floats:
+def position_weights(method: str, own: Rankings, shown: tuple[Any, ...], top: int, seen: Floats) -> Floats:
     """Return what a click at each place says of the first ranker's clicks minus the second's.
 
     Parameters
@@ -343,7 +336,7 @@ def position_weights(
     return np.asarray(np.divide(weights, below, out=np.zeros_like(weights), where=below > 0))
 
 
-def _top_down(method: str, own: tuple[tuple[Any, ...], ...], shown: tuple[Any, ...], top: int) -> Floats:
+def _top_down(method: str, own: Rankings, shown: tuple[Any, ...], top: int) -> Floats:
     chances, lists = drafts(method, own, len(shown))
     weights = np.zeros(len(shown))
     for sign, given in zip((1.0, -1.0), own, strict=True):
@@ -405,7 +398,7 @@ def _curves(searches: Sequence[Search], kind: str) -> Floats:
 
 
 @lru_cache(maxsize=65536)
-def _places(method: str, own: tuple[tuple[Any, ...], ...], length: int) -> dict[Any, Floats]:
+def _places(method: str, own: Rankings, length: int) -> dict[Any, Floats]:
     """Return with which probability each item stands at each place."""
     chances, lists = drafts(method, own, length)
     table: dict[Any, Floats] = {}

@@ -303,6 +303,11 @@ class Year(NamedTuple):
     optimum: Floats
     seasons: list[list[Season]]
 
+    def totals(self, of: str) -> dict[str, Any]:
+        """Return running totals of each policy, shape (runs, days)."""
+        each = zip(self.names, self.seasons, strict=True)
+        return {name: np.array([getattr(season, of) for season in seasons]) for name, seasons in each}
+
 
 def played_year(environment: WatchedInterest, traffic: int, setup: study.Setup) -> Year:
     """Play the whole table at ``traffic`` impressions a day."""
@@ -339,24 +344,20 @@ def later(totals: Any) -> Any:
 
 
 def _cells(year: Year) -> list[study.Cell]:
-    rounds = later(year.ends)
-    cells = []
-    for name, seasons in zip(year.names, year.seasons, strict=True):
-        regret = later(np.array([season.regret for season in seasons]))
-        clicks = later(np.array([season.clicks for season in seasons]))
-        restarts = later(np.array([season.epochs for season in seasons]))
-        cells.append(
-            {
-                "policy": name,
-                "impressions_a_day": year.traffic,
-                **study.moments(regret),
-                "runs": len(regret),
-                "clicks_per_1000": float(1000 * clicks.mean() / rounds),
-                "optimum_per_1000": float(1000 * later(year.optimum) / rounds),
-                "restarts_mean": float(restarts.mean()),
-            }
-        )
-    return cells
+    rounds, optimum = later(year.ends), later(year.optimum)
+    regret, clicks, epochs = map(year.totals, ("regret", "clicks", "epochs"))
+    return [
+        {
+            "policy": name,
+            "impressions_a_day": year.traffic,
+            **study.moments(later(own)),
+            "runs": len(own),
+            "clicks_per_1000": float(1000 * later(clicks[name]).mean() / rounds),
+            "optimum_per_1000": float(1000 * optimum / rounds),
+            "restarts_mean": float(later(epochs[name]).mean()),
+        }
+        for name, own in regret.items()
+    ]
 
 
 def reproduce(setup: study.Setup) -> study.Reproduction:
@@ -437,10 +438,7 @@ def _base(name: str) -> str:
 
 def _finding(year: Year) -> str:
     """Return, in words, who won, and what the service's own signals were worth."""
-    finals = {
-        name: later(np.array([season.regret for season in seasons]))
-        for name, seasons in zip(year.names, year.seasons, strict=True)
-    }
+    finals = {name: later(regret) for name, regret in year.totals("regret").items()}
     ranking = sorted(finals, key=lambda name: float(finals[name].mean()))
     lines = [f"Least regret: {ranking[0]}; next: {_against(finals, ranking[1], ranking[0])}."]
     announced_ones = [name for name in ranking if name.startswith(ANNOUNCED)]
@@ -536,11 +534,8 @@ def _stack(
 def _regrets(ax: Any, dates: Any, year: Year) -> None:
     """Draw the regret since the tuning of every policy, named at the end of its line."""
     first = tuning_days(len(dates))
-    curves = {
-        name: np.mean([season.regret for season in seasons], axis=0)
-        for name, seasons in zip(year.names, year.seasons, strict=True)
-    }
-    curves = {name: curve[first:] - curve[first - 1] for name, curve in curves.items()}
+    means = {name: regret.mean(axis=0) for name, regret in year.totals("regret").items()}
+    curves = {name: curve[first:] - curve[first - 1] for name, curve in means.items()}
     ranking = sorted(curves, key=lambda name: float(curves[name][-1]))
     top = max(curve[-1] for curve in curves.values())
     low = min(curve[-1] for curve in curves.values())
