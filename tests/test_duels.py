@@ -159,7 +159,7 @@ def test_choosing_leaves_no_trace(policy):
 
 
 # The loops of these take 3 s each to compile, and what is late comes to each as to the others.
-SLOW = tacit.DoubleThompsonSampling, tacit.FeelGoodThompson, tacit.RMED1
+SLOW = tacit.DoubleThompsonSampling, tacit.FeelGoodThompson, tacit.RMED1, tacit.SelfSparring
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
 DIM = 4
 CONTEXT = {"device": ["ios", "web"]}
 FAST = {} if is_long() else {"policy": "items_of_ones_own:LikedLists(epsilon=0.1)"}
-"""For what takes the default 17 s of compilation: to learn from a log, or from what a control shows."""
+"""For what takes the default 17 s of compilation: to learn from a log."""
 MODES = {
     "plain": {},
-    "holdout": {"holdout": {"share": 0.3}} | FAST,
-    "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}} | FAST,
+    "holdout": {"holdout": {"share": 0.3}},
+    "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}},
     "shadow": {"shadow": "item-list-mix(per_key=True)"},
     "frozen": {},
     "apprentice": {},

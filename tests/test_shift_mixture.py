@@ -517,6 +517,7 @@ def test_rare_contexts_do_not_become_usual():
     assert usual.sides[0, 0, 0] == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.long
 def test_a_warning_is_believed_in_a_few_rounds():
     environment = tacit.ShiftingArms(arms=5, events=[1001, 2001, 3001], dim=2)
     told, deaf = tacit.ShiftMixture(5, context_dim=2), tacit.ShiftMixture(5)
@@ -703,6 +704,7 @@ def test_arms_may_come_and_go():
     assert learner.choose("query").arm in ("a", "b")
 
 
+@pytest.mark.long
 def test_late_feedback_is_learned_by_the_hypotheses_of_then():
     environment = tacit.ShiftingArms(arms=3, events=[1001], gap=0.3, delay=(0, 50), batch=10)
     policies = [tacit.ShiftMixture(3), tacit.UniformRandom(3)]
