@@ -23,6 +23,7 @@ from tacit.policies.duels.ladder import OWN as PAIR
 from tacit.policies.duels.ladder import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
 from tacit.policies.duels.rucb import PairBounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
+from tacit.policies.spec import policy_from_stored
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
 # Those that eliminate arms are in test_dueling.py.
@@ -431,6 +432,21 @@ def test_horizon_draw_gives_every_two_arms_a_chance(chances):
                 assert math.fsum(said.values()) == pytest.approx(1.0, abs=1e-12)
                 assert all(said[i, j] == said[j, i] >= 0.05 / 1500**0.5 / 12 for i, j in said if i != j)
     assert contested < 500 if chances is CHANCES else contested > 1000
+
+
+def test_horizon_draw_goes_on_with_the_horizons_that_it_began_with():
+    """A spec of before says no tail; its duels and log propensities were noted then."""
+    policy = policy_from_stored({"name": "HorizonDraw", "arms": 4})
+    assert (policy.tail, tacit.HorizonDraw(4).tail) == (2.0, 4.0)
+    assert policy_from_stored(policy_to_spec(tacit.HorizonDraw(4))).tail == 4.0
+    learner, rng, met, chance = tacit.Learner(policy, seed=3), np.random.default_rng(3), 0, 0.0
+    for _ in range(3000):
+        decision = learner.choose("query")
+        left, right = decision.pair
+        met, chance = met + (left != right), chance + math.log(decision.propensity)
+        outcome = 0.5 if left == right else float(rng.random() < CHANCES[left, right])
+        learner.learn(decision, outcome)
+    assert (met, chance) == (291, pytest.approx(-451.28604478968464, rel=1e-12))
 
 
 def test_horizon_draw_finds_the_new_best_arm_after_a_shift():

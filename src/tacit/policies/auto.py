@@ -105,7 +105,7 @@ def auto(
     >>> tacit.auto(arms=20, shows="slate", positions=5).label
     'ListMix(positions=5)'
     >>> tacit.auto(arms=["old", "new"], shows="duel")
-    HorizonDraw(arms=('old', 'new'))
+    HorizonDraw(arms=('old', 'new'), tail=4.0)
     >>> tacit.auto(relevance_dim=5, examination_dim=5).label
     'ClickMixture(relevance_dim=5, examination_dim=5)'
     >>> tacit.auto(relevance_dim=384, context_dim=32).label
