@@ -526,7 +526,7 @@ def main() -> None:
         return
     text = f"""# Proof that learning helps, measured
 
-Written by `make bench-proof`; [docs/proof.md](../docs/proof.md) says what is computed. All figures
+Written by `make bench-proof`; [FORMULAS.md](FORMULAS.md) says what is computed. All figures
 are shares of simulated experiments with their standard errors: {effort.runs:,} runs each
 ({effort.heavy:,} for revenue, {effort.sticky:,} for users), up to {effort.looks} looks from 200
 decisions on, as soon as there is traffic enough. Drifting rates rise and fall by 40 % every day of

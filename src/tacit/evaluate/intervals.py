@@ -452,7 +452,7 @@ def score(
 
     References
     ----------
-    See docs/proof.md.
+    See benchmarks/FORMULAS.md.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = 
 
     References
     ----------
-    See docs/proof.md.
+    See benchmarks/FORMULAS.md.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class HoldoutSums(NamedTuple):
 
     Notes
     -----
-    Which reward belongs to which method: see docs/proof.md. Add decisions whose window is closed,
+    Which reward belongs to which method: see benchmarks/FORMULAS.md. Add decisions whose window is closed,
     in the order in which they were made: clicks come before the lack of one, so that sums of what
     has come so far are biased at every moment.
 
@@ -313,7 +313,7 @@ def decisions_needed(
 
     References
     ----------
-    See docs/proof.md; for a confidence of 95 %.
+    See benchmarks/FORMULAS.md; for a confidence of 95 %.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def duels_needed(
 
     References
     ----------
-    See docs/proof.md; for a confidence of 95 %.
+    See benchmarks/FORMULAS.md; for a confidence of 95 %.
 
     Examples
     --------
@@ -407,7 +407,7 @@ def searches_needed(
 
     References
     ----------
-    See docs/proof.md; for a confidence of 95 %.
+    See benchmarks/FORMULAS.md; for a confidence of 95 %.
 
     Examples
     --------

@@ -63,7 +63,7 @@ class HarmSums:
     Notes
     -----
     The intervals of :func:`~tacit.proof.boundary` hold at any time, and :func:`comparisons_of` says how
-    wide they are so that those of all arms hold together. See docs/proof.md for how often it errs.
+    wide they are so that those of all arms hold together. See benchmarks/GUARDRAIL.md for how often it errs.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The lift of a holdout: a ratio that may be looked at at any time, and the difference with it.
 
 Everything is computed from :class:`HoldoutSums`, for one experiment or many side by side. The
-functions follow docs/proof.md, whose names they use: n and R are the decisions and rewards of
+functions follow benchmarks/FORMULAS.md, whose names they use: n and R are the decisions and rewards of
 control (0) and policy (1), q(ρ) is the share of rewards that a ratio ρ gives the policy, and ψ is
 the dispersion of the rewards, pooled over both groups: small holdouts break on their own.
 """
@@ -242,7 +242,7 @@ def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Float
 
     References
     ----------
-    See docs/proof.md: {ρ: D(ρ) ≤ c²·φ(ρ)}, by bisection on ln ρ.
+    See benchmarks/FORMULAS.md: {ρ: D(ρ) ≤ c²·φ(ρ)}, by bisection on ln ρ.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def holdout_lift(
 
     References
     ----------
-    See docs/proof.md, which says how often it errs.
+    See benchmarks/FORMULAS.md, and benchmarks/PROOF.md for how often it errs.
 
     Examples
     --------

@@ -168,7 +168,7 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
 
     References
     ----------
-    The boundary of docs/proof.md; how often it errs, and for which users, docs/interleaving.md.
+    The boundary of benchmarks/FORMULAS.md; how often it errs, and for which users, docs/interleaving.md.
 
     Examples
     --------

@@ -108,7 +108,7 @@ class ScoreSums(NamedTuple):
 
     Notes
     -----
-    See docs/proof.md. Propensities must have a floor, such as an exploration floor or a share of
+    See benchmarks/FORMULAS.md. Propensities must have a floor, such as an exploration floor or a share of
     uniform decisions; the smaller they are, the wider the intervals.
 
     Examples
@@ -283,7 +283,7 @@ def winner(sums: ScoreSums, confidence: float = 0.95) -> Winner | None:
 
     References
     ----------
-    See docs/proof.md.
+    See benchmarks/FORMULAS.md.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def guarded(
 
     References
     ----------
-    See docs/proof.md.
+    See benchmarks/FORMULAS.md.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
     References
     ----------
     A Dirichlet mixture over other shares, as in Lindon, Malek (2022), "Anytime-valid inference for
-    multinomial count data"; constants from docs/proof.md.
+    multinomial count data"; constants from benchmarks/FORMULAS.md.
 
     Examples
     --------
