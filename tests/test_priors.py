@@ -132,7 +132,7 @@ def test_what_is_told_is_part_of_the_policy_as_text_and_as_a_table(kind):
 @pytest.mark.parametrize(
     ("priors", "field", "remedy"),
     [
-        ({"pizza": (1, 2)}, "priors", "tell of arms that there are: film, holiday"),
+        ({"pizza": (1, 2)}, "priors", "name arms that there are: film, holiday"),
         ({"film": 3}, "priors", "give successes and failures of arms"),
         ({"film": (3,)}, "priors.film", "give successes and failures of arms"),
         ({"film": (-1, 3)}, "priors.film", r"give a number in \[0, 1e\+06\]"),

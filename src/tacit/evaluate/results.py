@@ -47,7 +47,7 @@ class Estimate:
         (Σw)²/Σw²: how many equally weighted units would tell as much.
     mean_weight : float
         Of a list, over its positions; 1 in expectation; far from it (in its own standard errors) the
-        log's propensities are wrong, or the log could not have shown what the target policy shows.
+        log's propensities are wrong, or the log could not show what the target policy shows, or too seldom.
     largest_weights : tuple of float
     sums : Sums
         All that was kept of the rows.
@@ -106,7 +106,8 @@ class Estimate:
             return ""
         return (
             f"{self.estimator}: mean w is {mean:.3f}, {abs(mean - 1) / spread:.0f} standard errors "
-            "from 1: the log's propensities are wrong, or it could not show what the target shows"
+            "from 1: the log's propensities are wrong, it could not show what the target shows, or showed "
+            "it so seldom that its largest weights are still to come: then log more rows"
         )
 
     def row(self) -> dict[str, Any]:

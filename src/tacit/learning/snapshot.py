@@ -271,7 +271,7 @@ def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SnapshotError(f"{path}: cannot be read: {error.strerror}; give one that save wrote") from error
     return from_bytes(content, str(path), restore)
 
 

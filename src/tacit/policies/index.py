@@ -104,7 +104,7 @@ def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
     names = list(map(str, range(arms))) if isinstance(arms, int) else list(arms)
     name = str(arm) if isinstance(arms, int) else arm
     if name not in names:
-        raise InvalidValue(field, arm, f"tell of arms that there are: {', '.join(names)}")
+        raise InvalidValue(field, arm, f"name arms that there are: {', '.join(names)}")
     return names.index(name)
 
 
