@@ -16,6 +16,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 import uuid
 from typing import get_type_hints
 from unittest.mock import create_autospec
@@ -464,9 +466,14 @@ def test_keys(tmp_path, ask, caplog):
             with pytest.raises(Denied, match="send a key that is known") as caught:
                 ask(url, "decide", "default", "a", secret=wrong)
             refusals.append(caught.value)
-        with pytest.raises(Denied, match="needs the scope 'admin'") as caught:
+        with pytest.raises(Denied, match="needs the scope 'admin', which key 'shop' has not") as caught:
             ask(url, "mode", "default", "frozen", secret=key)
         refusals.append(caught.value)
+        # No path is one for all who have a key.
+        nowhere = urllib.request.Request(f"{url}/v1/placement", headers={"authorization": f"Bearer {key}"})
+        with pytest.raises(urllib.error.HTTPError) as missed:
+            urllib.request.urlopen(nowhere)
+        assert missed.value.code == 404
     assert [(r.status, r.kind, r.field, r.value) for r in refusals] == [
         (401, "unauthorized", "authorization", None),
         (401, "unauthorized", "authorization", None),

@@ -9,8 +9,10 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from conftest import DATA, ROOT
 from drawn import examples
 from hypothesis import given
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from reference import inputs
 
 import tacit
+from tacit.cli import cli
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, TacitError, UnfitLog
 from tacit.evaluate import (
     IPS,
@@ -116,6 +119,15 @@ def test_rows_without_feedback_can_be_left_out():
     result = off_policy(TARGET, FOUR, [IPS()], missing_reward=None)
     assert result.estimates[0].value == pytest.approx(3.2 / 3)
     assert (result.rows, result.unanswered) == (3, 1)
+
+
+def test_the_command_line_leaves_out_rows_without_feedback(tmp_path):
+    path = tmp_path / "log.csv"
+    pd.DataFrame(FOUR.to_pydict()).drop(columns="arms").to_csv(path, index=False)
+    command = ["evaluate", str(path), "--policy", "always:a", "--arms", "a,b", "--estimator", "ips"]
+    said = {extra: CliRunner().invoke(cli, [*command, *extra]).output for extra in [(), ("--answered",)]}
+    assert "mean reward: 0.50000; rows without feedback: 1 (0 each, unless left out)" in said[()]
+    assert "from 3 logged rows" in said["--answered",]
 
 
 def test_tables_per_key_and_per_position():

@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from generate import cli, configuration, errors, gallery, http, licences, logs, metrics, policies
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
+NOT_YET = "*`make docs` writes the rest; `tacit … --help` and a service's `/openapi.json` say the same.*\n\n"
+"""What stands before the first place, for those who read the source."""
 PARTS: dict[str, Callable[[], str]] = {
     "cli": cli.part,
     "configuration": configuration.part,
@@ -35,6 +37,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 def expanded(text: str) -> str:
     """Return a page with its generated parts."""
+    text = text.replace(NOT_YET, "")
     return PLACE.sub(lambda match: PARTS[match.group(1)](), text)
 
 

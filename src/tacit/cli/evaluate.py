@@ -53,6 +53,8 @@ class Question:
         Rows shuffled at once.
     assume_uniform
         Take rows without propensity for uniform choice.
+    answered
+        Leave out rows to which no feedback came, or not yet; otherwise each counts as 0.
     """
 
     policy: str
@@ -68,6 +70,7 @@ class Question:
     passes: options.Count = 10
     window: options.Count = 1_000_000
     assume_uniform: bool = False
+    answered: bool = False
     seed: options.Seed = 1
 
     @cached_property
@@ -80,6 +83,11 @@ class Question:
         if kind == "learner" and colon:
             return Frozen(Learner.load(path))
         return fixed_target(self.policy)
+
+    @property
+    def missing_reward(self) -> float | None:
+        """The reward of rows without feedback; None leaves them out."""
+        return None if self.answered else 0.0
 
     @property
     def columns(self) -> list[str]:

@@ -211,11 +211,12 @@ class OffPolicyResult(Tabulated, Plotted):
         what = f"mean reward, from {of}"
         if self.lists is not None:
             what = f"mean reward of a list, from {self.lists:,} lists of {of}"
+        zeros = " (0 each, unless left out)" if self.unanswered else ""
         lines = [
             f"{self.target}: {what}",
             laid_out([estimate.texts() for estimate in self.estimates], [*SAID, *WEIGHTS]),
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
-            f"{self.unanswered:,}; intervals of {self.confidence:.0%}",
+            f"{self.unanswered:,}{zeros}; intervals of {self.confidence:.0%}",
         ]
         lines += [f"{each.estimator}: {each.note}" for each in self.estimates if each.note]
         if self.lists is None:

@@ -248,7 +248,9 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
                 # What is given and not read is refused.
                 given = as_rows(context, None, relevance, examination)
                 self._impressions.read(self.policy, self.offer, 1, given)
-            otherwise = "believes nothing of single arms; see state, or posterior(key) if it has it"
+            otherwise = "believes nothing of single arms"
+            if self.policy.shows == "duel":
+                otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
         draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")

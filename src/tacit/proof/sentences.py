@@ -287,7 +287,7 @@ SOME_ARMS = (
 
 NO_WINNER = (
     "A winner cannot be declared: some arms may never be shown. Set up a holdout with a uniform "
-    "control, or an exploration floor."
+    "control and without a unit, or an exploration floor."
 )
 
 

@@ -252,9 +252,12 @@ class Guard:
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
                 header = (b"www-authenticate", scheme + b' realm="tacit"')
-                return _no("unauthorized", "authorization", "send a key that is known", header)
-            if not self._keys.allow(name, wanted):
-                return _no("forbidden", "authorization", f"this needs the scope {wanted!r}")
+                what = f"send a key that is known{', which this one is not' if key else ', as Bearer'}"
+                return _no("unauthorized", "authorization", what, header)
+            # Whom no path answers is to hear that, whatever the key is for.
+            if path.routes and not self._keys.allow(name, wanted):
+                what = f"this needs the scope {wanted!r}, which key {name!r} has not: send one that has it"
+                return _no("forbidden", "authorization", what)
             visit.caller = self._keys.caller(name)
         hurried = self._hurried(visit, client)
         if hurried is not None:

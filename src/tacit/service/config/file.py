@@ -277,7 +277,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
+        hint = "; text stands in quotes" if "Invalid value" in str(error) else ""
+        raise ConfigError(f"{path}: is not TOML: {error}{hint}") from error
     placements = table.get("placements")
     started = placements.values() if isinstance(placements, dict) else ()
     _beside(path.parent, PATHS, table.get("store"))

@@ -177,6 +177,7 @@ class ListControl(Control):
 # ---- The coin of a holdout: which decisions are the control's, and what the control shows
 
 KEY_BYTES = 16
+COIN = "the coin of its holdout is tossed here; where something else decides, take the holdout away"
 WHOLE = 2**64
 
 
@@ -391,7 +392,7 @@ class ControlGroup(Aspect):
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made next to the caller."""
-        return None if self.coin is None else "the coin of its holdout is tossed here"
+        return None if self.coin is None else COIN
 
     # Terms -----------------------------------------------------------------------------------
 
