@@ -249,7 +249,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
                 given = as_rows(context, None, relevance, examination)
                 self._impressions.read(self.policy, self.offer, 1, given)
             otherwise = "believes nothing of single arms"
-            if self.policy.shows == "duel":
+            if self.policy.showing.compared:
                 otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
             believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
             return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
