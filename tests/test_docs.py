@@ -97,18 +97,13 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
     assert run([sys.executable, "-c", code], tmp_path) == "1 1 1 1 [[0. 6.]]\n"
 
 
-def test_the_page_on_shifting_intent_runs(tmp_path):
-    (code,) = blocks("docs/shifting-intent.md", "python")
-    printed(code, tmp_path)
-
-
 def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
     code = "\n".join(blocks("docs/dueling.md", "python"))
     output = printed(code, tmp_path)
     assert output == "".join(blocks("docs/dueling.md", "text"))
 
 
-@pytest.mark.parametrize("page", ["interleaving"])
+@pytest.mark.parametrize("page", ["examination", "interleaving", "shifting-intent"])
 def test_the_page_runs_and_prints_what_it_shows(page, tmp_path):
     differences, _ = run_page(ROOT / "docs" / f"{page}.md", tmp_path)
     assert not differences, "\n".join(map(str, differences))
@@ -153,16 +148,6 @@ def test_the_page_on_which_policy_when_runs_and_fits_a_screen(tmp_path):
 def test_the_page_on_lists_runs(tmp_path):
     code = "\n".join(blocks("docs/lists.md", "python"))
     assert printed(code, tmp_path) == "".join(blocks("docs/lists.md", "text"))
-
-
-def test_the_page_on_examination_runs(tmp_path):
-    code = "\n".join(blocks("docs/examination.md", "python"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        shown, film, better = printed(code, tmp_path).splitlines()
-    assert shown.endswith("(3,) (4, 4)")
-    assert film == "comedy 0.5"
-    assert better == "True"
 
 
 def test_the_page_on_scale_runs(tmp_path):
