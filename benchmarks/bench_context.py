@@ -2,6 +2,7 @@
 
 python benchmarks/bench_context.py                 a few short streams
 python benchmarks/bench_context.py --full          all of them; writes context.json and CONTEXT.md
+python benchmarks/bench_context.py --tuned --first 86001   on those seeds, with what tuning found before
 python benchmarks/bench_context.py --data FOLDER   and what policies are worth on logs of Open Bandit
 
 Each package plays in an environment of its own, a candidate for each of its hyperparameters on seeds for
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -122,13 +122,14 @@ def plays(name: str, rival: Rival) -> bool:
     return not wide and not (rival.slow and name in LONG)
 
 
-def tested(bench: Bench, name: str, rival: Rival, first: int) -> Any:
-    """Tune on some streams, then play the others with the best."""
+def tested(bench: Bench, name: str, label: str, first: int) -> Any:
+    """Tune on some streams, unless that was done before, then play the others with the best."""
+    rival = RIVALS[label]
     share = 2 if rival.slow else 1
     tuning = range(TUNING, TUNING + max(1, bench.effort.tuning // share))
     testing = range(first, first + max(2, bench.effort.testing // share))
-    regrets = {"": 0.0}
-    if rival.peer != UNTUNED:
+    regrets = bench.tuned.get((name, label), {"": 0.0})
+    if rival.peer != UNTUNED and (name, label) not in bench.tuned:
         tuned = bench.play(rival.peer, name, tuning, rival.role)["played"]
         regrets = {candidate: mean(run[2][0] for run in runs) for candidate, runs in tuned.items()}
     best = min(regrets, key=regrets.__getitem__)
@@ -150,7 +151,7 @@ def learned(bench: Bench, names: tuple[str, ...], rivals: tuple[str, ...], first
         if RIVALS[rival].peer not in bench.pythons or not plays(name, RIVALS[rival]):
             continue
         job = f"{name}-{rival}".replace(" ", "-")
-        found = bench.once(job, lambda: tested(bench, name, RIVALS[rival], first))  # noqa: B023
+        found = bench.once(job, lambda: tested(bench, name, rival, first))  # noqa: B023
         if "error" in found:
             bench.notes[f"{rival}, {name}"] = found["error"]
         else:
@@ -205,13 +206,8 @@ def cell(row: Row | None, ours: list[float]) -> str:
 
 def against(rows: list[Row], rival: str) -> str:
     """Return the geometric mean over streams of a rival's regret beside ours, on the same seeds."""
-    ours = {row["stream"]: row["scores"] for row in rows if row["rival"] == OURS}
-    ratios = [
-        mean(row["scores"]) / mean(ours[row["stream"]][: len(row["scores"])])
-        for row in rows
-        if row["rival"] == rival
-    ]
-    return f"{math.exp(mean(map(math.log, ratios))):.2f} ({len(ratios)})" if ratios else "–"
+    ratio, streams = page.against(rows, rival)
+    return f"{ratio:.2f} ({streams})" if streams else "–"
 
 
 def table(results: Row, rivals: list[str] | None = None) -> str:
@@ -243,6 +239,7 @@ def main() -> None:
     parser.add_argument("--rivals", nargs="+", choices=list(RIVALS), metavar="RIVAL", help="; ".join(RIVALS))
     parser.add_argument("--seeds", type=int, default=0, help="streams that count: 3, or 12 with --full")
     parser.add_argument("--first", type=int, default=TESTING, help="the first seed of those that count")
+    parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
     parser.add_argument("--so-far", action="store_true", help="show what was measured so far")
     parser.add_argument("--data", type=Path, help="folder of Open Bandit's logs, with random/men in it")
     asked = parser.parse_args()
@@ -255,6 +252,8 @@ def main() -> None:
     )
     bench = ContextBench(f"context-{asked.first}", effort, asked.so_far)
     bench.pythons[LINES] = bench.pythons[UNTUNED]
+    before = json.loads((HERE / "context.json").read_text())["rows"] if asked.tuned else []
+    bench.tuned = {(row["stream"], row["rival"]): row["tuning"] for row in before}
     names = tuple(asked.streams or (FULL if asked.full else SHORT))
     rivals = tuple(dict.fromkeys([OURS, *(asked.rivals or RIVALS)]))
     lent = ["river"] if set(names) & set(context_streams.LENT) else []

@@ -6,7 +6,8 @@ python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 python benchmarks/bench_peers.py --tuned    takes over which candidates tuning found best before: their
                                             versions and streams must be the same ones
-python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on seeds from there on
+python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on seeds from there on,
+                                            into ``fresh``; rows of other packages and ``--roles`` stay
 
 The parts are ``timed``, ``learned`` and ``wrong``. A run that was cut off goes on where it was;
 what it measured lies in ``.measured``.
@@ -172,6 +173,7 @@ class Bench:
         self.notes: dict[str, str] = {}
         self.tuned: dict[tuple[str, str], dict[str, Any]] = {}
         self.peers: tuple[str, ...] = PEERS
+        self.roles: dict[str, tuple[str, ...]] = QUALITY
         self.folder = MEASURED / f"{part}-{self._digest()}"
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
 
@@ -347,7 +349,7 @@ def learned(bench: Bench) -> Iterator[dict[str, Any]]:
         bench.notes["interest"] = "left out, for want of --data"
     plays = [
         (role, peer)
-        for role, peers in QUALITY.items()
+        for role, peers in bench.roles.items()
         for peer in (*OURS, *(peer for peer in peers if peer in bench.pythons))
         if role != "interest" or bench.data
     ]
@@ -433,6 +435,13 @@ def measured(part: str, bench: Bench) -> Any:
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}
 
 
+def joined(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return what was found, with the rows of before that it has none in place of; rows say how many runs."""
+    rows = {(row["role"], row["entrant"]): row for row in [*before["rows"], *found["rows"]]}
+    order = [(role, peer) for role, peers in QUALITY.items() for peer in (*OURS, *peers)]
+    return found | {"effort": before["effort"], "rows": [rows[play] for play in order if play in rows]}
+
+
 ROWS = {"timed": timed, "learned": learned}
 PLAYED = {"timed": SPEED, "learned": QUALITY}
 PARTS = (*ROWS, "wrong")
@@ -447,6 +456,7 @@ def main() -> None:
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
     parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="these packages alone")
+    parser.add_argument("--roles", nargs="+", choices=QUALITY, default=QUALITY, help="learn these alone")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     parser.add_argument("--first", type=int, default=streams.TEST, help="the first seed of a test stream")
     parser.add_argument("--testing", type=int, help="how many streams to test on")
@@ -460,8 +470,10 @@ def main() -> None:
     for part in [asked.only] if asked.only else PARTS:
         bench = Bench(part, effort, asked.so_far, asked.data)
         bench.tuned = {(row["role"], row["entrant"]): row for row in before}
-        bench.peers = tuple(asked.peers)
-        results[part] = measured(part, bench)
+        bench.peers, bench.roles = tuple(asked.peers), {role: QUALITY[role] for role in asked.roles}
+        found = measured(part, bench)
+        name = "fresh" if part == "learned" and asked.first != streams.TEST else part
+        results[name] = joined(results.get("fresh", found), found) if name == "fresh" else found
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         page.write(results)
         if not asked.so_far:

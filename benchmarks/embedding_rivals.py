@@ -7,7 +7,7 @@ scales of the whole catalogue, which the default never sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,8 @@ FAMILIES: dict[str, tuple[Any, list[tuple[float, float]]]] = {
 BILINEAR = [(0.02, step) for step in (0.001, 0.003, 0.01, 0.03, 0.1)]
 
 
-def played(stream: Any, family: str, seed: int) -> Iterator[tuple[str, Any]]:
-    """Yield each candidate of a family, and the places that it shows."""
+def played(stream: Any, family: str, seed: int, only: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield each candidate of a family, or those that are named, and the places that it shows."""
     items = standardised(stream.items, stream.items)
     users = standardised(stream.users, stream.users) if stream.users.shape[1] else None
     kind, candidates = FAMILIES[family]
@@ -133,6 +133,8 @@ def played(stream: Any, family: str, seed: int) -> Iterator[tuple[str, Any]]:
             return
         kind, candidates, dims = Bilinear, BILINEAR, (items.shape[1], users.shape[1])
     for index, knobs in enumerate(candidates):
+        if only and f"{family} {knobs}" not in only:
+            continue
         model = kind(dims, np.random.default_rng([seed, 3, index]), *knobs)
         places = np.zeros(len(stream.coins), np.int64)
         for t, offer in enumerate(stream.offers):
@@ -141,4 +143,4 @@ def played(stream: Any, family: str, seed: int) -> Iterator[tuple[str, Any]]:
                 model.arrive(users[t])
             place = places[t] = model.choose(x)
             model.learn(x[place], float(stream.coins[t] < stream.chances[t, place]))
-        yield str(knobs), places
+        yield f"{family} {knobs}", places

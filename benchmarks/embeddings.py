@@ -1,6 +1,6 @@
 """Items known by embeddings: EmbeddingMixture, untuned, beside what is tuned in hindsight.
 
-python benchmarks/embeddings.py [STREAM ...] [--seeds N] [--first SEED]   regret, by default on all streams
+python benchmarks/embeddings.py [STREAM ...] [--seeds N] [--first SEED] [--tuning N]  regret, on all
 python benchmarks/embeddings.py --times             processor time and memory
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Collection
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -22,6 +23,9 @@ import tacit
 from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn, propensity
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
+
+TUNING = 85_001
+"""The first seed for tuning."""
 
 
 def play(
@@ -50,28 +54,52 @@ def policy_for(stream: Stream) -> tacit.EmbeddingMixture:
     return tacit.EmbeddingMixture(stream.items.shape[1], stream.users.shape[1])
 
 
-def compare(name: str, seeds: range) -> None:
-    """Print the mean regret on a stream: the default's, and that of the best candidate of each family."""
-    found: dict[str, list[float]] = {}
+Regrets = dict[str, list[float]]
+
+
+def rivals(name: str, seeds: range, only: Collection[str] = ()) -> Regrets:
+    """Return the regrets of all candidates, or of those that are named."""
+    found: Regrets = {}
+    for seed in seeds:
+        here = stream(name, seed)
+        for family in embedding_rivals.FAMILIES:
+            for label, shown in embedding_rivals.played(here, family, seed, only):
+                found.setdefault(label, []).append(regret(here, shown))
+    return found
+
+
+def compare(name: str, seeds: range, tuning: range) -> None:
+    """Print the mean regret on a stream: the default's, and the best candidate's of each family.
+
+    With seeds for tuning only the candidate is played that is the best on those.
+    """
+    found: Regrets = {"EmbeddingMixture": [], "uniform": []}
     for seed in seeds:
         here = stream(name, seed)
         policy = policy_for(here)
-        found.setdefault("EmbeddingMixture", []).append(
-            regret(here, played(here, policy.init(1), policy, seed))
-        )
+        found["EmbeddingMixture"].append(regret(here, played(here, policy.init(1), policy, seed)))
         places = np.random.default_rng([seed, 2]).integers(here.offers.shape[1], size=len(here.coins))
-        found.setdefault("uniform", []).append(regret(here, places))
-        for family in embedding_rivals.FAMILIES:
-            for knobs, shown in embedding_rivals.played(here, family, seed):
-                found.setdefault(f"{family} {knobs}", []).append(regret(here, shown))
+        found["uniform"].append(regret(here, places))
+    tuned = rivals(name, tuning)
+    theirs = rivals(name, seeds, [min(tuned, key=lambda label: np.mean(tuned[label]))] if tuned else ())
     print(f"\n{name}, {len(seeds)} seeds from {seeds.start}")
-    best: dict[str, tuple[float, float, str]] = {}
-    for label, regrets in found.items():
-        mean, error = np.mean(regrets), np.std(regrets, ddof=1) / np.sqrt(len(regrets))
+    best: dict[str, str] = {}
+    for label, regrets in (found | theirs).items():
         family = label.split(" (")[0]
-        best[family] = min(best.get(family, (np.inf, 0.0, "")), (float(mean), float(error), label))
-    for mean, error, label in best.values():
-        print(f"  {label:32} {mean:8.1f} ± {error:.1f}", flush=True)
+        if family not in best or np.mean(regrets) < np.mean((found | theirs)[best[family]]):
+            best[family] = label
+    for label in best.values():
+        regrets = np.array((found | theirs)[label])
+        print(f"  {label:32} {regrets.mean():8.1f} ± {error_of(regrets):.1f}")
+    own, least = np.array(found["EmbeddingMixture"]), np.array(min(theirs.values(), key=np.mean))
+    ratio = own.mean() / least.mean()
+    off = error_of(own - ratio * least) / least.mean()
+    print(f"  {'beside the best of these':32} {ratio:8.2f} ± {off:.2f}", flush=True)
+
+
+def error_of(values: Any) -> float:
+    """Return the standard error of a mean."""
+    return float(values.std(ddof=1) / len(values) ** 0.5)
 
 
 def cost(
@@ -140,13 +168,15 @@ def main() -> None:
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all: " + ", ".join(STREAMS))
     parser.add_argument("--seeds", type=int, default=8, help="streams of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
     parser.add_argument("--times", action="store_true", help="what a decision costs, in place of regret")
     options = parser.parse_args()
     if options.times:
         print_costs()
         return
     for name in options.streams or STREAMS:
-        compare(name, range(options.first, options.first + options.seeds))
+        seeds = range(options.first, options.first + options.seeds)
+        compare(name, seeds, range(TUNING, TUNING + options.tuning))
 
 
 if __name__ == "__main__":

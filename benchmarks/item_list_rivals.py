@@ -9,7 +9,7 @@ far as its position was seen, by its clicks over those expected (`divided`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import numba
@@ -32,6 +32,11 @@ class Rival(NamedTuple):
     def family(self) -> str:
         """Whose knobs are tuned together."""
         return f"{'LinUCB' if self.linear else 'logistic'}, {RULES[self.rule]}"
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{self.family} × {self.width:g}, prior {self.prior:g}"
 
 
 RIVALS = [
@@ -126,9 +131,10 @@ def play(
     return shown
 
 
-def played(stream: Any, seed: int) -> Iterator[tuple[Rival, Any]]:
-    """Yield each rival and the places that it shows."""
+def played(stream: Any, seed: int, only: Collection[str] = ()) -> Iterator[tuple[Rival, Any]]:
+    """Yield each rival, or those that are named, and the places that it shows."""
     scale = stream.items.std(axis=0)
     items = (stream.items - stream.items.mean(axis=0)) / scale
     for index, rival in enumerate(RIVALS):
-        yield rival, play(stream, items, stream.users, *rival, seed * 1_000 + index)
+        if not only or rival.label in only:
+            yield rival, play(stream, items, stream.users, *rival, seed * 1_000 + index)

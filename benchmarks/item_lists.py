@@ -1,6 +1,6 @@
 """Lists of items known by embeddings: ItemListMix, untuned, beside what is tuned in hindsight.
 
-python benchmarks/item_lists.py [SETTING ...] [--seeds N] [--first SEED]   regret, by default in all settings
+python benchmarks/item_lists.py [SETTING ...] [--seeds N] [--first SEED] [--tuning N]  regret, in all
 python benchmarks/item_lists.py --times             processor time and memory
 """
 
@@ -22,6 +22,9 @@ import tacit
 from tacit.core.compiled import compiled
 from tacit.core.dispatch import decide_and_weigh, learn, placed
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
+
+TUNING = 85_001
+"""The first seed for tuning."""
 
 
 def play(
@@ -48,9 +51,23 @@ def policy_for(stream: ListStream) -> tacit.ItemListMix:
     return tacit.ItemListMix(stream.items.shape[1], stream.users.shape[1], positions=len(stream.seen))
 
 
-def compare(name: str, seeds: range, alone: bool) -> float:
-    """Print the mean regret in a setting: ours, and that of the best of each family; return the ratio."""
+def tuned(name: str, seeds: range) -> list[str]:
+    """Return the name of the rival with the least regret on some seeds; none, if there are none."""
+    found: dict[str, float] = {}
+    for seed in seeds:
+        here = stream(name, seed)
+        for rival, shown in item_list_rivals.played(here, seed):
+            found[rival.label] = found.get(rival.label, 0.0) + regret(here, shown)
+    return [min(found, key=found.__getitem__)] if found else []
+
+
+def compare(name: str, seeds: range, alone: bool, tuning: range) -> float:
+    """Print the mean regret in a setting: ours, and that of the best of each family; return the ratio.
+
+    With seeds for tuning only the rival is played that is the best on those.
+    """
     found: dict[str, list[float]] = {}
+    only = tuned(name, tuning)
     families: dict[str, str] = {}
     for seed in seeds:
         here = stream(name, seed)
@@ -58,10 +75,9 @@ def compare(name: str, seeds: range, alone: bool) -> float:
         found.setdefault("ItemListMix", []).append(regret(here, played(here, policy.init(1), policy, seed)))
         offered = np.tile(np.arange(policy.positions), (len(here.users), 1))
         found.setdefault("as offered", []).append(regret(here, offered))
-        for rival, shown in () if alone else item_list_rivals.played(here, seed):
-            label = f"{rival.family} × {rival.width:g}, prior {rival.prior:g}"
-            found.setdefault(label, []).append(regret(here, shown))
-            families[label] = rival.family
+        for rival, shown in () if alone else item_list_rivals.played(here, seed, only):
+            found.setdefault(rival.label, []).append(regret(here, shown))
+            families[rival.label] = rival.family
     print(f"\n{name}, {len(seeds)} seeds from {seeds.start}")
     own, best = np.array(found["ItemListMix"]), {}
     for label, regrets in found.items():
@@ -155,6 +171,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=8, help="streams of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
     parser.add_argument("--alone", action="store_true", help="without the rivals")
     parser.add_argument("--times", action="store_true", help="what a list costs, in place of regret")
     options = parser.parse_args()
@@ -162,7 +179,8 @@ def main() -> None:
         print_costs()
         return
     seeds = range(options.first, options.first + options.seeds)
-    ratios = [compare(name, seeds, options.alone) for name in options.settings or SETTINGS]
+    tuning = range(TUNING, TUNING + options.tuning)
+    ratios = [compare(name, seeds, options.alone, tuning) for name in options.settings or SETTINGS]
     print(f"\ngeometric mean of {len(ratios)} ratios: {np.exp(np.log(ratios).mean()):.3f}")
 
 

@@ -1,6 +1,6 @@
 """Vowpal Wabbit on the streams of `embeddings.py` and `item_lists.py`, its best knobs in hindsight.
 
-python benchmarks/items_elsewhere.py [NAME ...] [--seeds N] [--first SEED]   by default on all
+python benchmarks/items_elsewhere.py [NAME ...] [--seeds N] [--first SEED] [--tuning N]   by default on all
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import embedding_streams
 import item_list_streams
 import numpy as np
+from embeddings import TUNING
 from embeddings import played as one_item
 from embeddings import policy_for as policy_for_items
 from item_lists import played as a_list
@@ -46,8 +47,8 @@ def arrays(name: str, seed: int) -> dict[str, Any]:
     return given | {"seed": seed, "scaled_items": standard(items, items), "scaled": standard(users, users)}
 
 
-def scores(name: str, seeds: range, role: str) -> dict[str, Any]:
-    """Return the scores of each candidate of a peer, and the seconds of a round."""
+def scores(name: str, seeds: range, role: str, only: str = "") -> dict[str, Any]:
+    """Return the scores of each candidate of a peer, or of one, and the seconds of a round."""
     python = install(PEER)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{seed}.npz" for seed in seeds]
@@ -55,6 +56,7 @@ def scores(name: str, seeds: range, role: str) -> dict[str, Any]:
             np.savez(path, **arrays(name, seed))
         # -P keeps the scripts' folder, where files are named after packages, off the import path.
         command = [str(python), "-P", "-W", "ignore", str(HERE / "peers" / "play.py"), PEER, role]
+        command += [f"--only={only}"] if only else []
         return json.loads(output([*command, *map(str, paths)]).splitlines()[-1])["played"]  # type: ignore[no-any-return]
 
 
@@ -72,12 +74,19 @@ def ours(name: str, seed: int) -> tuple[float, float]:
     return item_list_streams.regret(lists, shown), float(item_list_streams.worth(lists, best).sum())
 
 
-def compare(name: str, seeds: range) -> None:
-    """Print the mean regret of ours and of a peer's best."""
+def tuned(name: str, seeds: range, role: str) -> str:
+    """Return the candidate that is the best on some seeds; none, if there are none."""
+    found = {label: np.mean([run[2][0] for run in runs]) for label, runs in scores(name, seeds, role).items()}
+    best = min if role == "items_by" else max
+    return best(found, key=lambda label: float(found[label]))
+
+
+def compare(name: str, seeds: range, tuning: range) -> None:
+    """Print the mean regret of ours and of a peer's best, in hindsight or on seeds for tuning."""
     own = np.array([ours(name, seed) for seed in seeds])
     role = "items_by" if name in embedding_streams.STREAMS else "lists_by"
-    found = {}
-    for label, runs in scores(name, seeds, role).items():
+    found, only = {}, tuned(name, tuning, role) if tuning else ""
+    for label, runs in scores(name, seeds, role, only).items():
         regrets = np.array([run[2][0] for run in runs])
         regrets = regrets if role == "items_by" else own[:, 1] - regrets
         found[label] = regrets, 1e6 * np.mean([run[0] / run[1] for run in runs])
@@ -86,7 +95,11 @@ def compare(name: str, seeds: range) -> None:
     errors = own[:, 0].std(ddof=1), theirs.std(ddof=1)
     shown = [f"{mean:8.1f} ± {error / np.sqrt(len(seeds)):5.1f}" for mean, error in
              zip((own[:, 0].mean(), theirs.mean()), errors, strict=True)]  # fmt: skip
-    print(f"{name:40} {shown[0]} {shown[1]}   {micros:7,.0f} µs   {label}", flush=True)
+    ratio = theirs.mean() / own[:, 0].mean()
+    off = (theirs - ratio * own[:, 0]).std(ddof=1) / len(seeds) ** 0.5 / own[:, 0].mean()
+    print(
+        f"{name:40} {shown[0]} {shown[1]} {ratio:6.2f} ± {off:.2f}  {micros:7,.0f} µs   {label}", flush=True
+    )
 
 
 def main() -> None:
@@ -95,11 +108,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
     asked = parser.parse_args()
     settings = [name for name in item_list_streams.SETTINGS if name not in SKIPPED]
-    print(f"{'regret':40} {'tacit':>16} {'Vowpal Wabbit':>16}   {'a round':>10}   with")
+    print(f"{'regret':40} {'tacit':>16} {'Vowpal Wabbit':>16} {'ratio':>13}  {'a round':>10}   with")
     for name in asked.names or [*embedding_streams.STREAMS, *settings]:
-        compare(name, range(asked.first, asked.first + asked.seeds))
+        seeds = range(asked.first, asked.first + asked.seeds)
+        compare(name, seeds, range(TUNING, TUNING + asked.tuning))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ The page's text is written by hand; what stands between ``<!-- measured: NAME --
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -160,29 +161,20 @@ MARKS = {"untuned": {"color": COLOURS[0]}, "tacit": {"color": COLOURS[0], "marke
 """How ours are drawn: the default in the colour that it has everywhere."""
 
 
-PARTS = ("learned", "fresh")
-"""The streams that were played, the newest last."""
-
-
 def newest(results: Results) -> list[dict[str, Any]]:
-    """Return a row for each package and stream, of the newest seeds that it played.
+    """Return a row for each package and stream, of the newest seeds.
 
     Each has its regret over the untuned default's on the same seeds as ``ratio`` and ``ratio_error``.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for part in filter(results.__contains__, PARTS):
-        rows = results[part]["rows"]
-        ours = {row["role"]: row for row in rows if row["entrant"] == "untuned"}
-        for row in rows:
-            base = ours[row["role"]]
-            ratio = row["score"] / base["score"]
-            error = ratio * sum((each["standard_error"] / each["score"]) ** 2 for each in (row, base)) ** 0.5
-            found[row["role"], row["entrant"]] = row | {
-                "part": part,
-                "ratio": ratio,
-                "ratio_error": 0.0 if row is base else error,
-            }
-    return list(found.values())
+    rows = results["fresh"]["rows"]
+    ours = {row["role"]: row for row in rows if row["entrant"] == "untuned"}
+    found = []
+    for row in rows:
+        base = ours[row["role"]]
+        ratio = row["score"] / base["score"]
+        error = ratio * sum((each["standard_error"] / each["score"]) ** 2 for each in (row, base)) ** 0.5
+        found.append(row | {"ratio": ratio, "ratio_error": 0.0 if row is base else error})
+    return found
 
 
 def quality(results: Results, _: str) -> str:
@@ -214,19 +206,17 @@ def quality(results: Results, _: str) -> str:
 
 
 def beside(row: dict[str, Any]) -> str:
-    """Return a regret over the default's; ° marks what is not told apart from 1, ′ older seeds."""
+    """Return a regret over the default's; ° marks what is not told apart from 1."""
     less = row["more"]["untuned"]
     alike = abs(less["score"]) < 2.0 * (less["standard_error"] or 0.0)
-    marks = "°" * alike + "′" * (row["part"] != PARTS[-1])
-    return f"{row['ratio']:.2f} ± {row['ratio_error']:.2f}{marks}"
+    return f"{row['ratio']:.2f} ± {row['ratio_error']:.2f}{'°' * alike}"
 
 
 def lost(results: Results, _: str) -> str:
-    """List where somebody has less regret than the untuned default, on old seeds or new, the least first."""
+    """List where somebody has less regret than the untuned default, the least first."""
     found = [
         (TITLES[row["role"]], row["entrant"], row["policy"], summary_of(row), less)
-        for part in filter(results.__contains__, PARTS)
-        for row in results[part]["rows"]
+        for row in results["fresh"]["rows"]
         if (less := row["more"].get("untuned")) and less["score"] < 0.0
     ]
     found += lost_by_context(json.loads(CONTEXT.read_text())["rows"])
@@ -266,6 +256,39 @@ def lost_by_context(rows: list[dict[str, Any]]) -> list[Any]:
     return found
 
 
+def against(rows: list[dict[str, Any]], rival: str) -> tuple[float, int]:
+    """Return a rival's regret over ours on the same seeds, the geometric mean, and of how many streams."""
+    ours = {row["stream"]: row["scores"] for row in rows if row["rival"] == "tacit"}
+    ratios = [
+        fmean(row["scores"]) / fmean(ours[row["stream"]][: len(row["scores"])])
+        for row in rows
+        if row["rival"] == rival
+    ]
+    return (geometric_mean(ratios) if ratios else math.nan), len(ratios)
+
+
+def context(_: Results, __: str) -> str:
+    """Return the table of a user's context: of each package the best on most streams."""
+    found = json.loads(CONTEXT.read_text())
+    rows, times = found["rows"], {row["rival"]: row for row in found["times"]}
+    best: dict[str, tuple[int, float, str]] = {}
+    for rival in {row["rival"] for row in rows}:
+        ratio, streams = against(rows, rival)
+        best[rival.split()[0]] = min(best.get(rival.split()[0], (0, 0.0, "")), (-streams, ratio, rival))
+    return table(
+        "played by | regret over that of `tacit.auto`, mean (streams) | µs a round | process, MB",
+        [
+            (
+                "`tacit.auto`, untuned" if rival == "tacit" else rival,
+                f"{ratio:.2f} ({-streams})",
+                *(number(times.get(rival, {}).get(key)) for key in ("microseconds", "megabytes")),
+            )
+            for streams, ratio, rival in sorted(best.values(), key=lambda each: each[1])
+        ],
+        words=1,
+    )
+
+
 def spread(scores: list[float]) -> dict[str, float]:
     """Return a mean and its standard error."""
     return {"score": fmean(scores), "standard_error": stdev(scores) / len(scores) ** 0.5}
@@ -285,6 +308,7 @@ BLOCKS = {
     "quality": quality,
     "lost": lost,
     "figure": figure,
+    "context": context,
 }
 
 
