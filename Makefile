@@ -68,7 +68,7 @@ $(VENV)/.postgres:
 	@mkdir -p $(VENV) && touch $@
 
 demo: $(VENV)/.run
-	$(BIN)/tacit demo --holdout 0.1
+	$(BIN)/tacit demo
 
 # Beside each other: types are checked on one core, and the advisory service is waited for.
 test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres

@@ -111,17 +111,22 @@ def test_every_option_has_a_help_text():
 @pytest.mark.parametrize(("more", "policy"), [((), "DriftMixture"), (("--context",), "ContextMixture")])
 def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     folder = tmp_path / "demo"
-    told = process("demo", *more, "--impressions", 200, "--holdout", 0.2, "--out", folder)
+    told = process("demo", *more, "--impressions", 200, "--out", folder)
     assert told.returncode == 0, told.stdout + told.stderr
     assert f"policy {policy}; page http://127.0.0.1:" in told.stdout
     assert (
         ("for whom: Who is asking" in told.stdout) == ("the same page for all" in told.stdout) == bool(more)
     )
     assert "clairvoyant optimum" in told.stdout
-    assert re.search("^lift .*(Learning earned|No difference|Too early)", told.stdout, re.MULTILINE)
+    lift = re.search("^lift: (.*(Learning earned|No difference|Too early).*)", told.stdout, re.MULTILINE)
     assert "is shown most" in told.stdout
-    assert ("up to 35 years" if more else "independence day") in told.stdout
+    assert ("age: up to" if more else "independence day") in told.stdout
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+    page = html.unescape((folder / "page.html").read_text())
+    assert lift[1] in page
+    assert re.findall(r'(?:href|src)="(?!#|data:)[^"]*"|<script|<form', page) == []
+    assert f"page {folder / 'page.html'}, as it was at the end" in told.stdout
+    assert re.search("^the live page http://127.0.0.1:.* has ended; tacit demo --keep", told.stdout, re.M)
 
 
 def test_the_demo_is_fed_what_it_wrote_and_each_event_counts_once(tmp_path):
@@ -168,8 +173,9 @@ def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along
         demo.terminate()
     told = (tmp_path / "told").read_text()
     assert "neural alone" in told
-    assert re.search("^verdict .*(preferred|No difference|Too early)", told, re.MULTILINE)
-    page = re.search("^page http://127.0.0.1:([0-9]+)/placements/search", told, re.MULTILINE)
+    said = re.search("^verdict: (.*(preferred|No difference|Too early).*)", told, re.MULTILINE)
+    assert said[1] in html.unescape((tmp_path / "page.html").read_text())
+    page = re.search("^the live page http://127.0.0.1:([0-9]+)/placements/search.* is open", told, re.M)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(page[1])))
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -191,7 +197,7 @@ def test_the_page_of_a_demo_says_what_its_terminal_says(tmp_path):
     scene = demo.scenario(None, None, 300, seed=1)
     with demo.running_service(scene, tmp_path, 0) as address:
         demo.send(scene, demo.Traffic.drawn(scene), address)
-        said = demo.verdict(address)
+        said = demo.said(address)
         with urllib.request.urlopen(f"{address}placements/{demo.PLACEMENT}") as page:
             assert said in html.unescape(page.read().decode())
 

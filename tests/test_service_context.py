@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import shlex
 from functools import partial
@@ -310,7 +311,18 @@ def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
             client.decide("home", "all", context={"age": age, "device": "ios"})
         found = client.for_whom("home")
         page = httpx.get(f"{url}/placements/home").text
+        command = ["placement", "for-whom", "home", "--url", url]
+        printed = CliRunner().invoke(cli, command).stdout
+        whole = json.loads(CliRunner().invoke(cli, [*command, "--limit", "5", "--json"]).stdout)
     assert found.decisions == sum(arm.shown for arm in found.arms) == 20
+    assert printed == f"{found}\n" == f"{found!r}\n"
+    verdict, head, first, *_ = printed.splitlines()
+    assert (verdict, head.split()[:3]) == (found.verdict, ["who", "is", "asking"])
+    assert first.split()[:2] == [f"{found.fields[0].field}:", found.fields[0].segments[0].value.split()[0]]
+    assert whole["decisions"] == 5
+    (age,) = (field for field in found.fields if field.field == "age")
+    rows = [row for row in found.records() if row["field"] == "age"]
+    assert sum(row["shown"] for row in rows) == sum(each.decisions for each in age.segments) == 20
     assert found.verdict in page
     assert page.count('data-table="whom-') == 4
     assert 'data-segment="up to 24.8"' in page

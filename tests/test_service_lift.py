@@ -158,6 +158,7 @@ def test_without_propensities_nothing_is_known(service):
     assert found.verdict.startswith("Not known: decisions carry no propensity.")
     assert found.winner is None
     assert found.winner_verdict.startswith("Not known: decisions carry no propensity.")
+    assert "decisions that are made elsewhere bring their propensity along" in found.verdict
 
 
 async def test_lists_have_no_lift(tmp_path):

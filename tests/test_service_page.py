@@ -29,7 +29,7 @@ from tacit.service.page.charts import (
     time_ticks,
 )
 from tacit.service.page.key import arms_believed
-from tacit.service.page.timeline import Stretch, asked_range, rate_of, together
+from tacit.service.page.timeline import Stretch, asked_range, rate_of, stretches, together
 from tacit.service.placements.series import Series
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
@@ -547,6 +547,17 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
         left = place - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
         assert left >= right or right == 0.0
         right = left + width
+
+
+def test_traffic_of_seconds_is_a_line_and_no_dot():
+    series = Series(arms=2)
+    for i in range(1200):
+        series.decided(START + i * 10_000, slot=i % 2, propensity=0.5, offered=2)
+    now = START + 60_000_000
+    found = stretches(series, asked_range("all", None, None, series, now))
+    assert [stretch.trials for stretch in found] == [100.0] * 12
+    # Of the last hour, results by five seconds are all there is.
+    assert len(stretches(series, asked_range("hour", None, None, series, now))) in (3, 4)
 
 
 def test_all_time_ends_with_the_last_decision():

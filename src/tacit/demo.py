@@ -7,19 +7,21 @@ requests; clicks as events, which are fed from a file.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import click
@@ -31,15 +33,20 @@ from tacit.core.spread import progress
 from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
-from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.auto import auto
 from tacit.policies.features.gaussian import logistic
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
-SEARCHERS = 8
+SEARCHERS = 4
+TOGETHER = 10
+"""Searchers whose requests travel together."""
+LASTING, FASTEST = 10.0, 200.0
+"""Seconds over which they come, on a machine that is fast enough; of fewer, so many each second."""
 PATIENCE = 600.0
+HOLDOUT = 0.1
+"""The share of searchers who see something at random, so that what learning earned is measured."""
 
 Row = dict[str, Any]
 Table = Sequence[tuple[str, ...]]
@@ -68,7 +75,12 @@ class Scenario:
     @property
     def label(self) -> str:
         """How the policy is called; what is known of users stands in the configuration."""
-        return self.policy.label if self.environment else type(self.policy).__name__
+        return self.policy.label if self.environment or self.positions else type(self.policy).__name__
+
+    @property
+    def shown_by(self) -> str:
+        """Who shows what is shown: the policy, and beside it a control."""
+        return f"tacit: {self.label}" + (f", {self.holdout:.0%} at random" if self.holdout else "")
 
 
 def scenario(
@@ -155,26 +167,6 @@ class Traffic:
         got = self.truth[np.arange(len(shown)), shown]
         return DemoTotals(self.uniforms < got, self.truth.max(axis=1) - got)
 
-    def without_contexts(self, scene: Scenario) -> Ints:
-        """Return the slots that the recommended policy shows if nobody says who is asking."""
-        learner, shown = Learner(auto(arms=scene.arms), scene.seed), np.empty(len(self.lanes), np.int64)
-        for i, lane in enumerate(self.lanes.tolist()):
-            decision = learner.choose(scene.keys[lane])
-            shown[i] = decision.slot
-            learner.learn(decision, float(self.uniforms[i] < self.truth[i, decision.slot]))
-        return shown
-
-    def whom(self, scene: Scenario) -> dict[str, Any]:
-        """Return which impressions are of whom: of users of an age, or of searchers for something."""
-        if not self.contexts:
-            return {key: self.lanes == lane for lane, key in enumerate(scene.keys)}
-        ages = np.array([context["age"] for context in self.contexts])
-        return {
-            "up to 35 years": ages <= 35,
-            "36 to 60 years": (ages > 35) & (ages <= 60),
-            "above 60 years": ages > 60,
-        }
-
     def best_fixed(self) -> Ints:
         """Return, per impression, the slot that is best for its key in hindsight."""
         best = np.array(
@@ -229,8 +221,7 @@ def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
 
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool, feed: bool = False) -> None:
     """Run the demonstration and print what came of it; clicks may go to a file of events, which is fed."""
-    with progress(None, "drawing the searchers"):
-        traffic = Traffic.drawn(scene)
+    traffic = Traffic.drawn(scene)
     with running_service(scene, folder, port) as address:
         begin(scene, address, as_json)
         with feeding(folder, PLACEMENT, address) if feed else nullcontext() as write:
@@ -243,46 +234,36 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
         ]
         table = [("shown by", "clicks/1000", "regret (clicks)")]
         table += [(r["shown by"], f"{r['clicks_per_1000']:.1f}", f"{r['regret']:,.0f}") for r in rows]
-        report("impressions", (len(shown), seconds), rows, [table], figure, address, as_json)
-        if feed and not as_json:
-            click.echo(f"fed {folder / 'events.jsonl'}, as it grew and then again: each event counts once")
-        if not as_json:
-            click.echo(f"\n{aligned(shown_last(scene, traffic, shown))}\n")
-            if traffic.contexts:
-                click.echo(f"for whom: {verdict(address, 'for-whom')}")
-            how = "" if scene.holdout else " (From propensities; tacit demo --holdout 0.1 measures it.)"
-            click.echo(f"lift {verdict(address)}{how}")
-        end(address, keep=keep, as_json=as_json)
+        fed = f"{folder / 'events.jsonl'}, as it grew and then again: each event counts once"
+        words, tables = {"fed": fed} if feed else {}, list[Table]([table])
+        if traffic.contexts:
+            words["for whom"] = for_whom(address)
+        else:
+            tables.append(shown_last(scene, traffic, shown))
+        words["lift"] = said(address)
+        found = Played("impressions", len(shown), seconds, rows, tables, figure, words)
+        report(found, address, folder, keep=keep, as_json=as_json)
 
 
 def begin(scene: Scenario, address: str, as_json: bool) -> None:
     """Say what is played, by which policy, and where the page is."""
     if not as_json:
         click.echo(f"tacit demo: {scene.title}")
-        click.echo(f"policy {scene.label}; page {address}")
-
-
-def end(address: str, query: str = "", *, keep: bool, as_json: bool) -> None:
-    """Say where the page is, and leave it open if it shall be kept."""
-    if not as_json:
-        click.echo(f"page {address}placements/{PLACEMENT}{query} (tacit demo --keep leaves it open)")
-    if keep:
-        click.echo("the page stays open until Ctrl-C", err=True)
-        threading.Event().wait()
+        click.echo(f"policy {scene.label}; page {address} while it runs")
 
 
 def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str, ...]]:
-    """Return what is shown most at the end, in the last fifth, to whom, as rows of a table."""
+    """Return what is shown most at the end, in the last fifth, for which key, as rows of a table."""
     last = np.arange(len(shown)) >= 0.8 * len(shown)
     clicked = traffic.outcome(shown).clicks
     rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
-    for name, meant in traffic.whom(scene).items():
-        each = last & meant
+    for lane, key in enumerate(scene.keys):
+        each = last & (traffic.lanes == lane)
         if not each.any():
             continue
         counts = np.bincount(shown[each], minlength=len(scene.arms))
         arm, share = scene.arms[counts.argmax()], counts.max() / counts.sum()
-        rows.append((name, arm, f"{share:.0%}", f"{1000 * clicked[each].mean():.0f}"))
+        rows.append((key, arm, f"{share:.0%}", f"{1000 * clicked[each].mean():.0f}"))
     return rows
 
 
@@ -290,39 +271,94 @@ def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTo
     """Return the outcome of the policy beside those of the three measuring sticks."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown))
-    beside = {}
-    if traffic.contexts:
-        with progress(None, "playing it without knowing who is asking"):
-            beside["the same page for all: auto"] = traffic.outcome(traffic.without_contexts(scene))
+    fixed = "the same page for all, the best" if traffic.contexts else "best fixed arm"
     return {
-        f"tacit: {scene.label}": traffic.outcome(shown),
-        **beside,
-        "best fixed arm in hindsight": traffic.outcome(traffic.best_fixed()),
+        scene.shown_by: traffic.outcome(shown),
+        f"{fixed} in hindsight": traffic.outcome(traffic.best_fixed()),
         "uniform choice": traffic.outcome(uniform),
         "clairvoyant optimum": traffic.outcome(traffic.truth.argmax(axis=1)),
     }
 
 
-def report(
-    of: str, sent: tuple[int, float], rows: list[Row], tables: Sequence[Table], figure: Path | None,
-    address: str, as_json: bool, **more: str,
-) -> None:  # fmt: skip
-    """Print what a demonstration found: rows as JSON, or tables, how fast it went and where its figure is.
+@dataclass(frozen=True)
+class Played:
+    """What a demonstration found.
 
-    ``sent`` has how many of what it was ``of`` went through the service, and in how many seconds.
+    Attributes
+    ----------
+    of : str
+        Of what ``count`` went through the service, in so many ``seconds``.
+    count : int
+    seconds : float
+    rows : list of dict
+    tables : sequence of tables
+        The same for people, and what else they are shown.
+    figure : Path or None
+    words : dict of str to str
+        What is said of it, the last last.
     """
-    count, seconds = sent
+
+    of: str
+    count: int
+    seconds: float
+    rows: list[Row]
+    tables: Sequence[Table]
+    figure: Path | None
+    words: dict[str, str]
+
+
+def report(
+    found: Played, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Print what a demonstration found; its page stays as a file, its service open if it shall be kept."""
+    page = folder / "page.html"
+    page.write_text(still(address, query), encoding="utf-8")
+    here = f"{address}placements/{PLACEMENT}{query}"
     if as_json:
-        content = {of: count, "seconds": seconds, **more, "rows": rows}
-        click.echo(json.dumps(content | {"figure": figure and str(figure), "page": address}, indent=1))
-        return
-    for table in tables:
-        click.echo(f"\n{aligned(table)}")
-    click.echo(
-        f"\n{count:,} {of} through the service in {seconds:.1f} s "
-        f"({count / seconds:,.0f}/s, each a decision and its feedback, both in its log)"
+        of = {found.of: found.count, "seconds": found.seconds, "rows": found.rows}
+        files = {"figure": found.figure and str(found.figure), "page": str(page), "address": here}
+        click.echo(json.dumps(of | found.words | files, indent=1))
+    else:
+        for table in found.tables:
+            click.echo(f"\n{aligned(table)}")
+        for name, words in found.words.items():
+            click.echo(f"\n{name}: {words}")
+        click.echo(
+            f"\n{found.count:,} {found.of} through the service in {found.seconds:.1f} s, "
+            "each a decision and its feedback, both in its log"
+        )
+        click.echo(f"plot {found.figure or 'none: install it with: pip install tacit[plots]'}")
+        click.echo(f"page {page}, as it was at the end: open it in a browser")
+        kept = "is open" if keep else "has ended; tacit demo --keep leaves it open"
+        click.echo(f"the live page {here} {kept}")
+    if keep:
+        click.echo("the page stays open until Ctrl-C", err=True)
+        threading.Event().wait()
+
+
+NEEDS_SERVICE = re.compile(
+    r'<script.*?</script>|<noscript>.*?</noscript>|<nav class="ranges".*?</nav>'
+    r'|<section class="store".*?</section>| · <a href="/.*?</a>| href="/[^"]*"',
+    re.DOTALL,
+)
+"""What does nothing in a page that is a file."""
+
+
+def still(address: str, query: str) -> str:
+    """Return the placement's page as one file that needs no service."""
+    page, style, icon = (
+        fetched(f"{address}{path}")
+        for path in (f"placements/{PLACEMENT}{query}", "static/page.css", "static/icon.svg")
     )
-    click.echo(f"plot {figure}" if figure else "no plot: install it with: pip install 'tacit[plots]'")
+    text = page.replace('<link rel="stylesheet" href="/static/page.css">', f"<style>{style}</style>")
+    text = text.replace("/static/icon.svg", f"data:image/svg+xml,{quote(icon)}")
+    return NEEDS_SERVICE.sub("", text).replace("as of loading", "as it was when tacit demo ended")
+
+
+def fetched(address: str) -> str:
+    """Return what is at an address."""
+    with urlopen(address, timeout=30) as answer:  # noqa: S310
+        return str(answer.read().decode())
 
 
 # The service ---------------------------------------------------------------------------------
@@ -372,7 +408,7 @@ def configuration(scene: Scenario, port: int) -> str:
     elif scene.positions:
         policy.pop("positions")
         # What is clicked in a list is learned when its window closes.
-        context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.2'
+        context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.5'
     elif scene.environment is None:
         # The placement says what is known of users; how many numbers that makes follows.
         policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
@@ -438,39 +474,49 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
     slots = {arm: slot for slot, arm in enumerate(scene.arms)}
     shown = np.empty(scene.impressions, np.int64)
 
-    def search(connection: HTTPConnection, i: int) -> None:
-        asked: dict[str, Any] = {"key": scene.keys[traffic.lanes[i]]}
-        if traffic.contexts:
-            asked["context"] = traffic.contexts[i]
-        answer = post(connection, "decide", asked)
-        shown[i] = slots[answer["arm"]]
-        reward = 1.0 if traffic.uniforms[i] < traffic.truth[i, shown[i]] else 0.0
+    def asked(i: int) -> Row:
+        known = {"context": traffic.contexts[i]} if traffic.contexts else {}
+        return {"key": scene.keys[traffic.lanes[i]], **known}
+
+    def search(connection: HTTPConnection, some: range) -> None:
+        answers = post(connection, "decide", "decisions", map(asked, some))
+        shown[some] = [slots[answer["arm"]] for answer in answers]
+        clicked = traffic.uniforms[some] < traffic.truth[some, shown[some]]
+        ids = [answer["decision_id"] for answer in answers]
+        rewards = dict(zip(ids, clicked.astype(float).tolist(), strict=True))
         if write is None:
-            post(connection, "feedback", {"decision_id": answer["decision_id"], "reward": reward})
+            given = ({"decision_id": name, "reward": reward} for name, reward in rewards.items())
+            post(connection, "feedback", "feedback", given)
         else:
-            write(answer["decision_id"], reward, time.time())
+            for name, reward in rewards.items():
+                write(name, reward, time.time())
 
     return shown, each_sent(address, len(shown), "searchers", search)
 
 
-def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection, int], None]) -> float:
-    """Let several users side by side send what belongs to each number; return the seconds it took."""
+def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection, range], None]) -> float:
+    """Let users side by side send what belongs to each number; return the seconds it took.
+
+    Those who come within the same moment travel in one request, as from a web server. They come over
+    some seconds: a page that is looked at meanwhile shows how it learns.
+    """
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
-    tickets = iter(range(count))
+    groups = iter(range(0, count, TOGETHER))
     turn = threading.Lock()
+    began, lasting = time.monotonic(), min(LASTING, count / FASTEST)
 
     def user() -> None:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        while not stopped.is_set():
+        while True:
             with turn:
-                i = next(tickets, None)
-            if i is None:
+                first = next(groups, None)
+            if first is None or stopped.wait(max(began + lasting * first / count - time.monotonic(), 0.0)):
                 return
-            send(connection, i)
-            advance(1)
+            some = range(first, min(first + TOGETHER, count))
+            send(connection, some)
+            advance(len(some))
 
-    began = time.monotonic()
     with progress(count, who) as advance, ThreadPoolExecutor(SEARCHERS) as pool:
         try:
             for future in [pool.submit(user) for _ in range(SEARCHERS)]:
@@ -480,28 +526,42 @@ def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection
     return time.monotonic() - began
 
 
-def verdict(address: str, of: str = "lift") -> str:
-    """Return in words what learning earned, for whom, or who won, when all windows have closed."""
+def answered(address: str, of: str) -> Row:
+    """Return what learning earned, for whom, or who won, when all windows have closed."""
     latest = time.monotonic() + PATIENCE
     while True:
-        with urlopen(f"{address}v1/placements/{PLACEMENT}/{of}", timeout=30) as answer:  # noqa: S310
-            said = json.load(answer)
-        open_still = said.get("pending") or said.get("open") or not said.get("whole", True)
+        found: Row = json.loads(fetched(f"{address}v1/placements/{PLACEMENT}/{of}"))
+        open_still = found.get("pending") or found.get("open") or not found.get("whole", True)
         if not open_still or time.monotonic() > latest:
-            return str(said["verdict"])
+            return found
         threading.Event().wait(0.1)
 
 
-def post(connection: HTTPConnection, action: str, content: dict[str, Any]) -> Any:
-    """Send one request to the placement and return the answer."""
-    body = json.dumps(content)
+def said(address: str, of: str = "lift") -> str:
+    """Return that in words."""
+    return str(answered(address, of)["verdict"])
+
+
+def for_whom(address: str) -> str:
+    """Return which users are shown what, in words and as a table."""
+    from msgspec import convert
+
+    from tacit.wire.lift import ForWhom
+
+    return str(convert(answered(address, "for-whom"), ForWhom))
+
+
+def post(connection: HTTPConnection, action: str, field: str, content: Iterable[Row]) -> list[Row]:
+    """Send what belongs together to the placement in one request, and return the answers."""
+    body = json.dumps({field: list(content)})
     headers = {"Content-Type": "application/json"}
-    connection.request("POST", f"/v1/placements/{PLACEMENT}/{action}", body, headers)
+    connection.request("POST", f"/v1/placements/{PLACEMENT}/{action}/batch", body, headers)
     response = connection.getresponse()
     answer = json.loads(response.read() or b"null")
     if response.status >= 300:
         raise TacitError(f"{action} was answered with {response.status}: {answer}")
-    return answer
+    answers: list[Row] = answer[field]
+    return answers
 
 
 def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path | None:

@@ -5,20 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.demo import Row, Scenario, begin, each_sent, end, post, report, running_service, verdict
+from tacit.demo import Played, Row, Scenario, Table, begin, each_sent, post, report, running_service, said
 from tacit.errors import MissingExtra
 from tacit.policies import policy_from_spec
 from tacit.policies.auto import auto
 from tacit.simulation import ENVIRONMENT_STREAM, run_stream
+
+
+def send_clicks(connection: HTTPConnection, answers: list[Row], clicks: Iterable[list[int]]) -> None:
+    """Say what was clicked in each list."""
+    pairs = zip(answers, clicks, strict=True)
+    given = ({"decision_id": answer["decision_id"], "clicks": clicked} for answer, clicked in pairs)
+    post(connection, "clicks", "feedback", given)
+
 
 # ---- Lists: readers who do not see everything, and what each position got
 
@@ -131,17 +139,16 @@ def play_lists(
         places: list[tuple[str, ...]] = [("tacit's lists, position", "looked at", "clicked", "relevance")]
         for k, each in enumerate(rows[0]["positions"], 1):
             places.append((str(k), *(f"{each[name]:.1%}" for name in ("looks", "clicks", "relevance"))))
-        report("lists", (lists, seconds), rows, [table, places], figure, address, as_json)
-        if holdout and not as_json:
-            click.echo(f"lift {verdict(address)}")
-        end(address, keep=keep, as_json=as_json)
+        words = {"lift": said(address)} if holdout else {}
+        found = Played("lists", lists, seconds, rows, [table, places], figure, words)
+        report(found, address, folder, keep=keep, as_json=as_json)
 
 
 def compared_lists(scene: Scenario, users: DrawnUsers, shown: Ints) -> dict[str, ListTotals]:
     """Return what the lists got that were shown, beside what other ways to rank get."""
     best, size = np.argsort(-users.relevance)[:POSITIONS], (len(shown), 1)
     return {
-        f"tacit: {scene.policy.label}": users.outcome(shown),
+        scene.shown_by: users.outcome(shown),
         "the order offered": users.outcome(np.tile(np.arange(POSITIONS), size)),
         "clicks for each time shown": users.outcome(users.by_rate(scene.seed)),
         "best order": users.outcome(np.tile(best, size)),
@@ -153,11 +160,11 @@ def send_lists(users: DrawnUsers, lists: int, address: str) -> tuple[Ints, float
     slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
     shown = np.empty((lists, POSITIONS), np.int64)
 
-    def read(connection: HTTPConnection, i: int) -> None:
-        answer = post(connection, "slate", {"key": "home"})
-        shown[i] = [slots[arm] for arm in answer["slate"]]
-        clicked = np.flatnonzero(users.read(i, shown[i])[1]).tolist()
-        post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
+    def read(connection: HTTPConnection, some: range) -> None:
+        answers = post(connection, "slate", "decisions", [{"key": "home"}] * len(some))
+        shown[some] = [[slots[arm] for arm in answer["slate"]] for answer in answers]
+        clicks = (np.flatnonzero(users.read(i, shown[i])[1]).tolist() for i in some)
+        send_clicks(connection, answers, clicks)
 
     return shown, each_sent(address, lists, "readers", read)
 
@@ -256,16 +263,16 @@ def play_duels(
     with running_service(scene, folder, port) as address:
         begin(scene, address, as_json)
         shown, seconds = send_duels(drawn, searches, address)
-        said = verdict(address, "verdict")
+        words = {"verdict": said(address, "verdict")}
         figure = draw_duels(title, shown, folder / "demo.png")
         got = {f"tacit: {made.label}": 1000 * float(shown.clicks.mean())}
         got |= {f"{name} alone": drawn.clicks_of(ranker) for ranker, name in enumerate(names)}
         rows: list[Row] = [{"shown by": name, "clicks_per_1000": clicks} for name, clicks in got.items()]
-        table = [("shown by", "clicks/1000 searches"), *((n, f"{clicks:,.0f}") for n, clicks in got.items())]
-        report("searches", (searches, seconds), rows, [table], figure, address, as_json, verdict=said)
-        if not as_json:
-            click.echo(f"\nverdict {said}")
-        end(address, "?verdict=1", keep=keep, as_json=as_json)
+        table: Table = [
+            ("shown by", "clicks/1000 searches"), *((n, f"{clicks:,.0f}") for n, clicks in got.items())
+        ]  # fmt: skip
+        found = Played("searches", searches, seconds, rows, [table], figure, words)
+        report(found, address, folder, "?verdict=1", keep=keep, as_json=as_json)
 
 
 def send_duels(drawn: DrawnSearches, searches: int, address: str) -> tuple[Shown, float]:
@@ -273,14 +280,17 @@ def send_duels(drawn: DrawnSearches, searches: int, address: str) -> tuple[Shown
     places = {name: place for place, name in enumerate(RANKERS)}
     shown = Shown(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
 
-    def search(connection: HTTPConnection, i: int) -> None:
+    def asked(i: int) -> Row:
         lists = drawn.rankings[drawn.queries[i]].tolist()
-        rankings = {name: list(map(str, items)) for name, items in zip(RANKERS, lists, strict=True)}
-        answer = post(connection, "duel", {"rankings": rankings})
-        clicked = drawn.clicked(i, np.array(answer["items"], np.int64)).tolist()
-        post(connection, "clicks", {"decision_id": answer["decision_id"], "clicks": clicked})
-        shown.pairs[i] = places[answer["left"]], places[answer["right"]]
-        shown.clicks[i] = len(clicked)
+        return {"rankings": {n: list(map(str, items)) for n, items in zip(RANKERS, lists, strict=True)}}
+
+    def search(connection: HTTPConnection, some: range) -> None:
+        answers = post(connection, "duel", "decisions", map(asked, some))
+        lists = [np.array(answer["items"], np.int64) for answer in answers]
+        clicks = [drawn.clicked(i, items).tolist() for i, items in zip(some, lists, strict=True)]
+        send_clicks(connection, answers, clicks)
+        shown.pairs[some] = [(places[answer["left"]], places[answer["right"]]) for answer in answers]
+        shown.clicks[some] = [len(clicked) for clicked in clicks]
 
     return shown, each_sent(address, searches, "searchers", search)
 

@@ -389,6 +389,7 @@ placement.asked = {
     "states": VerbCommand("STATES", states_text),
     "history": VerbCommand("HISTORY", history_text, defaults={"limit": 20}),
     "arms": VerbCommand("ARMS", arms_text, read=arms_typed),
+    "for-whom": VerbCommand("FOR_WHOM", str),
 }
 
 

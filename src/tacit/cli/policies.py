@@ -23,7 +23,7 @@ def demo(
     lists: bool = False,
     duel: bool = False,
     impressions: Annotated[int, click.IntRange(100)] | None = None,
-    holdout: Annotated[float, click.FloatRange(0, 0.5, min_open=True)] | None = None,
+    holdout: Annotated[float, click.FloatRange(0, 0.5)] | None = None,
     feed: bool = False,
     out: Path = Path("demo"),
     port: Annotated[int, click.IntRange(0, 65535)] = 0,
@@ -40,7 +40,7 @@ def demo(
     interest
         Play this date × topic table of search interest instead of simulated shifts.
     context
-        Play users who differ, and of whom something is known: beside one page for all.
+        Play users who differ, and of whom something is known: who is shown what, and why.
     lists
         Play readers of lists, who do not see everything: looks, clicks and relevance by position.
     duel
@@ -48,17 +48,20 @@ def demo(
     impressions
         How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists, 6000 with --duel]
     holdout
-        Show this share of searchers an arm at random, and say what learning earned beside them.
+        Show this share of searchers something at random, to measure what learning earned; 0 for none.
+        [default: 0.1, none with --duel]
     feed
         Write clicks to a file of events, which tacit feed follows.
     out
-        Folder.
+        Folder for the log, a figure, and the page as it was at the end.
     port
         Port of the page; 0 takes a free one.
     keep
         Keep the page open afterwards, until Ctrl-C.
     """
     import tacit.demo as show_case
+
+    share = show_case.HOLDOUT if holdout is None else holdout or None
 
     if sum((lists, duel, context, interest is not None)) > 1 or (duel and holdout):
         raise click.UsageError(
@@ -70,7 +73,7 @@ def demo(
         from tacit.demo_rankings import play_lists
 
         with usage():
-            play_lists(policy, impressions or 5000, out, port, seed, holdout, keep=keep, as_json=as_json)
+            play_lists(policy, impressions or 5000, out, port, seed, share, keep=keep, as_json=as_json)
         return
     if duel:
         from tacit.demo_rankings import play_duels
@@ -79,7 +82,7 @@ def demo(
             play_duels(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
         return
     with usage():
-        scenario = show_case.scenario(interest, policy, impressions, seed, holdout, context=context)
+        scenario = show_case.scenario(interest, policy, impressions, seed, share, context=context)
     show_case.play(scenario, out, port, keep=keep, as_json=as_json, feed=feed)
 
 

@@ -256,7 +256,13 @@ def left_out_sentence(shards: int) -> str:
 PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
 
 NO_PROPENSITIES = (
-    "Not known: decisions carry no propensity. Set up a holdout, or a policy that draws at random."
+    "Not known: decisions carry no propensity. Set up a holdout, or a policy that draws at random; "
+    "decisions that are made elsewhere bring their propensity along."
+)
+
+EARLY_WEIGHED = (
+    "Too early: there is no holdout, and weighed by their propensities too few decisions count yet. Set up a "
+    "holdout, or let whoever decides show other arms more often, and say with what propensity."
 )
 
 NOT_COVERED = (

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from tacit.core.text import Column, Tabulated, laid_out
 from tacit.wire.control import Time
 
 
@@ -493,8 +494,8 @@ class ArmForAll(msgspec.Struct, frozen=True):
     moved: dict[str, float]
 
 
-class ForWhom(msgspec.Struct, frozen=True):
-    """Which users get which arm, by what is known of them, and why.
+class ForWhom(Tabulated, msgspec.Struct, frozen=True):
+    """Which users get which arm, by what is known of them, and why; printed, it is a table.
 
     Attributes
     ----------
@@ -529,3 +530,33 @@ class ForWhom(msgspec.Struct, frozen=True):
     arms: list[ArmForAll]
     fields: list[FieldForWhom]
     shard: int | None = None
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return what users are shown, by segment of each field and by arm: a row each."""
+        return [
+            {
+                "field": field.field,
+                "who": segment.value,
+                "decisions": segment.decisions,
+                "share": arm.shown / segment.decisions,
+                **msgspec.structs.asdict(arm),
+            }
+            for field in self.fields
+            for segment in field.segments
+            for arm in segment.arms
+        ]
+
+    def summary(self) -> str:
+        """Return in words whether who is asking matters, and for each segment what it is shown most."""
+        rows, seen = [], set()
+        for row in self.records():
+            if (who := (row["field"], row["who"])) not in seen:
+                rows.append(row)
+                seen.add(who)
+        if not rows:
+            return self.verdict
+        columns = [Column("who is asking", "{field}: {who}"), Column("decisions", "{decisions:,}"),
+                   Column("is shown most", "{arm}"), Column("how often", "{share:.0%}"),
+                   Column("reward", "{mean:.3f}"), Column("95 %", "[{low:.3f}, {high:.3f}]"),
+                   Column("this adds", "{adds:+.2f}")]  # fmt: skip
+        return f"{self.verdict}\n{laid_out(rows, columns)}"

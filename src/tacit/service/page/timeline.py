@@ -20,7 +20,7 @@ from tacit.service.log.ids import as_time
 from tacit.service.log.marks import LoggedChange
 from tacit.service.page.charts import Point, Remark, Span, clock_time
 from tacit.service.placements.placement import words_of
-from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, R, impressions, rewards
+from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96
@@ -138,8 +138,9 @@ class Stretch(NamedTuple):
 def stretches(series: Series, asked: Range, most: int = MOST_POINTS) -> list[Stretch]:
     """Return what was in a range, in so many stretches at most."""
     rows: list[tuple[int, int, Floats, Floats]]
-    if asked.whole and series.results.seq:
-        # A snapshot of an earlier version kept no results; these sums go back to the beginning.
+    if asked.whole and (series.results.seq or series.width < WIDTHS[0]):
+        # These sums go back to the beginning, as results of a snapshot of an earlier version do not,
+        # and are finer of what has lasted for minutes.
         ends, sums = series.points(most)
         width = ends[1] - ends[0] if len(ends) > 1 else series.width
         rows = [(end - width, end, row, row[ARMS:]) for end, row in zip(ends, sums, strict=True)]

@@ -430,7 +430,8 @@ class _Reporter:
             return [*found, said.NOT_COVERED]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
-        found.append(said.lift_sentence(lift, days, shown))
+        weighed = lift.claim == "early" and self._holdout is None
+        found.append(said.EARLY_WEIGHED if weighed else said.lift_sentence(lift, days, shown))
         if lift.claim == "early" and days:
             found.append(said.planner_sentence(days, shown))
         elif lift.claim in ("early", "undecided") and days is None and plan is not None:
