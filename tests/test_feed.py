@@ -20,7 +20,7 @@ import pytest
 from conftest import ROOT
 from drawn import is_long
 from generate.run import run
-from harness import PATIENCE, eventually, started, stopped, with_home
+from harness import PATIENCE, SECOND, Clock, by_clock, eventually, started, stopped, with_home
 from test_cli import tacit
 
 from tacit.client import Client, Impression
@@ -34,6 +34,10 @@ from tacit.service.http.feeds import MOST, Feeds
 from tacit.wire.site import FeedReport
 
 MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
+ELSEWHERE = (
+    'placement = { value = "home" }\nid = "id"\nevent = "kind"\ndecision_id = "page"\n[reward]\nclick = 1\n'
+    '[shown]\nwhere = { kind = "view" }\nelsewhere = true\narm = "banner"\n'
+)
 NAMELESS = MAP.replace('id = "id"\n', "")
 
 
@@ -447,6 +451,21 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
             "time_unit: 's' is of no field",
         ),
         ('placement = "p"\ndecision_id = "d"\nreward = "r"\n[where]\nk = []', "where.k: no value is allowed"),
+        (
+            'placement = "p"\ndecision_id = "d"\nreward = 2',
+            "reward: 2 is not allowed; give a number of at most",
+        ),
+        (
+            f'{ELSEWHERE}propensity = "uniform"',
+            'shown.propensity: "uniform" is one over the arms on offer; name',
+        ),
+        (f"{ELSEWHERE}propensity = 30", "shown.propensity: 30 is not allowed; give a number of at most 1"),
+        (
+            f"{ELSEWHERE}propensity = {{ value = 0 }}",
+            "shown.propensity.value: 0 is not allowed; give a number",
+        ),
+        (f"{ELSEWHERE}arms = []", "shown.arms: [] is not allowed; give"),
+        (f"{ELSEWHERE}arms = 3", "shown.arms: 3 is not allowed; give text or"),
         ("placement =", "is no TOML"),
     ],
 )
@@ -672,14 +691,75 @@ def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one
         'where = { page = "front" }\nelsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\n'
         'propensity = "chance"\n'
     )
-    # A percentage in place of a probability, as nobody means it once only.
-    common = {"page": "front", "item": "a", "user": "u", "at": 1_700_000_000}
-    events = [common | {"id": f"s{i}", "chance": 70} for i in range(1_000)]
-    events.insert(500, common | {"id": "good", "chance": 0.7})
+    common = {"page": "front", "user": "u", "at": 1_700_000_000}
+    events = [common | {"id": f"s{i}", "item": "retired"} for i in range(1_000)]
+    events.insert(500, common | {"id": "good", "item": "a", "chance": 0.7})
     came, counts = fed(url, written(tmp_path / "events.jsonl", events), "--most-rejected", "100%")
     assert came.returncode == 0, came.stderr
     assert counts["rejected"] == {"invalid-value": 1_000}
     assert counts["sent"] == {"logged": 1}
+
+
+@pytest.mark.parametrize(
+    ("stated", "propensity", "arms"),
+    [
+        ("propensity = 0.5", 0.5, None),
+        ("propensity = { value = 0.25 }", 0.25, None),
+        ("propensity = 1", 1.0, None),
+        ('propensity = "uniform"\narms = ["a", "b"]', 0.5, ["a", "b"]),
+        ('propensity = "uniform"\narms = { value = ["a", "b"] }', 0.5, ["a", "b"]),
+        ('propensity = "uniform"\narms = "offered"', 1 / 3, ["a", "b", "c"]),
+        ('propensity = "uniform"\narms = "cell"', 0.5, ["a", "b"]),
+        ('propensity = "chance"\narms = ["a", "b"]', 0.125, ["a", "b"]),
+    ],
+)
+def test_what_is_the_same_for_all_events_is_stated_in_the_map(stated, propensity, arms):
+    mapper = Mapper(map_of(f'{ELSEWHERE}key = {{ value = "front" }}\n{stated}'))
+    event = {"kind": "view", "page": "1", "banner": "a", "offered": ["a", "b", "c"], "chance": 0.125}
+    found = mapper.mapped(event | {"cell": '["a", "b"]', "id": "e"}, "").message
+    assert (found.key, found.arm, found.propensity, found.arms) == ("front", "a", propensity, arms)
+
+
+@pytest.mark.parametrize("reward", ["1", "{ value = 1 }"])
+def test_events_that_are_all_worth_the_same_need_no_kind(reward):
+    mapper = Mapper(map_of(f'placement = {{ value = "home" }}\ndecision_id = "page"\nreward = {reward}'))
+    assert mapper.mapped({"page": "1"}, "line 1").message.reward == 1.0
+
+
+@pytest.mark.parametrize("offered", [None, [], ["b", "c"], "a|b"])
+def test_a_split_over_arms_among_which_the_one_that_was_shown_is_none_is_refused(offered):
+    mapper = Mapper(map_of(f'{ELSEWHERE}propensity = "uniform"\narms = "offered"'))
+    event = {"kind": "view", "page": "1", "banner": "a", "offered": offered, "id": "e"}
+    with pytest.raises(BadEvent, match="offered: "):
+        mapper.mapped(event, "")
+
+
+@pytest.mark.parametrize("name", ["e.jsonl", "e.csv"])
+def test_a_split_that_was_drawn_elsewhere_is_learned_and_its_best_arm_is_named(tmp_path, name):
+    config, clock = with_home(tmp_path / "t.db", arms=["a", "b", "c"]), Clock()
+    (tmp_path / "feed.toml").write_text(f'{ELSEWHERE}propensity = "uniform"\narms = ["a", "b", "c"]\n')
+    events = []
+    for i in range(1_200):
+        arm = "abc"[i % 3]
+        event = {"page": f"p{i}", "banner": arm}
+        events.append(event | {"id": f"v{i}", "kind": "view"})
+        # Every second click comes for a, every tenth for b and c.
+        if i // 3 % (2 if arm == "a" else 10) == 0:
+            events.append(event | {"id": f"c{i}", "kind": "click"})
+    with by_clock(config, clock) as url, Client(url) as client:
+        came, counts = fed(url, in_format(events, tmp_path / name))
+        assert came.returncode == 0, came.stderr
+        assert counts["sent"] == {"logged": 1_200, "learned": 280}
+        clock.now += 40 * SECOND
+        client.decide("home", "later")
+        even, over_b = client.lift("home"), client.lift("home", control="arm b")
+    # What was shown is what the control of old would have shown.
+    assert (even.claim, even.difference) == ("early", None)
+    assert "Compare with an arm" in even.verdict
+    assert even.winner.declared
+    assert even.winner_verdict.startswith("a is best")
+    assert not any(each.alarm for each in even.srm)
+    assert (over_b.claim, round(over_b.difference.estimate, 2)) == ("better", 0.13)
 
 
 def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import cli, configuration, errors, gallery, http, licences, logs, metrics, policies
+from generate import cli, configuration, errors, feed_map, gallery, http, licences, logs, metrics, policies
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 NOT_YET = "*`make docs` writes the rest; `tacit … --help` and a service's `/openapi.json` say the same.*\n\n"
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "cli": cli.part,
     "configuration": configuration.part,
     "errors": errors.part,
+    "feed-map": feed_map.part,
     "gallery": gallery.part,
     "http": http.part,
     "licences": licences.part,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -17,21 +17,29 @@ from tacit.wire.complaints import refusal
 
 JOINING = "key", "user", "arm"
 
+UNIFORM = "uniform"
+"""In place of a propensity: one over the number of arms on offer."""
+
 Scalar = str | int | float | bool
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Reward = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Arms = Annotated[list[int | str], msgspec.Meta(min_length=1)]
+Value = TypeVar("Value")
 
 
 # ---- What a field of an event is worth
 
 
-class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Fixed(msgspec.Struct, Generic[Value], frozen=True, forbid_unknown_fields=True):
     """A value that stands in no event.
 
     Attributes
     ----------
-    value : str
+    value : str, float or list
+        For all events.
     """
 
-    value: str
+    value: Value
 
 
 class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,25 +84,32 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Which events these are: those in which these fields have this value, or one of these.
     decision_id : str, optional
         By default where the other events have it; or else the event's own id names the decision.
-    key, user, arm : str, optional
-        For whom it was shown, and what.
+    key : str or Fixed, optional
+        For which key it was shown, such as a page; events are joined by it, if the map names one, too.
+    user : str, optional
+        To whom it was shown; events are joined by it, if the map names one, too.
+    arm : str, optional
+        What was shown.
     elsewhere : bool
         Whether the service did not decide it: then it is logged as a decision, of ``arm``, and of ``key`` or,
         without one, of the key ``default``.
-    propensity, arms : str, optional
-        With what probability it was shown, and what was on offer, where it was decided elsewhere.
+    propensity : str, float or Fixed, optional
+        With what probability it was shown, where it was decided elsewhere: the field, the number itself, or
+        ``"uniform"``, where each of ``arms`` was as likely as any other.
+    arms : str, list or Fixed, optional
+        What was on offer: the field, or the arms themselves.
     context : str or dict, optional
         Where the context is as a whole; or where each of its fields is, by name.
     """
 
     where: dict[str, Scalar | list[Scalar]]
     decision_id: str | None = None
-    key: str | None = None
+    key: str | Fixed[str] | None = None
     user: str | None = None
     arm: str | None = None
     elsewhere: bool = False
-    propensity: str | None = None
-    arms: str | None = None
+    propensity: str | Share | Fixed[Share] | None = None
+    arms: str | Arms | Fixed[Arms] | None = None
     context: str | dict[str, str] | None = None
 
     def check(self) -> None:
@@ -111,6 +126,11 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for field in ("propensity", "arms", "context"):
             if getattr(self, field) is not None and not self.elsewhere:
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")
+        if self.propensity == UNIFORM and self.arms is None:
+            raise ConfigError(
+                'shown.propensity: "uniform" is one over the arms on offer; name these, too: '
+                'arms = ["a", "b"], or the field that has them'
+            )
 
 
 class SeenMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,10 +164,12 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision_id : str, optional
         Events without it are joined to what was shown: to the last decision before, with the same key,
         user and arm, as far as they are given here.
-    reward : str or dict, optional
-        Where the reward is, in [0, 1]; or what events are worth, by their kind.
-    clicks, items : str, optional
-        In place of a reward, of lists: the clicked position or positions, from 0; or the clicked items.
+    reward : str, float or dict, optional
+        Where the reward is, in [0, 1]; what all events are worth; or what they are worth by their kind.
+    clicks : str, optional
+        In place of a reward, of lists: the clicked position or positions, from 0.
+    items : str, optional
+        In place of a reward, of lists: the clicked items.
     id : str, optional
         Names the event, so that it counts once; by default its content and its place in the file do.
     event : str, optional
@@ -159,7 +181,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_unit : {"s", "ms", "us", "ns"}, optional
         Of times that are numbers; by default the one in which a number is a time from 2000 to 2099.
     key, user, arm : str, optional
-        What joins events without a decision's id.
+        What joins events without a decision's id to what was shown before, which must have the same.
     join_seconds : float
         So long after a decision at most.
     shown : ShownMap, optional
@@ -183,9 +205,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ('home', 1.0, 'revenue')
     """
 
-    placement: str | Fixed
+    placement: str | Fixed[str]
     decision_id: str | None = None
-    reward: str | dict[str, float | Worth] | None = None
+    reward: str | Reward | dict[str, float | Worth] | None = None
     clicks: str | None = None
     items: str | None = None
     id: str | None = None
@@ -299,6 +321,9 @@ def map_of(text: str) -> EventMap:
     """
     try:
         table: Any = tomllib.loads(text)
+        # As a placement that is the same for all events is written.
+        if isinstance(reward := table.get("reward"), dict) and reward.keys() == {"value"}:
+            table |= {} if "event" in table else {"reward": reward["value"]}
         made = msgspec.convert(table, EventMap)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"is no TOML: {error}") from error

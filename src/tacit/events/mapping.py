@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.core.checks import ONLY_KEY
-from tacit.events.event_map import JOINING, EventMap, Fixed, Scalar, ShownMap, Worth
+from tacit.events.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
@@ -205,11 +205,10 @@ class Mapper:
         ]
         self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
         self._kind, self._id = path(event_map.event), path(event_map.id)
-        fixed = event_map.placement
-        self._placement = None if isinstance(fixed, Fixed) else path(fixed)
+        self._placement = path(event_map.placement)
         self._time = path(event_map.time)
-        value = event_map.reward if isinstance(event_map.reward, str) else event_map.clicks or event_map.items
-        self._value = path(value)
+        reward = None if isinstance(event_map.reward, dict) else event_map.reward
+        self._value = path(event_map.clicks or event_map.items if reward is None else reward)
 
     def left_out(self, event: dict[str, Any]) -> str | None:
         """Return why the map leaves an event out; None if it does not."""
@@ -242,12 +241,9 @@ class Mapper:
         ------
         BadEvent
         """
-        fields, fixed = self._map, self._map.placement
-        if isinstance(fixed, Fixed):
-            placement = fixed.value
-        else:
-            assert self._placement is not None
-            placement = text_of(fixed, self._placement(event), "bad-placement")
+        fields = self._map
+        name = fields.placement if isinstance(fields.placement, str) else "placement"
+        placement = text_of(name, self._placement(event), "bad-placement")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
         if self._shown is None or not self.is_shown(event):
             seen = self.is_seen(event)
@@ -288,8 +284,8 @@ class Mapper:
         fields = self._map
         if self._worths:
             return self._of_worth(event, decision, id)
-        if isinstance(fields.reward, str):
-            return Feedback(decision, reward_of(fields.reward, self._value(event)), id)
+        if fields.reward is not None:
+            return Feedback(decision, reward_of(str(fields.reward), self._value(event)), id)
         if fields.clicks is not None:
             return Clicks(decision, clicks=positions_of(fields.clicks, self._value(event)), feedback_id=id)
         assert fields.items is not None
@@ -329,10 +325,13 @@ class ShownMapper:
         self._id = table.decision_id or event_map.decision_id
         self._joined_by = [getattr(table, name) for name in event_map.joined_by]
         context = table.context if isinstance(table.context, dict) else {}
-        named = [table.propensity, table.arms, self._id, *(getattr(table, name) for name in JOINING)]
+        even = table.propensity == UNIFORM
+        self._propensity = path(None if even else table.propensity)
+        self._arms, self._even, self._key = path(table.arms), even, path(table.key)
+        named = [self._id, table.arm, *self._joined_by, *context.values()]
         if isinstance(table.context, str):
             named.append(table.context)
-        self._get = {name: path(name) for name in (*named, *context.values()) if name is not None}
+        self._get = {name: path(name) for name in named if name is not None}
 
     def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
         """Return what joins other events to it."""
@@ -355,15 +354,23 @@ class ShownMapper:
         assert table.arm is not None
         (arm,) = items_of(table.arm, get[table.arm](event))
         propensity, arms, context = None, None, None
-        if table.propensity is not None and (value := get[table.propensity](event)) is not None:
-            propensity = number_of(table.propensity, value, "bad-propensity")
-        if table.arms is not None and (value := get[table.arms](event)) is not None:
-            arms = items_of(table.arms, value)
+        if (value := self._propensity(event)) is not None:
+            propensity = number_of(str(table.propensity), value, "bad-propensity")
+            if not 0.0 < propensity <= 1.0:
+                raise BadEvent("bad-propensity", f"{table.propensity}: {shown(value)} is not in (0, 1]")
+        if (value := self._arms(event)) is not None or self._even:
+            arms = items_of(str(table.arms), value)
+            if arm not in arms:
+                remedy = "; a cell of a CSV has a list as JSON" if isinstance(value, str) else ""
+                raise BadEvent(
+                    "invalid-value", f"{table.arms}: {arm!r} was shown, and is not in {shown(value)}{remedy}"
+                )
+            propensity = 1.0 / len(arms) if self._even else propensity
         if isinstance(table.context, dict):
             context = {name: get[field](event) for name, field in table.context.items()}
         elif table.context is not None:
             context = get[table.context](event)
-        key = ONLY_KEY if table.key is None else text_of(table.key, get[table.key](event), "bad-key")
+        key = ONLY_KEY if table.key is None else text_of(str(table.key), self._key(event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
 
 
@@ -388,8 +395,8 @@ def unlike(event: dict[str, Any], where: Conditions) -> str | None:
     return None
 
 
-def path(name: str | None) -> Get:
-    """Return what gets a field from an event, None where there is none.
+def path(name: str | Any | None) -> Get:
+    """Return what gets a field from an event, None where there is none; what is no name is the value itself.
 
     A field that is called as the whole path goes first: the columns of a CSV may have dots.
 
@@ -401,8 +408,9 @@ def path(name: str | None) -> Get:
     >>> get({"params": '{"id": {"value": 2}}'}), get({"params.id.value": 3}), get({"params": 4})
     (2, 3, None)
     """
-    if name is None:
-        return lambda event: None
+    if not isinstance(name, str):
+        value = name.value if isinstance(name, Fixed) else name
+        return lambda event: value
     steps = name.split(".")
     if len(steps) == 1:
         return lambda event: event.get(name)
@@ -420,10 +428,7 @@ def path(name: str | None) -> Get:
 
 def _inside(value: Any, step: str) -> Any:
     if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            value = msgspec.json.decode(value)
-        except (msgspec.MsgspecError, RecursionError):
-            return None
+        value = _decoded(value)
     if isinstance(value, dict):
         return value.get(step)
     if not isinstance(value, list):
@@ -432,6 +437,14 @@ def _inside(value: Any, step: str) -> Any:
         return value[int(step)] if int(step) < len(value) else None
     keyed = (each for each in value if isinstance(each, dict) and each.get("key") == step)
     return next(keyed, None)
+
+
+def _decoded(text: str) -> Any:
+    """Return what JSON says; None where it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 # ---- What a field says
@@ -530,7 +543,9 @@ def items_of(field: str, value: Any) -> list[int | str]:
     BadEvent
     """
     value = present(field, value)
-    items = value if isinstance(value, list) else [value]
+    # A cell of a CSV has a list as text.
+    items = _decoded(value) if isinstance(value, str) and value.startswith("[") else value
+    items = items if isinstance(items, list) else [value]
     return [item if _is_number(item) else text_of(field, item, "bad-items") for item in items]
 
 

@@ -113,10 +113,6 @@ class PastClicks:
         placement, decision, time = self._mapper.mapped(found.event or {}, found.named)
         assert isinstance(decision, LocalDecision)
         assert time is not None
-        if decision.propensity is not None and not 0.0 < decision.propensity <= 1.0:
-            raise BadEvent("bad-propensity", f"propensity: {decision.propensity} is not in (0, 1]")
-        if decision.arms is not None and decision.arm not in decision.arms:
-            raise BadEvent("invalid-value", f"arms: {decision.arm!r} was shown, and is none of them")
         number = self._number.setdefault(f"{placement}\0{decision.decision_id}", len(self._rows))
         row = time, placement, decision
         if number < len(self._rows):

@@ -21,6 +21,9 @@ ROWS = np.arange(5)[:, None]
 ENOUGH = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
+UNEVEN = 0.01
+"""So far apart, as a share, may chances be that are called even: a third may be written as 0.33."""
+
 CHANCE = 4.0
 """By how many standard errors an average may miss what it should be, at whichever look."""
 
@@ -54,6 +57,11 @@ class Scores(NamedTuple):
         information = self.total * self.total / square * self.n / gg
         return np.asarray((self.square > 0) & (self.gg > 0) & (information >= ENOUGH))
 
+    @property
+    def even(self) -> bool:
+        """Whether what was shown was as likely as the control shows it: then there is nothing to compare."""
+        return bool(self.n and self.gg <= UNEVEN * UNEVEN * self.n)
+
     def ends(self, c: float) -> tuple[Floats, Floats]:
         """Return the ends of the interval of the difference.
 
@@ -85,7 +93,7 @@ class Scores(NamedTuple):
             If the confidence is another one.
         """
         c = boundary(confidence, comparisons)
-        if not self.enough:
+        if not self.enough or self.even:
             return Lift("early")
         low, high = map(float, self.ends(c))
         difference = Interval(float(self.d / self.n), low, high)

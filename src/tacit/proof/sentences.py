@@ -270,6 +270,11 @@ NOT_COVERED = (
     "earned. Set up a holdout, or an exploration floor."
 )
 
+EVEN = (
+    "Each arm was as likely as any other, as with the uniform control: there is nothing to compare. "
+    'Compare with an arm: give "arm NAME" for the control.'
+)
+
 
 def winner_sentence(arm: str | None) -> str:
     """Return which arm is best.

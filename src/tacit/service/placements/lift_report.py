@@ -299,9 +299,8 @@ class _Reporter:
 
     def _by_propensities(self) -> Lift:
         if self._control == "uniform":
-            if not self._covered:
-                return Lift("early")
-            return _unscaled(_uniform(self._sums).lift(self._confidence), self._lowest)
+            over = _uniform(self._sums)
+            return _unscaled(over.lift(self._confidence), self._lowest) if self._covered else Lift("early")
         names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
         if self._control not in names:
             allowed = ", ".join(["uniform", *names][:10])
@@ -428,6 +427,8 @@ class _Reporter:
             return [*found, said.NO_PROPENSITIES, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
+        if self._holdout is None and self._control == "uniform" and _uniform(self._sums).even:
+            return [*found, said.EVEN]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
         weighed = lift.claim == "early" and self._holdout is None
@@ -515,7 +516,8 @@ class _Reporter:
         if self._sums.partial:
             return None, said.SOME_ARMS
         # A unit that stays with the policy is never shown what the control draws.
-        allowed = floor_of(self._config.policy, None if self._sums.clustered else holdout) > 0
+        floor = floor_of(self._config.policy, None if self._sums.clustered else holdout)
+        allowed = floor > 0 or scores.over_uniform().even
         found = winner(scores, self._confidence)
         if found is None:
             return None, said.EARLY_WINNER if allowed else said.NO_WINNER
