@@ -16,6 +16,7 @@ from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.page.pages import Pages
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):
@@ -55,7 +56,8 @@ def test_metrics_are_added_up_and_judged(tmp_path):
     revenue, returns = found.metrics
     assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
     assert (returns.claim, returns.safety) == ("better", "harm")
-    assert returns.verdict == "Learning harms returns."
+    assert returns.verdict.startswith("Learning harms returns. The policy has 0.")
+    assert f"{revenue.difference.estimate:.2g} more per decision than the control (" in revenue.verdict
     assert sums["returns"].totals.sum() <= 2000
 
 
@@ -110,6 +112,41 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
     assert [row.reward for row in rows[:3]] == worths
     assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
     assert lift.reward.totals.sum() == pytest.approx(sum(worths))
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "largest"),
+    [({"range": [0, 200]}, "revenue", 200.0), ({"half": 20.0}, "revenue as a share of its scale", 1.0)],
+)
+def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest):
+    """Euros, on the page and in the lift, if they can be known from what they were worth."""
+    config = configured(metrics={"revenue": metric}, reward="revenue")
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            home, sent = engine.placements["home"], {}
+            for i in range(20):
+                engine.clock.now += 40 * SECOND
+                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+                for row in await engine.decide_many("home", list(map(home.checked, asked))):
+                    sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
+                    await engine.record_many(
+                        "home", [Told(row.id, metrics=as_content({"revenue": sent[row.id]}))]
+                    )
+            await closed(engine)
+            return report(engine), await Pages(engine).placement("home", {}), sum(sent.values())
+
+    found, page, total = asyncio.run(session())
+    counts = sum(group.decisions for group in found.groups.values())
+    means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
+    assert found.rewards == unit
+    assert found.difference.estimate == pytest.approx(means["policy"] - means["control"])
+    assert 0 < found.difference.estimate < 0.2 * largest
+    assert f"<dt>{unit}</dt>" in page
+    assert f" of {unit}." in page
+    if largest > 1:
+        assert sum(group.rewards for group in found.groups.values()) == pytest.approx(total)
+        assert f">{total / counts:.4g}</dd>" in page
 
 
 def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):

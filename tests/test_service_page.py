@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from tacit.service.app.server import running
+from tacit.service.config.holdout import RewardScale
 from tacit.service.page.charts import (
     ChartLine,
     Point,
@@ -357,7 +358,7 @@ def test_stretches_joined_lose_nothing_and_have_enough(counts):
 @given(st.integers(1, 1000), st.floats(0, 1), st.sampled_from([0.0, -1.0]))
 def test_a_rate_is_within_its_interval(trials, share, lowest):
     total = trials * (lowest + share * (1 - lowest))
-    rate = rate_of(total, trials, lowest)
+    rate = rate_of(total, trials, RewardScale(lowest, 1.0 - lowest))
     assert lowest <= rate.low <= rate.value + 1e-12
     assert rate.value - 1e-12 <= rate.high <= 1.0
 

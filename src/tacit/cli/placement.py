@@ -92,15 +92,19 @@ def lift(
     """
     with connected(url, key) as client:
         found = client.lift(placement, **vars(options) | {"confidence": float(options.confidence)})
-    lines = [found.verdict, found.counted]
+    lines, of = (
+        [found.verdict, found.counted],
+        "rewards" if found.rewards == "reward" else f"of {found.rewards}",
+    )
     if found.look is not None:
         lines.append(found.look.verdict)
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):
         if interval is not None:
             ends = [number(x) for x in (interval.estimate, interval.low, interval.high)]
-            lines.append("{}: {}, between {} and {}".format(name, *ends))
+            per = f" {of} per decision" if name == "difference" else ""
+            lines.append("{}: {}, between {} and {}{}".format(name, *ends, per))
     for group, counts in found.groups.items():
-        earned = f"{counts.decisions:,} decisions, {counts.rewards:,.6g} rewards"
+        earned = f"{counts.decisions:,} decisions, {counts.rewards:,.6g} {of}"
         lines.append(f"{group}: {earned}")
     if len(found.chapters) > 1 or any(len(each.parts) > 1 for each in found.chapters):
         lines += [line for each in found.chapters for line in chapter(each)]

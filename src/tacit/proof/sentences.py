@@ -320,6 +320,23 @@ def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
     return f"It is not known yet whether learning harms {metric}."
 
 
+def difference_sentence(lift: Lift) -> str:
+    """Return by how much a metric differs, in its own unit; nothing where that is not known.
+
+    Examples
+    --------
+    >>> difference_sentence(Lift("better", None, Interval(0.31, -0.1, 12.4)))
+    ' The policy has 0.31 more per decision than the control (−0.1 to 12).'
+    """
+    if lift.difference is None or not all(map(math.isfinite, lift.difference)):
+        return ""
+    estimate, low, high = lift.difference
+    word = "more" if estimate >= 0 else "less"
+    ends = (low, high) if estimate >= 0 else (-high, -low)
+    between = " to ".join(_rounded(end).replace("-", "\N{MINUS SIGN}") for end in ends)
+    return f" The policy has {_rounded(abs(estimate))} {word} per decision than the control ({between})."
+
+
 def harm_sentence(
     metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
 ) -> str:

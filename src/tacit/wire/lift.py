@@ -307,6 +307,8 @@ class LiftReport(msgspec.Struct, frozen=True):
     look : PlannedLook or None
         The look that was planned: ``at``, ``reached``, ``claim``, ``ratio``, ``difference``,
         ``verdict``.
+    rewards : str
+        What rewards and differences are of: ``reward``, or the metric that is learned, in its own unit.
     """
 
     placement: str
@@ -333,6 +335,7 @@ class LiftReport(msgspec.Struct, frozen=True):
     counted: str = ""
     chapters: list[ChapterLift] = []
     look: PlannedLook | None = None
+    rewards: str = "reward"
 
 
 # ---- The guardrail of a placement: what it watches, and which harm it has proved
@@ -518,6 +521,8 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
         Those that matter most first.
     shard : int or None
         Whose all this is, where the service is in shards: the one that decides most.
+    rewards : str
+        What mean rewards are of: ``reward``, or the metric that is learned, in its own unit.
     """
 
     verdict: str
@@ -530,6 +535,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
     arms: list[ArmForAll]
     fields: list[FieldForWhom]
     shard: int | None = None
+    rewards: str = "reward"
 
     def records(self) -> list[dict[str, Any]]:
         """Return what users are shown, by segment of each field and by arm: a row each."""
@@ -557,6 +563,6 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
             return self.verdict
         columns = [Column("who is asking", "{field}: {who}"), Column("decisions", "{decisions:,}"),
                    Column("is shown most", "{arm}"), Column("how often", "{share:.0%}"),
-                   Column("reward", "{mean:.3f}"), Column("95 %", "[{low:.3f}, {high:.3f}]"),
+                   Column(self.rewards, "{mean:.4g}"), Column("95 %", "[{low:.4g}, {high:.4g}]"),
                    Column("this adds", "{adds:+.2f}")]  # fmt: skip
         return f"{self.verdict}\n{laid_out(rows, columns)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -214,6 +214,40 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.better == "less":
             raise ConfigError(f"metrics.{name}.better: what is learned is to be more")
+
+
+class RewardScale(NamedTuple):
+    """The unit in which people read rewards.
+
+    Attributes
+    ----------
+    low, span : float
+        What the least reward is worth in it, and how much more the largest one is.
+    of : str
+        What is counted: the metric that is learned; empty where the reward is one of its own.
+    """
+
+    low: float = 0.0
+    span: float = 1.0
+    of: str = ""
+
+    @property
+    def shares(self) -> bool:
+        """Whether amounts are read as shares of 1."""
+        return self.low + self.span == 1.0
+
+    @property
+    def named(self) -> str:
+        """What amounts are of."""
+        return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
+
+    def amount(self, total: float, count: float = 1.0) -> float:
+        """Return the sum of so many rewards from 0 to 1 in this unit."""
+        return float(total) * self.span + float(count) * self.low
+
+    def logged(self, total: float, count: float) -> float:
+        """Return the sum of so many rewards as they are logged in this unit: a metric's are from 0 to 1."""
+        return self.amount(total, count) if self.of else total
 
 
 # ---- The guardrail of a placement: which metric must not be harmed, and what is done where it is

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 from tacit.learning.lanes import MUCH
 from tacit.learning.merging import delta
 from tacit.learning.signals import check
-from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
+from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig, RewardScale
 from tacit.service.config.keys import HookConfig, KeyConfig
 from tacit.service.kind import Kind, kind_of
 from tacit.service.log.rows import ONLINE, SHADOW
@@ -440,6 +440,15 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     def served_as(self) -> Kind:
         """What its kind is, for its policy."""
         return kind_of(self.kind).fit_for(self.policy)
+
+    @property
+    def scale(self) -> RewardScale:
+        """The unit of rewards: of a metric that is learned its own, where its range says what is worth 1."""
+        if self.learned is None:
+            return RewardScale(self.rule.lowest, 1.0 - self.rule.lowest)
+        metric = self.metrics[self.learned]
+        ends = (0.0, 1.0) if metric.range is None else (metric.low, metric.largest)
+        return RewardScale(*ends, self.learned)
 
     @property
     def can_shadow(self) -> bool:

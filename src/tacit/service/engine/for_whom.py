@@ -26,6 +26,7 @@ from tacit.policies.base import Policy
 from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
 from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
+from tacit.service.config.holdout import RewardScale
 from tacit.service.engine.writer import Serving
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import FIXED, DecisionRow, Event
@@ -165,6 +166,7 @@ class Sample(NamedTuple):
     rows : list of DecisionRow
     size : int
         Bytes of the whole state.
+    scale : RewardScale
     """
 
     policy: Policy
@@ -174,6 +176,7 @@ class Sample(NamedTuple):
     key: str | None
     rows: list[DecisionRow]
     size: int
+    scale: RewardScale
 
 
 class _Picture:
@@ -236,7 +239,9 @@ class _Picture:
         verdict = verdict_of(len(self._rows), self._says_nothing, found)
         sample = self._sample
         said = self._says_nothing, sample.size
-        return ForWhom(verdict, len(self._rows), since, until, sample.key, *said, arms, found)
+        return ForWhom(
+            verdict, len(self._rows), since, until, sample.key, *said, arms, found, None, sample.scale.named
+        )
 
     def _arms(self, bands: Bands | None, most: Sequence[int]) -> list[ArmForAll]:
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
@@ -269,7 +274,7 @@ class _Picture:
     def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
         if bands is None or arm not in self._slots:
             return None, None, None
-        mean, low, high = (float(each[self._slots[arm]]) for each in bands)
+        mean, low, high = (self._sample.scale.amount(each[self._slots[arm]]) for each in bands)
         return mean, low, high
 
 
@@ -419,4 +424,5 @@ def sampled(placement: Placement, rows: list[DecisionRow]) -> Sample:
     state = deepcopy(learner.lanes.view(lane))
     seen = {} if placement.encoder is None else deepcopy(placement.encoder.seen)
     size = byte_count(learner.state)
-    return Sample(learner.policy, state, seen, placement.offer, key, rows, size)
+    scale = placement.config.scale
+    return Sample(learner.policy, state, seen, placement.offer, key, rows, size, scale)

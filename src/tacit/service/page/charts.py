@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from tacit.service.config.holdout import RewardScale
+
 # ---- Probabilities, times and sizes as people read them
 
 UNITS = (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 1), ("s", 1, 1))
@@ -115,6 +117,7 @@ STEPS = (
     *(365 * n * DAY for n in (1, 2, 5, 10, 20, 50)),
 )  # fmt: skip
 MOST_TICKS = 4
+SHARES = RewardScale()
 CHARACTER = 0.025
 """Width of a character, as a share of the chart on the narrowest screen."""
 
@@ -181,6 +184,7 @@ def line_chart(
     summary: str,
     remarks: Sequence[Remark] = (),
     open_since: int | None = None,
+    unit: RewardScale = SHARES,
 ) -> Markup:
     """Draw rates over time as lines, each in the band of its intervals.
 
@@ -195,6 +199,8 @@ def line_chart(
         What the chart marks by numbers, from 1 on.
     open_since : int, optional
         From when on values may still rise.
+    unit : RewardScale, optional
+        Of values; by default they are shares.
     """
     points = [point for curve in curves for point in curve.points]
     values = [point.value for point in points] or [0.0]
@@ -203,11 +209,12 @@ def line_chart(
     ticks = nice_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
     scale = _Scale(span, ticks[0], ticks[-1])
     marks = [scale.band(curve) for curve in curves] + [scale.line(curve) for curve in curves]
-    levels = [(scale.height(tick), f"{100 * tick:.4g} %") for tick in ticks]
+    shares = unit.shares
+    levels = [(scale.height(tick), f"{100 * tick:.4g} %" if shares else f"{tick:.4g}") for tick in ticks]
     grid = "".join(f'<path class="grid" d="M0 {y:.1f}H{UNIT}"/>' for y, _ in levels)
     labels = "".join(
-        f'<text x="-10" y="{TOP + PLOT * y / UNIT + 4:.1f}" text-anchor="end">{label}</text>'
-        for y, label in levels
+        f'<text x="-10" y="{TOP + PLOT * y / UNIT + 4:.1f}" text-anchor="end">{level}</text>'
+        for y, level in levels
     )
     ground = f"{_still_open(span, open_since)}{grid}{_remark_lines(remarks, span)}"
     return Markup(  # noqa: S704 (every name in it is escaped)
@@ -215,7 +222,7 @@ def line_chart(
         f"<title>{escape(title)}</title><desc>{escape(summary)}</desc>"
         f'<svg y="{TOP}" width="100%" height="{PLOT}" viewBox="0 0 {UNIT} {UNIT}" '
         f'preserveAspectRatio="none">{ground}{"".join(marks)}'
-        f"{_hints(curves, span)}</svg>"
+        f"{_hints(curves, span, unit)}</svg>"
         f"{labels}{_remark_labels(remarks, span)}{_time_labels(span)}</svg>"
     )
 
@@ -309,6 +316,17 @@ def percent(value: float) -> str:
     return f"{100 * value:.{2 if 0 < value < 0.01 else 1}f} %"
 
 
+def written(amount: float, scale: RewardScale) -> str:
+    """Write a mean reward in its unit.
+
+    Examples
+    --------
+    >>> written(0.1234, RewardScale()), written(12.345, RewardScale(0.0, 200.0, "revenue"))
+    ('12.3 %', '12.35')
+    """
+    return percent(amount) if scale.shares else f"{amount:.4g}"
+
+
 def clock_time(time: int, step: int = MINUTE) -> str:
     """Write a moment in UTC, as precisely as a step needs.
 
@@ -358,12 +376,14 @@ def _runs(points: Sequence[Point]) -> list[list[Point]]:
     return runs
 
 
-def _hints(curves: Sequence[ChartLine], span: Span) -> str:
+def _hints(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
     """Return an invisible column per stretch of time that tells its values when pointed at."""
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
-            value = f"{curve.name}: {percent(p.value)} ({percent(p.low)} to {percent(p.high)})"
+            value = (
+                f"{curve.name}: {written(p.value, unit)} ({written(p.low, unit)} to {written(p.high, unit)})"
+            )
             values.setdefault((p.begin, p.end), []).append(value)
     columns = []
     for (begin, end), lines in sorted(values.items()):

@@ -123,7 +123,7 @@ def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftR
 
 def shown(report: LiftReport) -> ShownLift | None:
     """Return what a report says as numbers; None where it is too early."""
-    of, nothing, written, unit = _scaled(report)
+    of, nothing, written, unit = _scaled(report, report.rewards)
     if of is None or of.estimate is None:
         return None
     ends = of.low, of.estimate, of.high
@@ -133,11 +133,13 @@ def shown(report: LiftReport) -> ShownLift | None:
     return ShownLift(estimate, low, high, unit, *places)
 
 
-def _scaled(of: LiftReport | ChapterLift) -> tuple[Bounds | None, float, Callable[[float], str], str]:
+def _scaled(
+    of: LiftReport | ChapterLift, rewards: str = "reward"
+) -> tuple[Bounds | None, float, Callable[[float], str], str]:
     """Return the ratio or else the difference, what of it is no lift, and how an amount of it is written."""
     if of.ratio is not None:
         return of.ratio, 1.0, percent, ""
-    return of.difference, 0.0, _bare, "reward per decision, "
+    return of.difference, 0.0, _bare, f"{rewards} per decision, "
 
 
 def _place(end: float | None, nothing: float, widest: float, unknown: float) -> float:

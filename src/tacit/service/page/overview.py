@@ -15,7 +15,7 @@ from tacit.proof.sentences import harm_sentence
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
 from tacit.service.page import timeline
-from tacit.service.page.charts import age, percent, sparkline
+from tacit.service.page.charts import age, sparkline, written
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
@@ -230,12 +230,13 @@ class Row:
         view = placement.kind.view
         asked = timeline.asked_range(None, None, None, placement.series, now)
         found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
-        points = timeline.rate_points(found, view.each, placement.config.rule.lowest)
+        points = timeline.rate_points(found, view.each, placement.config.scale)
         trials = sum(point.trials for point in points)
         rate = sum(point.value * point.trials for point in points) / trials if trials else None
-        self.rate = "\N{EN DASH}" if rate is None else percent(rate)
+        unit = placement.config.scale
+        self.rate = "\N{EN DASH}" if rate is None else written(rate, unit)
         values = [point.value for point in points]
-        between = f", between {percent(min(values))} and {percent(max(values))}" if values else ""
+        between = f", between {written(min(values), unit)} and {written(max(values), unit)}" if values else ""
         title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {self.rate}{between}"
         self.spark = sparkline(points, asked.span, title)
         self.range = asked.label if points else f"nothing shown in {asked.label}"

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
+from tacit.service.config.holdout import RewardScale
 from tacit.service.log.ids import as_time
 from tacit.service.log.marks import LoggedChange
-from tacit.service.page.charts import Point, Remark, Span, clock_time
+from tacit.service.page.charts import SHARES, Point, Remark, Span, clock_time
 from tacit.service.placements.placement import words_of
 from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
@@ -177,8 +178,8 @@ class Rate(NamedTuple):
     trials: int
 
 
-def rate_of(total: float, trials: float, lowest: float = 0.0) -> Rate:
-    """Return the mean of so many rewards in [lowest, 1] with the interval of Wilson (1927).
+def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
+    """Return the mean of so many rewards, as they are logged, with the interval of Wilson (1927).
 
     That is the interval of clicks; rewards between the extremes vary less.
 
@@ -188,28 +189,35 @@ def rate_of(total: float, trials: float, lowest: float = 0.0) -> Rate:
     [0.1, 0.055, 0.174]
     """
     if trials <= 0:
-        return Rate(0.0, lowest, 1.0, 0)
-    span, n = 1.0 - lowest, trials
-    share = min(max((total / n - lowest) / span, 0.0), 1.0)
+        return Rate(0.0, scale.low, scale.amount(1.0), 0)
+    n, mean = trials, scale.logged(total, trials) / trials
+    share = min(max((mean - scale.low) / scale.span, 0.0), 1.0)
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     margin = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
-    low, high = (lowest + span * end for end in (middle - margin, middle + margin))
-    return Rate(total / n, min(max(low, lowest), total / n), max(min(high, 1.0), total / n), int(n))
+    low, high = (scale.amount(end) for end in (middle - margin, middle + margin))
+    return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.amount(1.0)), mean), int(n))
 
 
-def rate_points(found: Sequence[Stretch], each: int = 1, lowest: float = 0.0) -> list[Point]:
+def rate_points(found: Sequence[Stretch], each: int = 1, scale: RewardScale = SHARES) -> list[Point]:
     """Return rewards per impression over time; ``each`` arms are shown in one of a duel."""
     return [
-        Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, lowest))
+        Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, scale))
         for stretch in found
     ]
 
 
-def uniform_points(found: Sequence[Stretch]) -> list[Point]:
+def in_unit(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
+    """Return what uniform exploration would have earned, in the unit of rewards."""
+    if estimate is None or not scale.of:
+        return estimate
+    return UniformEstimate(scale.amount(estimate.value), scale.span * estimate.margin)
+
+
+def uniform_points(found: Sequence[Stretch], scale: RewardScale) -> list[Point]:
     """Return what uniform exploration would have earned over time, where that is known."""
     points = []
     for stretch in found:
-        known = stretch.uniform
+        known = in_unit(stretch.uniform, scale)
         if known is not None:
             ends = known.value - known.margin, known.value + known.margin
             points.append(Point(stretch.begin, stretch.end, known.value, *ends, int(stretch.trials)))

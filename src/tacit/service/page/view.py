@@ -23,7 +23,7 @@ from tacit.service.engine.rebuilding import State
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.log.marks import LoggedChange
 from tacit.service.page import timeline
-from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent
+from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent, written
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES
@@ -254,7 +254,7 @@ class View:
         self.items = found if found is not None and found.version else None
         self._of = placement
         self._series = placement.series
-        self._lowest = placement.config.rule.lowest
+        self.unit = placement.config.scale
         self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
         self._now = look.now
@@ -283,7 +283,11 @@ class View:
         if self._total is None:
             return timeline.rate_of(0.0, 0.0)
         total = self._total
-        return timeline.rate_of(float(total.sums[R]), total.trials / self.each, self._lowest)
+        return timeline.rate_of(float(total.sums[R]), total.trials / self.each, self.unit)
+
+    def written(self, amount: float) -> str:
+        """Write a mean reward in its unit."""
+        return written(amount, self.unit)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -299,7 +303,9 @@ class View:
     @property
     def uniform(self) -> UniformEstimate | None:
         """What uniform exploration would have earned per impression, where the log tells."""
-        return self._total.uniform if self._total is not None and self.covered else None
+        if self._total is None or not self.covered:
+            return None
+        return timeline.in_unit(self._total.uniform, self.unit)
 
     @cached_property
     def covered(self) -> bool:
@@ -348,10 +354,12 @@ class View:
     def curves(self) -> list[ChartLine]:
         """Rewards per impression, and of uniform exploration where that is known."""
         found = timeline.together(self._stretches)
-        learned = timeline.rate_points(found, self.each, self._lowest)
+        learned = timeline.rate_points(found, self.each, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
         uniform = (
-            timeline.uniform_points(found) if self.randomized and self.each == 1 and self.covered else []
+            timeline.uniform_points(found, self.unit)
+            if self.randomized and self.each == 1 and self.covered
+            else []
         )
         if uniform:
             curves.insert(0, ChartLine("uniform exploration", "uniform", uniform))
@@ -360,14 +368,15 @@ class View:
     @property
     def ctr_chart(self) -> Markup:
         """Rewards per impression over time."""
-        uniform = "not known" if self.uniform is None else percent(self.uniform.value)
+        uniform = "not known" if self.uniform is None else self.written(self.uniform.value)
         return line_chart(
             self.curves,
             self.asked.span,
             f"{self.name}: rewards per {self.counted} over time",
-            f"Over all time {percent(self.ctr.value)}; uniform exploration: {uniform}.",
+            f"Over all time {self.written(self.ctr.value)}; uniform exploration: {uniform}.",
             self.remarks,
             self._now - self.config.rule.window,
+            self.unit,
         )
 
     # Arms ------------------------------------------------------------------------------------
@@ -384,7 +393,7 @@ class View:
                 self._arms[i] in self.retired,
                 int(shown[i]),
                 float(shown[i]) / total,
-                timeline.rate_of(float(earned[i]), float(shown[i]), self._lowest),
+                timeline.rate_of(float(earned[i]), float(shown[i]), self.unit),
             )
             for i in order
         ]
@@ -393,8 +402,9 @@ class View:
     def scale(self) -> float:
         """Where the bars of arms end: above every interval of an arm that was shown often."""
         rates = [result.rate for result in self.results if result.shown]
-        highs = [min(rate.high, 2 * rate.value + 0.01) for rate in rates]
-        return min(max(highs, default=1.0), 1.0)
+        most = self.unit.amount(1.0)
+        highs = [min(rate.high, 2 * rate.value + 0.01 * self.unit.span) for rate in rates]
+        return min(max(highs, default=most), most)
 
     @property
     def results_since(self) -> str | None:

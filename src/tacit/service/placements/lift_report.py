@@ -32,7 +32,7 @@ from tacit.proof import sentences as said
 from tacit.proof.boundary import Interval
 from tacit.proof.holdout import enough
 from tacit.proof.traffic import independent_counts
-from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.holdout import HoldoutConfig, RewardScale
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_time, moment
 from tacit.service.log.rows import ARMS
@@ -176,7 +176,7 @@ class _Reporter:
         self._holdout = self._held if control is None else None
         self._control = control or "uniform"
         self._now, self._confidence = now, confidence
-        self._lowest = placement.config.rule.lowest
+        self._scale = placement.config.scale
         self._shows_one = placement.kind.showing.single
         self._pending, self._closes = placement.pending, placement.closes
         self._all: list[Chapter] = [*self._sums.past, self._sums]
@@ -234,6 +234,7 @@ class _Reporter:
             pending=self._pending,
             pending_until=_text(self._closes if self._pending else None),
             counted=self._counted(),
+            rewards=self._scale.named,
             chapters=[] if holdout is None else self._chapters(),
             look=None if holdout is None else self._look(holdout),
         )
@@ -295,12 +296,12 @@ class _Reporter:
 
     def _of(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **more: Any) -> Lift:
         lift = holdout_lift(sums, shares, confidence=self._confidence, **more)
-        return _unscaled(lift, self._lowest)
+        return _unscaled(lift, self._scale)
 
     def _by_propensities(self) -> Lift:
         if self._control == "uniform":
             over = _uniform(self._sums)
-            return _unscaled(over.lift(self._confidence), self._lowest) if self._covered else Lift("early")
+            return _unscaled(over.lift(self._confidence), self._scale) if self._covered else Lift("early")
         names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
         if self._control not in names:
             allowed = ", ".join(["uniform", *names][:10])
@@ -309,7 +310,7 @@ class _Reporter:
             remedy = "compare with uniform: some decisions did not have every arm on offer"
             raise InvalidValue("control", self._control, remedy)
         scores = self._sums.scores.over(names[self._control])
-        return _unscaled(scores.lift(self._confidence), self._lowest)
+        return _unscaled(scores.lift(self._confidence), self._scale)
 
     @property
     def _covered(self) -> bool:
@@ -329,9 +330,9 @@ class _Reporter:
     def _groups(self) -> dict[str, wire.Group]:
         if self._holdout is None:
             n, rewards = _uniform(self._sums)[:2]
-            return {"policy": wire.Group(int(n), _amount(n, rewards, self._lowest))}
+            return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
         empty = HoldoutSums.empty()
-        return _groups_of([stratum.own for stratum in self._strata] or [empty], self._lowest)
+        return _groups_of([stratum.own for stratum in self._strata] or [empty], self._scale)
 
     # Chapters --------------------------------------------------------------------------------
 
@@ -353,7 +354,7 @@ class _Reporter:
         lift = self._of([chapter.reward], [holdout.share])
         parts = [
             wire.PartLift(
-                part.what, _text(part.time), _groups_of([part.sums], self._lowest), _ratio([part.sums])
+                part.what, _text(part.time), _groups_of([part.sums], self._scale), _ratio([part.sums])
             )
             for part in chapter.parts
         ]
@@ -365,13 +366,13 @@ class _Reporter:
             control=holdout.named,
             share=holdout.share,
             unit=holdout.unit,
-            groups=_groups_of([chapter.reward], self._lowest),
+            groups=_groups_of([chapter.reward], self._scale),
             claim=lift.claim,
             ratio=_bounds(lift.ratio),
             difference=_bounds(lift.difference),
             counted=counted,
             alarm=any(wrong.alarm for wrong in self._mismatches(chapter)),
-            parts=[] if self._lowest else parts,
+            parts=[] if self._scale.low else parts,
         )
 
     def _changed(self) -> str:
@@ -383,7 +384,7 @@ class _Reporter:
             for i, part in enumerate(stratum.chapter.parts)
             if part.sums.counts.all()
         ]
-        if len(pieces) < 2 or self._lowest:
+        if len(pieces) < 2 or self._scale.low:
             return ""
         stratum, place, last = pieces[-1]
         before = [part.sums for _, _, part in pieces[:-1]]
@@ -471,7 +472,7 @@ class _Reporter:
     def _plan(self) -> wire.Plan | None:
         """Return when a lift would show, of the holdout that there is or might be."""
         wish, holdout = self._wish, self._held
-        if self._lowest:
+        if self._scale.low:
             return None
         share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observed()
@@ -522,9 +523,8 @@ class _Reporter:
         if found is None:
             return None, said.EARLY_WINNER if allowed else said.NO_WINNER
         names = [str(arm) for arm in self._arms]
-        span = 1.0 - self._lowest
         behind = {
-            name: wire.Bounds(*(span * end for end in interval))
+            name: wire.Bounds(*(self._scale.span * end for end in interval))
             for name, interval in zip(names, found.behind, strict=True)
         }
         best, declared = self._arms[found.leader], found.declared and allowed
@@ -557,7 +557,7 @@ class _Reporter:
                 # A ratio of amounts that do not begin at 0 has no meaning.
                 lift = lift._replace(ratio=None)
             safety = guarded(lift, config.margin, better=config.better, span=config.largest)
-            verdict = said.guardrail_sentence(name, safety, config.margin)
+            verdict = said.guardrail_sentence(name, safety, config.margin) + said.difference_sentence(lift)
             found.append(
                 wire.MetricLift(
                     name, lift.claim, _bounds(lift.ratio), _bounds(lift.difference), safety, verdict
@@ -566,12 +566,12 @@ class _Reporter:
         return found
 
 
-def _unscaled(lift: Lift, lowest: float) -> Lift:
-    """Return a lift of rewards as they came: a ratio of such below 0 has no meaning."""
-    if not lowest or lift.difference is None:
+def _unscaled(lift: Lift, scale: RewardScale) -> Lift:
+    """Return a lift in the unit of rewards: a ratio of amounts that do not begin at 0 has no meaning."""
+    if lift.difference is None:
         return lift
-    span = 1.0 - lowest
-    return Lift(lift.claim, None, Interval(*(span * end for end in lift.difference)))
+    difference = Interval(*(scale.span * end for end in lift.difference))
+    return Lift(lift.claim, None if scale.low else lift.ratio, difference)
 
 
 def _uniform(sums: LiftSums) -> Scores:
@@ -583,18 +583,13 @@ def _uniform(sums: LiftSums) -> Scores:
     return found
 
 
-def _groups_of(sums: Sequence[HoldoutSums], lowest: float) -> dict[str, wire.Group]:
+def _groups_of(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wire.Group]:
     counts = np.sum([part.counts for part in sums], axis=0)
     totals = np.sum([part.totals for part in sums], axis=0)
     return {
-        name: wire.Group(int(n), _amount(n, total, lowest))
+        name: wire.Group(int(n), scale.amount(total, n))
         for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
     }
-
-
-def _amount(n: float, total: float, lowest: float) -> float:
-    """Return the sum of rewards as they came."""
-    return float(total) * (1.0 - lowest) + float(n) * lowest
 
 
 def _misweighed(sums: LiftSums) -> list[wire.Mismatch]:
