@@ -245,8 +245,6 @@ def test_a_page_that_shows_what_is_not_so_is_found_out(generate, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(page.stem for page in DOCS.glob("tutorials/*.md")))
 def test_tutorials_run_and_print_what_they_show(generate, name, tmp_path):
-    if name == "ray":
-        pytest.importorskip("ray")
     differences, _ = generate("run").run(DOCS / "tutorials" / f"{name}.md", tmp_path)
     assert not differences, "\n".join(map(str, differences))
 
