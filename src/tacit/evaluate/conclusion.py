@@ -114,6 +114,7 @@ class Summing:
         self._counts = counts
         weights = shown / rows.propensity, given_above / rows.given_above
         weighted = WeightedRows(rows, *weights, self._target)
+        possible = 0.0 if self._lengths else largest_possible(rows, shown)
         lists = None
         if self._lengths:
             self._note_slates(rows)
@@ -129,7 +130,8 @@ class Summing:
                 of = None if segments is None else segments[lists.first]
             else:
                 units, cluster, of = estimator.units(weighted), group, segments
-            self.sums[place] = _added(self.sums[place], units, cluster)
+            added = _added(self.sums[place], units, cluster)
+            self.sums[place] = added._replace(possible=max(added.possible, possible))
             if of is not None:
                 self._add_segments(place, units, cluster, of)
 
@@ -202,6 +204,24 @@ class Summing:
     def reached(self, arms: Sequence[str]) -> list[str]:
         """Return those of some arms that the target policy may have shown."""
         return self._target.reached(arms)
+
+
+def largest_possible(rows: LoggedRows, shown: Floats) -> float:
+    """Return the largest weight that these rows could have had, as far as their propensities tell.
+
+    What an arm that was not shown would have weighed is known of two arms, and of more where the others of a
+    row were as likely as one another, as under an exploration floor.
+
+    Parameters
+    ----------
+    rows : LoggedRows
+    shown : array of float64
+        With what probability the target shows each row's arm.
+    """
+    others = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
+    left = 1.0 - rows.propensity
+    rest = np.divide((1.0 - shown) * others, left, out=np.zeros(len(left)), where=left > 0)
+    return float(np.maximum(shown / rows.propensity, rest).max(initial=0.0))
 
 
 def _added(before: Sums, units: Units, cluster: Ints | None) -> Sums:

@@ -62,6 +62,8 @@ class Sums(NamedTuple):
         Sum of the units' own rewards, and of their squares.
     least, most : float
         The smallest and the largest of these rewards among units of a weight above 0.
+    possible : float
+        The largest weight that a unit could have had, whatever was shown; 0 where that is not known.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Sums(NamedTuple):
     rr: float = 0.0
     least: float = math.inf
     most: float = -math.inf
+    possible: float = 0.0
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both."""
@@ -94,6 +97,7 @@ class Sums(NamedTuple):
             largest=_top(np.concatenate([self.largest, other.largest])),
             least=min(self.least, other.least),
             most=max(self.most, other.most),
+            possible=max(self.possible, other.possible),
         )
 
     def after(self, units: int) -> Sums:
@@ -554,6 +558,31 @@ def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE)
     below = _lower(n, (sums.y - n * low) / span, square / span**2, threshold)
     above = _lower(n, (n * high - sums.y) / span, mirror / span**2, threshold)
     return low + span * below, high - span * above
+
+
+def weights_are_wrong(sums: Sums) -> float:
+    """Return the logarithm of the evidence against weights of mean 1.
+
+    Where their mean is 1 it is above log 1/α with probability α at most, at whichever look. That it is
+    less is only evidence as far as no weight exceeds what is ``possible``: one may be still to come.
+
+    References
+    ----------
+    As for :func:`anytime`.
+
+    Examples
+    --------
+    >>> fair, wrong = np.array([0.0, 2.0] * 500), np.array([0.0, 1.6] * 500)
+    >>> [weights_are_wrong(summed(w, w)._replace(possible=2.0)) > math.log(100) for w in (fair, wrong)]
+    [False, True]
+    """
+    n, most = sums.n, sums.possible
+    above = _evidence(n, sums.w, sums.ww, np.ones(1))[0]
+    if not most:
+        return float(above)
+    # What each weight is below the largest one that is possible, as a share of that.
+    below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
+    return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
 def _lower(n: int, y: float, yy: float, threshold: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.core.text import MISSING, Column, Tabulated, laid_out
-from tacit.evaluate.intervals import Bounds, Sums
+from tacit.evaluate.intervals import Bounds, Sums, weights_are_wrong
 from tacit.plots import COLOURS, Plotted
 
 NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"
@@ -24,6 +24,8 @@ SAID = (
     Column("n_eff", "{effective_sample_size:,.0f}"),
 )
 WEIGHTS = Column("mean w", "{mean_weight:.3f}", "nan"), Column("max w", "{largest_weight:.4g}", "nan")
+DOUBTED, ODDS = math.log(100), math.log(1e6)
+"""From which evidence on weights are doubted, and the most of it that is said."""
 SHOWN_SEGMENTS = 30
 """The most segments that a text or a figure tells of."""
 
@@ -99,16 +101,24 @@ class Estimate:
         }
 
     def doubted_weights(self) -> str:
-        """Return what is wrong if the mean weight is farther from 1 than chance explains."""
-        n, mean = self.sums.n, self.mean_weight
-        spread = math.sqrt(max(self.sums.ww / n - mean**2, 0.0) / n) if n else 0.0
-        if "clip=" in self.estimator or not spread or abs(mean - 1) < 4 * spread:
+        """Return what is wrong where the mean weight is as right propensities have it once in 100 logs."""
+        n, mean, most = self.sums.n, self.mean_weight, self.sums.possible
+        if "clip=" in self.estimator or not self.sums.ww:
             return ""
-        return (
-            f"{self.estimator}: mean w is {mean:.3f}, {abs(mean - 1) / spread:.0f} standard errors "
-            "from 1: the log's propensities are wrong, it could not show what the target shows, or showed "
-            "it so seldom that its largest weights are still to come: then log more rows"
-        )
+        evidence = weights_are_wrong(self.sums)
+        if evidence >= DOUBTED:
+            odds = math.exp(min(evidence, ODDS))
+            return (
+                f"{self.estimator}: mean w is {mean:.3f}, as right propensities have it in one of "
+                f"{odds:,.0f} logs at most: they are wrong, or the log could not show what the target shows"
+            )
+        spread = math.sqrt(max(self.sums.ww / n - mean**2, 0.0) / n)
+        if most and 1 - mean > 4 * spread:
+            return (
+                f"{self.estimator}: mean w is {mean:.3f}: what weighs most, {most:,.4g} or so, is hardly in "
+                "the log yet, so the estimate leaves out what it would have earned; log more rows"
+            )
+        return ""
 
     def row(self) -> dict[str, Any]:
         """Return it as a flat dict of plain numbers, None for an interval that there is not."""
