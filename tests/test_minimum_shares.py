@@ -11,11 +11,14 @@ from harness import SECOND, START, is_the_fold, learned, served, with_home
 
 import tacit
 from tacit.errors import ConfigError
+from tacit.evaluate.duels import always
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.control import floor_of
+from tacit.service.placements.duels import shown_list
 from tacit.wire.control import ArmsOf, PinOf
 
 ARMS = ["control", "new", "bold"]
@@ -250,3 +253,134 @@ def test_promised_shares_of_duels_are_kept_and_are_the_frequencies_of_pairs(epsi
     assert all(
         decision.propensity == pytest.approx(chances[decision.pair], rel=1e-12) for decision in shown[:500]
     )
+
+
+# Duels -----------------------------------------------------------------------------------------
+
+LISTS = {name: [f"{name} {k}" for k in range(3)] for name in ARMS}
+DUELS = {"kind": "duels", "rankers": ARMS, "length": 3, "at_least": {"control": 0.2}}
+
+
+async def searches(engine, rounds=3, count=SIZE, best="bold", key="k"):
+    """Search and click what one ranker found, window after window; return the decisions of the last round."""
+    rows = []
+    for _ in range(rounds):
+        engine.clock.now += 40 * SECOND
+        home = engine.placements["home"]
+        names = [f"{engine.clock.now} {j}" for j in range(count)]
+        asked = [home.checked(DecisionRequest(key, id=name, rankings=LISTS)) for name in names]
+        rows = list(await engine.decide_many("home", asked))
+        clicks = [[item for item in shown_list(row)["items"] if best in item] for row in rows]
+        sent = [
+            FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=items))
+            for row, items in zip(rows, clicks, strict=True)
+            if items
+        ]
+        if sent:
+            await engine.record_many("home", sent)
+    return rows
+
+
+def pairs(rows):
+    return [set(json.loads(row.shown)["pair"]) for row in rows]
+
+
+def had(arm, rows):
+    """Return in which share of searches a ranker was one of the two."""
+    return np.mean([arm in pair for pair in pairs(rows)])
+
+
+async def test_a_holdout_of_duels_leaves_promises_to_the_policy(tmp_path):
+    """Counts are within 5.1 sigma."""
+    path = tmp_path / "s.db"
+    config = with_home(**DUELS, holdout={"share": 0.3, "control": {"arm": "new"}})
+    async with served(path, config) as engine:
+        rows = await searches(engine)
+        held = [row for row in rows if row.control]
+        assert all(pair == {"new"} for pair in pairs(held))
+        assert abs(len(held) / SIZE - 0.3) < 5.1 * np.sqrt(0.21 / SIZE)
+        rest = [row for row in rows if not row.control]
+        assert had("control", rest) > 0.2 - 5.1 * np.sqrt(0.16 / len(rest))
+        # Over both groups a pair with the promised one has (1 − h) of its chance, its control's pair h more.
+        met = {row.propensity for row in rest if set(json.loads(row.shown)["pair"]) == {"control", "bold"}}
+        assert min(met) >= 0.7 * 0.09
+        assert min(row.propensity for row in held) >= 0.3
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_a_pinned_ranker_is_shown_alone_whatever_is_promised(tmp_path):
+    path, config = tmp_path / "s.db", with_home(**DUELS)
+    async with served(path, config) as engine:
+        await engine.ask("home", PinOf(["bold"], as_text(START + 100 * SECOND)))
+        rows = await searches(engine, rounds=2, count=40)
+        assert all(pair == {"bold"} for pair in pairs(rows))
+        assert {row.propensity for row in rows} == {1.0}
+        # What the policy would have shown has its promises, with what chance is logged, too.
+        would = [set(json.loads(row.would)) for row in rows]
+        assert any("control" in pair for pair in would)
+        assert min(row.would_propensity for row in rows) > 0
+        # The pin ends, and the promise holds again.
+        rows = await searches(engine)
+        assert had("control", rows) > 0.2 - 5.1 * np.sqrt(0.16 / SIZE)
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_a_promised_ranker_that_is_retired_comes_back_with_its_promise(tmp_path):
+    path, config = tmp_path / "s.db", with_home(**DUELS)
+    async with served(path, config) as engine:
+        await searches(engine)
+        await engine.ask("home", ArmsOf(["newer"], ["control"]))
+        rows = await searches(engine, rounds=1)
+        assert had("control", rows) == 0
+        # Nothing is kept free for who is away: the others share all of it.
+        assert had("bold", rows) > 0.5
+        await engine.ask("home", ArmsOf((), (), ["control"]))
+        rows = await searches(engine)
+        assert abs(had("control", rows) - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_what_began_without_promises_takes_them_over_by_a_rebuild(tmp_path):
+    path, config = tmp_path / "s.db", with_home(**DUELS)
+    without = with_home(**DUELS | {"at_least": None})
+    async with served(path, without) as engine:
+        # All clicks go to one of three: the others are hardly shown any more.
+        rows = await searches(engine, rounds=4)
+        assert had("control", rows) < 0.15
+        policy = config.placements["home"].policy
+        await engine.rebuild("home", policy)
+        rows = await searches(engine, rounds=1)
+        assert abs(had("control", rows) - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
+        live = learned(engine)
+    is_the_fold(without, path, live)
+
+
+async def test_the_page_tells_of_duels_with_promised_shares(tmp_path):
+    async with served(tmp_path / "s.db", with_home(**DUELS)) as engine:
+        await searches(engine, rounds=2, count=60)
+        page = await Pages(engine).placement("home", {})
+    assert "MinimumDuelShares(HorizonDraw, at_least=((&#39;control&#39;, 0.2),))" in page
+    # Both tables are there: how often each won against each, and how often it was shown.
+    assert all(page.count(name) > 3 for name in ARMS)
+
+
+async def test_a_log_of_promised_duels_says_how_often_one_would_win(tmp_path):
+    """An interval that holds at any time: error probability 5 %, and the seed is fixed."""
+    async with served(tmp_path / "s.db", with_home(**DUELS, ties="keep")) as engine:
+        found = []
+        for _ in range(6):
+            rows = await searches(engine, rounds=1)
+            for row in rows:
+                left, right = json.loads(row.shown)["pair"]
+                won = 0.5 + 0.5 * ((left == "bold") - (right == "bold"))
+                found.append((left, right, won, row.propensity))
+    best, worst = always(found, "bold", "control"), always(found, "new", "control")
+    # The promised one is met so often that the log tells, and as the truth is.
+    assert 0.5 < best.low <= best.high <= 1.0
+    assert worst.low <= 0.5 <= worst.high
+    # Each pair of different ones counts by its chance: they are one of all on average.
+    weights = [0.5 / chance for left, right, _, chance in found if {left, right} == {"bold", "control"}]
+    assert sum(weights) / len(found) == pytest.approx(1.0, abs=0.2)
