@@ -47,8 +47,8 @@ def loop(params, x):
 """
 
 
-def key(source, versions=("1",)):
-    names = {"__name__": "mine"}
+def key(source, versions=("1",), module="mine"):
+    names = {"__name__": module}
     exec(compile(source, "mine.py", "exec"), names)
     assert isinstance(names["loop"], FunctionType)
     return code_key(names["loop"], (names["Part"],), (names["generic"],), versions)
@@ -91,6 +91,11 @@ def test_whatever_is_run_changes_the_key(old, new):
 
 def test_another_compiler_changes_the_key():
     assert key(LOOP, ("2",)) != key(LOOP)
+
+
+def test_the_same_part_of_two_modules_has_two_keys():
+    """What is kept brings the module of its types along, and with it a part of the same name."""
+    assert key(LOOP, module="yours") != key(LOOP)
 
 
 def test_a_key_is_the_same_in_every_process():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import subprocess
@@ -468,6 +469,21 @@ def test_a_decision_of_another_kind_of_learner_is_refused(other, options, many):
             break
     with pytest.raises(InvalidValue, match="decision"):
         ours.learn_many([decision], [1.0]) if many else ours.learn(decision, 1.0)
+    assert all(map(np.array_equal, before, state_of(ours)))
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    "kind", [tacit.UCB1, tacit.RMED1, functools.partial(tacit.CascadeUCB1, positions=2)], ids=str
+)
+def test_a_decision_among_other_arms_is_refused(kind, many):
+    """As many arms, called otherwise or in another order, would be taken for one another."""
+    ours, theirs = (tacit.Learner(kind(arms=arms), seed=1) for arms in (["a", "b", "c"], ["b", "c", "a"]))
+    ours.choose("k")
+    before, decision = state_of(ours), theirs.choose("k")
+    reward = [0.0, 1.0] if len(decision.shown) == 2 and kind is not tacit.RMED1 else 1.0
+    with pytest.raises(InvalidValue, match="give decisions of a learner of"):
+        ours.learn_many([decision], [reward]) if many else ours.learn(decision, reward)
     assert all(map(np.array_equal, before, state_of(ours)))
 
 

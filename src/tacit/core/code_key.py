@@ -100,7 +100,9 @@ def forget_described() -> None:
 def _of_part(part: Any) -> str:
     """Return what the types of a part's numbers and state say."""
     layouts = [_layout(held) for held in vars(part).values() if _is_layout(held)]
-    return repr((part.__qualname__, getattr(part, "learns_from_propensity", None), layouts))
+    # What is kept names the module of its types, which is imported with it: a stranger's would be, too.
+    home = "" if part.__module__.startswith("tacit.") else part.__module__
+    return repr((home, part.__qualname__, getattr(part, "learns_from_propensity", None), layouts))
 
 
 @cache

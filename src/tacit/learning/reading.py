@@ -433,7 +433,16 @@ class DecisionReader(NamedTuple):
         least = -1 if self.policy.showing.listed else 0
         if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
             raise self._foreign(decisions)
+        if self.policy.arms is not None and not all(map(self._names, decisions)):
+            raise self._foreign(decisions)
         return actions
+
+    def _names(self, decision: Decision) -> bool:
+        """Whether a decision calls what it showed as this policy does."""
+        offer = self.offer
+        if decision.offered is offer.slots:
+            return True
+        return decision.shown == tuple([offer.names[slot] for slot in decision.slots.tolist() if slot >= 0])
 
     def _described(self, decision: Decision) -> Described:
         given = decision.offered, decision.slots, decision.relevance, decision.examination
