@@ -33,6 +33,7 @@ from tacit.core.spread import progress
 from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
+from tacit.learning.learner import Learner
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.auto import auto
 from tacit.policies.features.gaussian import logistic
@@ -380,6 +381,9 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
     try:
+        with progress(None, "compiling, the first time"):
+            # What takes longest, while the service compiles the rest; each takes what the other has made.
+            _ = Learner(scene.policy, 0).loops.learn
         await_ready(process, port, folder / "service.log")
         yield f"http://127.0.0.1:{port}/"
     finally:
