@@ -351,7 +351,10 @@ def still(address: str, query: str) -> str:
         fetched(f"{address}{path}")
         for path in (f"placements/{PLACEMENT}{query}", "static/page.css", "static/icon.svg")
     )
-    text = page.replace('<link rel="stylesheet" href="/static/page.css">', f"<style>{style}</style>")
+    text = page.replace(
+        '<link rel="stylesheet" href="/static/page.css">',
+        f"<style>{style}a:not([href]) {{ color: inherit; }}</style>",
+    )
     text = text.replace("/static/icon.svg", f"data:image/svg+xml,{quote(icon)}")
     return NEEDS_SERVICE.sub("", text).replace("as of loading", "as it was when tacit demo ended")
 

@@ -135,6 +135,8 @@ def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
 MOST_ARMS = 7
 MOST_SHIFTS = 8
 MOST_REMARKS = 12
+LONGEST_LABEL = 60
+"""Characters; of a policy with more to say, such as a schema, the name is shown."""
 
 
 class Share(NamedTuple):
@@ -236,7 +238,8 @@ class View:
         self.config = placement.config
         self.path = placement.kind.path
         self.policy = type(placement.config.policy).__name__
-        self.label = placement.config.policy.label
+        label = placement.config.policy.label
+        self.label = label if len(label) <= LONGEST_LABEL else self.policy
         self.settings = repr(placement.config.policy)
         self.randomized = placement.learner.reports_propensities
         self.restarts = placement.restarts
@@ -375,7 +378,7 @@ class View:
             f"{self.name}: rewards per {self.counted} over time",
             f"Over all time {self.written(self.ctr.value)}; uniform exploration: {uniform}.",
             self.remarks,
-            self._now - self.config.rule.window,
+            self._now - self.config.rule.window if self.open else None,
             self.unit,
         )
 
