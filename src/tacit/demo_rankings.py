@@ -195,7 +195,7 @@ def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path 
 
 # ---- Rankers that duel: searchers who see two lists made one, and who wins
 
-RANKERS = {"old": 0.5, "new": 0.4, "neural": 0.25}
+RANKERS = {"old": 0.5, "new": 0.4, "neural": 0.15}
 """How much each errs about the relevance of a document: the standard deviation of its noise."""
 QUERIES, DOCUMENTS, LENGTH = 40, 30, 10
 

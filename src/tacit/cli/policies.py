@@ -46,7 +46,7 @@ def demo(
     duel
         Play searchers who are shown the lists of two rankers made one: which ranker they prefer.
     impressions
-        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists, 6000 with --duel]
+        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists, 8000 with --duel]
     holdout
         Show this share of searchers something at random, to measure what learning earned; 0 for none.
         [default: 0.1, none with --duel]
@@ -79,7 +79,7 @@ def demo(
         from tacit.demo_rankings import play_duels
 
         with usage():
-            play_duels(policy, impressions or 6000, out, port, seed, keep=keep, as_json=as_json)
+            play_duels(policy, impressions or 8000, out, port, seed, keep=keep, as_json=as_json)
         return
     with usage():
         scenario = show_case.scenario(interest, policy, impressions, seed, share, context=context)
