@@ -277,6 +277,21 @@ def test_a_missing_extra_is_told_before_the_work_and_not_after(arguments, tmp_pa
     assert "Traceback" not in result.stderr
 
 
+def test_help_needs_no_extra(tmp_path):
+    for name in ("msgspec", "apsw", "httpx"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('not here', name={name!r})")
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    assert "rollback" in process("placement", "--help", env=env).stdout
+    for words in (
+        ["placement", "rollback", "--help"],
+        ["placement", "rollback", "home", "--to", "x"],
+        ["doctor"],
+    ):
+        ran = process(*words, env=env)
+        assert "pip install 'tacit[" in ran.stdout + ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
 def test_failed_work_exits_with_1():
     arguments = "evaluate", DATA / "open_bandit/bts/men", "--policy", "thompson"
     for result in (tacit(*arguments), process(*arguments)):

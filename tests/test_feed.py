@@ -307,7 +307,8 @@ def test_what_cannot_be_sent_is_counted_by_reason_with_the_first_of_each(service
         "not-an-object": 1,
     }
     assert counts["first"]["bad-reward"]["line"] == 3
-    assert counts["first"]["bad-reward"]["detail"] == "clicked: 2 is not in [0, 1]"
+    why = "clicked: 2 is not in [0, 1]; divide it in the source, or send it as a metric"
+    assert counts["first"]["bad-reward"]["detail"] == why
     text = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url).stdout
     assert f"1 rejected, bad-reward; the first in {path}, line 3:" in text
     assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 9
@@ -423,7 +424,7 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
     ("text", "said"),
     [
         ('placment = "p"', "placment: Object contains unknown field `placment`; did you mean placement?"),
-        ("decision_id = 'd'", "placement: Object missing required field `placement`"),
+        ("decision_id = 'd'", "placement: it is missing; give text"),
         ('placement = "p"\nreward = "r"', "decision_id: missing"),
         ('placement = "p"\nreward = "r"\nkey = "k"', "key: joins to what was shown before; give [shown]"),
         (
@@ -466,7 +467,7 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
         ),
         (f"{ELSEWHERE}arms = []", "shown.arms: [] is not allowed; give"),
         (f"{ELSEWHERE}arms = 3", "shown.arms: 3 is not allowed; give text or"),
-        ("placement =", "is no TOML"),
+        ("placement =", "is not TOML"),
     ],
 )
 def test_a_map_that_is_wrong_names_the_key_and_the_remedy(text, said, tmp_path):

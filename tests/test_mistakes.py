@@ -432,6 +432,39 @@ def test_a_log_of_who_asks_needs_no_key_and_says_so():
     assert not log.report.one_key
 
 
+MISSPELT = {
+    "off_policy() got an unexpected keyword argument 'confidense'; did you mean 'confidence'?": (
+        lambda: off_policy(FILM, SOUND, confidense=0.9)
+    ),
+    "replay() got an unexpected keyword argument 'colums'; did you mean 'columns'?": (
+        lambda: tacit.replay(tacit.UCB1(ARMS), SOUND, colums={})
+    ),
+    "examine() got an unexpected keyword argument 'columms'; did you mean 'columns'?": (
+        lambda: examine(SOUND, "randomization", columms={})
+    ),
+    "fit_log() got an unexpected keyword argument 'passes'; it takes log, placement, missing_reward,": (
+        lambda: learner().fit_log(SOUND, passes=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISSPELT)
+def test_an_option_misspelt_names_what_was_called_and_what_was_meant(what):
+    with pytest.raises(TypeError) as caught:
+        MISSPELT[what]()
+    assert str(caught.value).startswith(what)
+
+
+@pytest.mark.parametrize("rewards", [[None] * ROWS, [float("nan")] * ROWS])
+def test_a_log_whose_rewards_are_all_empty_is_doubted(rewards):
+    with pytest.warns(AssumptionWarning, match=r"reward: 6 rows have none, .* columns=\{'reward': \.\.\.\}"):
+        off_policy(FILM, log_of(reward=rewards))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "reward: .*", AssumptionWarning)
+        warnings.filterwarnings("ignore", ".*n_eff", AssumptionWarning)
+        off_policy(FILM, log_of(reward=[None, 1.0] * 3))
+
+
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_input_is_told_by_field_value_and_remedy(mistake):
     made, told = WRONG[mistake]

@@ -4,8 +4,11 @@ import json
 import urllib.error
 import urllib.request
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
@@ -21,7 +24,34 @@ CONFIGURED = {
     ),
     HOME + "holdout = { share = 10 }": ("home.holdout.share", "10", "give a number of at most 0.5"),
     HOME + "holdout = 0.1": ("home.holdout", "0.1", "give a table of names and values, or nothing"),
-    HOME + "attribution_window = '30s'": ("home.attribution_window", "'30s'", "give a number"),
+    HOME + "attribution_window = '1h'": (
+        "home.attribution_window",
+        "'1h'",
+        "give a number, in seconds: 3600",
+    ),
+    HOME + "retention = '36 hours'": (
+        "home.retention",
+        "'36 hours'",
+        "give a number, in days: 1.5, or nothing",
+    ),
+    "[server]\nidle_timeout = 'long'\n" + HOME: (
+        "server.idle_timeout",
+        "'long'",
+        "give a number, in seconds",
+    ),
+    "[placements.home]\nseed = 1": ("home.arms", "it is missing", "give a whole number or a list"),
+    HOME + "guardrail = { margin = 0.1 }": ("home.guardrail.metric", "it is missing", "give text"),
+    HOME + "holdout = { control = 'film' }": (
+        "control",
+        "'film'",
+        "give one of uniform, baseline, or a table of arm",
+    ),
+    "home: 3": ("toml", "line 1, column 5", 'write lines such as name = "text"'),
+    HOME + "[feeds.shop]\nmap = 'nowhere.toml'": (
+        "feeds.shop",
+        "nowhere.toml",
+        "tacit feed --example segment",
+    ),
     HOME + "attribution_window = -1": ("home.attribution_window", "-1", "give a number of at least 0.001"),
     HOME + "mode = 'learn'": ("home.mode", "'learn'", "give one of online, apprentice, frozen, shadow"),
     HOME + "aggregation = 'mean'": ("home.aggregation", "'mean'", "give one of first, last, sum, max"),
@@ -63,6 +93,22 @@ ASKED = {
     ),
     "a query misspelt": ("home/lift?confidance=0.9", None, ("confidance", "", "did you mean confidence?")),
     "a confidence as text": ("home/lift?confidence=high", None, ("confidence", "'high'", "give a number")),
+    "a field that is missing": (
+        "home/feedback",
+        {"reward": 1},
+        ("decision_id", "it is missing", "give text"),
+    ),
+    "nothing for a key": ("home/decide", {"key": None}, ("key", "null", "give text")),
+    "a truth for a reward": (
+        "home/feedback",
+        {"decision_id": "d", "reward": True},
+        ("reward", "true", "give a number"),
+    ),
+    "a truth for text in a context": (
+        "home/decide",
+        {"key": "a", "context": {"device": True}},
+        ("context.device", "true", "give a string, or nothing where it is missing"),
+    ),
     "a list for a request": ("home/decide", [1], ("body", "[1]", "give a table of names and values")),
 }
 
@@ -126,3 +172,131 @@ def test_a_wrong_request_is_answered_by_field_value_and_remedy(mistake, address)
     assert (answer["status"], answer["field"]) == (422, field)
     for part in told:
         assert part in answer["detail"]
+
+
+def answered(url, body=None, media="application/json", method=None):
+    request = urllib.request.Request(url, body, {"content-type": media}, method=method)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request)
+    return json.load(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"key": "a"', "body: it ends at byte 11 with a bracket or quote still open; send one JSON object"),
+        (b'{"key": ', "body: it ends at byte 8"),
+        (b"", "body: it is empty; send one JSON object"),
+        (b'{"key": a}', "byte 8"),
+    ],
+)
+def test_a_body_that_is_not_json_is_told_where_it_ends_to_be(body, why, address):
+    answer = answered(f"{address}/v1/placements/home/decide", body)
+    assert (answer["status"], answer["field"]) == (400, "body")
+    assert why in answer["detail"]
+
+
+def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
+    decide = f"{address}/v1/placements/home/decide"
+    assert "GET /openapi.json lists" in answered(f"{address}/v1/decide/home", b"{}")["detail"]
+    assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"
+    what = "content-type: 'text/plain' is not allowed; send application/json"
+    assert answered(decide, b"{}", "text/plain")["detail"] == what
+
+
+MAP = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nclick = 1\n'
+FILES = {
+    "map.toml": MAP,
+    "ndjson.toml": MAP,
+    "lines.jsonl": '{"p": "home", "d": "x", "e": "Click"}\n{"p": "home", "d": "x", "e": "click"\n',
+    "other.toml": "[simulat]\nhorizon = 5\n",
+    "option.toml": "[simulate]\nhorizonn = 5\n",
+    "value.toml": "[simulate]\nhorizon = 'many'\n",
+    "yaml.toml": "simulate: 5\n",
+    "long.toml": MAP.replace("[reward]", 'join_seconds = "30m"\n[reward]'),
+}
+BESIDE = "with its path from here"
+TYPED = {
+    # what is typed, and what the error names
+    "serve --config nowhere.toml": (
+        "'--config'",
+        "nowhere.toml",
+        'write one, such as: placements.home.arms = ["',
+    ),
+    "warmup --config .": ("'--config'", "'.'", "write one, such as"),
+    "simulate --config nowhere.toml": ("'--config'", "nowhere.toml", "[simulate] with horizon = 1000"),
+    "feed lines.jsonl --map nowhere.toml": ("'--map'", "nowhere.toml", "tacit feed --example segment"),
+    "feed lines.jsonl --map long.toml": ("join_seconds", "'30m'", "give a number, in seconds: 1800"),
+    "propose nowhere.csv": ("'LOG'", "nowhere.csv", BESIDE),
+    "items load home nowhere.parquet": ("'FILE'", "nowhere.parquet", BESIDE),
+    "log import nowhere": ("'FOLDER'", "nowhere", BESIDE),
+    "log forget --user u --backups nowhere": ("'--backups'", "nowhere", BESIDE),
+    "log verify --store nowhere.db": ("--store", "nowhere.db", "give another, or the service's --config"),
+    "log export out --store nowhere.db": ("--store", "nowhere.db", "give another"),
+    "log export": ("'FOLDER'", "for example: ", "log export exported"),
+    "evaluate": ("'LOGS...'", "for example: ", "evaluate clicks.parquet --policy thompson"),
+    "placement pin home film": ("'--until'", "for example: ", "pin home film --until 2030-01-01T12:00"),
+    "placement rebuild home": ("'--policy'", "for example: ", "rebuild home --policy thompson"),
+    "log reshard": ("'--shards'", "for example: ", "log reshard --shards 4"),
+    "decide-server": ("'--from'", "for example: ", "decide-server --from http://127.0.0.1:8787"),
+    "decide-server --from x --every 5min": ("'--every'", "'5min'", "give 300, in seconds"),
+    "serve --port http": ("'--port'", "'http'", "give a whole number"),
+    "simulate --horizon 1e6": ("'--horizon'", "'1e6'", "give a whole number"),
+    "serve --merge-seconds often": ("'--merge-seconds'", "'often'", "give a number"),
+    "simulate --config other.toml": ("other.toml", "[simulat]", "there is no table [simulate]"),
+    "simulate --config option.toml": ("simulate.horizonn", "no such option", "horizon, runs"),
+    "simulate --config value.toml": ("'--horizon'", "'many'", "give a whole number"),
+    "simulate --config yaml.toml": ("yaml.toml", "line 1, column 9", "write lines such as"),
+    "simulate --policy ucb1 --plot regret.abc": ("plot", "'regret.abc'", ".png"),
+    "check mine:Policy": ("policy", "'mine:Policy'", "call it where mine.py lies"),
+    "placement holdout home --control film": ("--control", "'film'", "give uniform, baseline or arm=film"),
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_a_command_typed_wrongly_is_told_by_field_value_and_remedy(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    ran = CliRunner().invoke(cli, typed.split())
+    assert ran.exit_code == 2, ran.output
+    for part in TYPED[typed]:
+        assert part in " ".join(ran.output.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+def test_an_event_that_is_none_or_is_left_out_is_told_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    said = CliRunner().invoke(cli, ["feed", "lines.jsonl", "--map", "map.toml", "--check"]).output
+    assert "line 1: left out: e is 'Click'; [reward] has 'click'" in said
+    assert (
+        "line 2: rejected, not-json: it ends at byte 36 with a bracket or quote still open; give one" in said
+    )
+
+
+def test_every_example_of_a_command_has_all_that_it_needs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("clicks.parquet", "items.parquet"):
+        (tmp_path / name).touch()
+    (tmp_path / "exported").mkdir()
+    for words, found in commands(cli, []):
+        if any(parameter.required for parameter in found.params):
+            lacking = CliRunner().invoke(cli, words)
+            example = lacking.output.rpartition("for example: ")[2].split()[1:]
+            found.make_context(words[-1], example[len(words) :], resilient_parsing=False)
+
+
+def commands(found, words):
+    if not isinstance(found, click.Group):
+        yield words, found
+        return
+    context = click.Context(found)
+    for name in found.list_commands(context):
+        yield from commands(found.get_command(context, name), [*words, name])
+
+
+def test_a_read_that_nobody_answers_has_changed_nothing():
+    ran = CliRunner().invoke(cli, ["lift", "home", "--url", "http://127.0.0.1:9"])
+    assert "so nothing was changed; see whether the service runs there" in str(ran.exception)

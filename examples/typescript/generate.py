@@ -16,7 +16,7 @@ CLIENT = """
 /** What the service refused, or what came in place of an answer. */
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.field ? `${problem.field}: ${problem.detail}` : problem.detail ?? problem.title);
+    super(problem.detail ?? problem.title);
     Object.assign(this, { name: "Refused", status, problem });
   }
 }

@@ -117,5 +117,7 @@ def needing(extra: str) -> Iterator[None]:
     """
     try:
         yield
+    except MissingExtra:
+        raise
     except ImportError as error:
         raise MissingExtra(error.name or "a package", extra) from error

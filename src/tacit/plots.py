@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.errors import MissingExtra
+from tacit.errors import InvalidValue, MissingExtra
 
 # Okabe and Ito's palette, made for all kinds of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
@@ -67,8 +67,28 @@ def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: An
     return drawing, axes[0] if rows == 1 else axes
 
 
+def ready(path: Path) -> None:
+    """Check, before the work is done, that a figure can be drawn and written to a path.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    InvalidValue
+        If no format has that suffix.
+    """
+    _check_suffix(figure()[0], path)
+
+
+def _check_suffix(drawing: Any, path: Path) -> None:
+    known = drawing.canvas.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise InvalidValue("plot", str(path), f"give a name that ends in one of .{', .'.join(known)}")
+
+
 def save(drawing: Any, path: Path) -> Path:
     """Write a figure; the suffix gives the format."""
+    _check_suffix(drawing, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path, dpi=150)
     return path

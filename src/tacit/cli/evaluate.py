@@ -230,7 +230,7 @@ def evaluate(
     shards
         With --ray: deal the keys of a policy that learns to so many separate learners.
     """
-    from tacit.plots import figure
+    from tacit.plots import ready
 
     with options.usage():
         question.check()
@@ -242,7 +242,7 @@ def evaluate(
         reader = reader.with_columns(question.columns)
         reader = reader if question.by is None else reader.by(question.by)
         if plot:
-            figure()  # the lack of what draws must not show only when the work is done
+            ready(plot)
     parts = None if ray is None else shards
     with options.where(ray):
         player = question.player(reader, parts, contexts)
@@ -319,13 +319,13 @@ def examine(
         Draw the effects into this file.
     """
     from tacit.evaluate import examination
-    from tacit.plots import figure
+    from tacit.plots import ready
 
     methods = options.names(method)
     with options.usage():
         reader = reading.open(log)
         if plot:
-            figure()  # the lack of what draws must not show only when the work is done
+            ready(plot)
     if not methods or not set(methods) <= set(examination.METHODS):
         raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
     with options.concluding(reader):
@@ -412,7 +412,7 @@ class Crediting:
 
 @options.command(configured=True)
 def duel(
-    logs: Annotated[tuple[Path, ...], options.FILE, options.Typed(metavar="LOG...")],
+    logs: Annotated[tuple[Path, ...], options.KnownPath(dir_okay=False), options.Typed(metavar="LOG...")],
     crediting: Crediting,
     *,
     format: str | None = None,
@@ -444,12 +444,13 @@ def duel(
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
     from tacit.evaluate.interleaved.method import tells_pairs
-    from tacit.plots import figure
+    from tacit.plots import ready
 
     if crediting.credits and crediting.wins:
         raise click.UsageError("--credits, --wins: give one of them")
     if plot:
-        figure()  # the lack of what draws must not show only when the work is done
+        with options.usage():
+            ready(plot)
     columns = columns_of(column)
     reading: Any = {"format": format, "strict": strict, "confidence": confidence}
     report: Any

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from tacit.cli.options import File, Json, NewFile, NewFolder, Typed, command, interruptible, show, usage
+from tacit.cli.options import File, Json, Map, NewFile, NewFolder, Typed, command, interruptible, show, usage
 from tacit.cli.placement import connected
 from tacit.errors import needing
 
@@ -134,7 +134,7 @@ class PastOptions:
 def feed(
     source: str | None = None,
     *,
-    map: Annotated[File, Typed(("--map",), metavar="FEED.TOML")] | None = None,
+    map: Map | None = None,
     url: str = "http://127.0.0.1:8787",
     key: str | None = None,
     reading: SourceOptions,

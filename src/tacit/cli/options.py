@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import click
 
-from tacit.core.text import said_in
+from tacit.core.text import no_toml, number_of, said_in
 from tacit.errors import LogError, TacitError
 from tacit.policies.context import declared
 
@@ -30,7 +30,59 @@ if TYPE_CHECKING:
 
 # ---- Commands from functions: arguments and options are what a signature and its docstring say
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class KnownPath(click.Path):
+    """A file or folder that is there, or else the error says how one comes to be."""
+
+    def __init__(
+        self, made: str = "give one that is there, with its path from here or from the root", **what: Any
+    ) -> None:
+        super().__init__(exists=True, path_type=Path, **what)
+        self.made = made
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.BadParameter(f"{error.message.rstrip('.')}; {self.made}", ctx, param) from None
+
+
+EXAMPLES = {
+    "file": "items.parquet", "folder": "exported", "ids": "doc-17", "log": "clicks.parquet",
+    "logs": "clicks.parquet", "out": "clicks.parquet", "output": "learner.tacit", "policy": "thompson",
+    "records": "queries.ndjson events.ndjson", "shards": "4", "target": "backup.db",
+    "until": "2030-01-01T12:00", "url": "http://127.0.0.1:8787", "arms": "film",
+}  # fmt: skip
+"""What can be typed for what a command needs; any other is a name."""
+
+
+class Explained(click.Command):
+    """A command whose errors say how it is typed rightly."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what was typed."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            typed = [ctx.command_path, *(example_of(each) for each in self.params if each.required)]
+            what = f"{error.format_message().rstrip('.')}; for example: {' '.join(typed)}"
+            raise click.UsageError(what, ctx) from error
+        except click.BadParameter as error:
+            if found := NO_NUMBER.fullmatch(error.message):
+                such = f"{seconds}, in seconds" if (seconds := number_of(found[2])) else NUMBERS[found[3]]
+                raise click.BadParameter(f"{found[1]} is no number; give {such}", ctx, error.param) from None
+            raise
+
+
+NUMBERS = {"integer": "a whole number, such as 1000", "float": "a number, such as 0.5"}
+NO_NUMBER = re.compile(r"('(.*)') is not a valid (integer|float)(?: range)?\.")
+
+
+def example_of(parameter: click.Parameter) -> str:
+    """Return an argument or option as it can be typed."""
+    value = EXAMPLES.get(str(parameter.name), "home")
+    return value if isinstance(parameter, click.Argument) else f"{parameter.opts[-1]} {value}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +123,7 @@ def command(
     """
 
     def made(function: Callable[..., None]) -> click.Command:
-        found = click.Command(
+        found = Explained(
             name or function.__name__,
             callback=with_records(function),
             params=[*([config_file()] if configured else []), *parameters(function)],
@@ -185,9 +237,10 @@ def with_records(function: Callable[..., None]) -> Callable[..., None]:
 
 def config_file() -> click.Option:
     """Return the option ``--config``, which is read before all others."""
+    made = "write a table for each command, such as [simulate] with horizon = 1000 below it"
     return click.Option(
         ["--config"],
-        type=FILE,
+        type=KnownPath(made, dir_okay=False),
         callback=take_defaults,
         is_eager=True,
         expose_value=False,
@@ -201,8 +254,12 @@ def take_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{path}: {error}") from error
-        table: Mapping[str, Any] = tables.get(str(context.info_name), {})
+            raise click.UsageError(f"{path}: {no_toml(error)}") from error
+        command = str(context.info_name)
+        if command not in tables:
+            there = ", ".join(f"[{name}]" for name in tables) or "nothing"
+            raise click.UsageError(f"{path}: there is no table [{command}] in it, but {there}; name it so")
+        table: Mapping[str, Any] = tables[command]
         options = {
             flag.lstrip("-").replace("-", "_"): str(parameter.name)
             for parameter in context.command.params
@@ -210,7 +267,8 @@ def take_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         }
         for name in table:
             if name.replace("-", "_") not in options:
-                raise click.UsageError(f"{path}: [{context.info_name}] has no option {name!r}")
+                known = ", ".join(options).replace("_", "-")
+                raise click.UsageError(f"{path}: {command}.{name}: there is no such option; there is {known}")
         context.default_map = {options[name.replace("-", "_")]: value for name, value in table.items()}
     return path
 
@@ -246,9 +304,17 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-Existing = Annotated[Path, click.Path(exists=True, path_type=Path)]
-File = Annotated[Path, FILE]
-Folder = Annotated[Path, click.Path(exists=True, file_okay=False, path_type=Path)]
+Existing = Annotated[Path, KnownPath()]
+File = Annotated[Path, KnownPath(dir_okay=False)]
+Configuration = Annotated[
+    Path, KnownPath('write one, such as: placements.home.arms = ["film", "song"]', dir_okay=False)
+]
+Folder = Annotated[Path, KnownPath(file_okay=False)]
+Map = Annotated[
+    Path,
+    KnownPath("begin with one that tacit feed --example segment prints", dir_okay=False),
+    Typed(("--map",), metavar="FEED.TOML"),
+]
 NewFile = Annotated[Path, click.Path(dir_okay=False, path_type=Path)]
 NewFolder = Annotated[Path, click.Path(file_okay=False, path_type=Path)]
 Count = Annotated[int, click.IntRange(1)]
@@ -356,7 +422,7 @@ def concluding(reader: "LogReader") -> Iterator[None]:
 def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
     """Print a result for machines or for people, with the rows of a log that were rejected."""
     if rows is not None:
-        doubts = list(map(str, rows.doubts.values()))
+        doubts = rows.doubted()
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
         text = "\n".join([text, *rows.notes(), *([rows.summary()] if rows.rejected else [])])
     click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else text)

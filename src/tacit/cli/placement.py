@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import click
 
-from tacit.cli.options import Existing, Hint, Json, Typed, command, option, parameters, show, usage
+from tacit.cli.options import Existing, Explained, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
-from tacit.errors import InvalidValue, needing
+from tacit.errors import InvalidValue, MissingExtra, needing
 
 if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
@@ -212,7 +212,23 @@ class AskingGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return a command."""
         found = super().get_command(context, name)
-        return asking(name, self.asked[name]) if found is None and name in self.asked else found
+        if found is not None or name not in self.asked:
+            return found
+        try:
+            return asking(name, self.asked[name])
+        except MissingExtra as error:
+            return lacking(name, error)
+
+
+def lacking(name: str, error: MissingExtra) -> click.Command:
+    """Return the command whose options are not known, as what knows them is not installed."""
+
+    def refuse(**given: Any) -> None:
+        raise error
+
+    typed = click.Argument(["typed"], nargs=-1)
+    settings = {"ignore_unknown_options": True}
+    return click.Command(name, callback=refuse, params=[typed], help=f"{error}.", context_settings=settings)
 
 
 def asking(name: str, asked: VerbCommand) -> click.Command:
@@ -240,7 +256,7 @@ def asking(name: str, asked: VerbCommand) -> click.Command:
     params += [*parameters(ServiceOptions), option("as_json", Hint.of(Json), False, None)]
     more = inspect.cleandoc(verb.request.__doc__).partition("\n\nAttributes\n")[0].partition("\n\n")[2]
     help = "\n\n".join(filter(None, (f"{verb.summary}.", more, places)))
-    return click.Command(name, callback=partial(ask, asked), params=params, help=help)
+    return Explained(name, callback=partial(ask, asked), params=params, help=help)
 
 
 BARE = Hint(bool, False, None, Typed())
@@ -295,6 +311,8 @@ def pin_text(pinned: Any) -> str:
 def holdout_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a holdout as it is sent: its control may be an arm."""
     word, _, arm = given["control"].partition("=")
+    if word not in ("uniform", "baseline", "arm"):
+        raise click.UsageError(f"--control: {word!r} is not allowed; give uniform, baseline or arm={word}")
     shown = {"arm": int(arm) if arm.isdecimal() else arm}
     return given | ({"control": shown} if word == "arm" else {})
 

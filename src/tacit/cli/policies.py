@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import click
 
 from tacit import __version__
+from tacit.cli import options
 from tacit.cli.options import Count, File, Json, Ray, Seed, Typed, Workers, command, names, show, usage, where
 from tacit.errors import needing
 
@@ -120,7 +121,7 @@ def simulate(
         Write all checkpoints (.csv or .parquet).
     """
     from tacit.environments import environment_from_spec
-    from tacit.plots import figure
+    from tacit.plots import ready
     from tacit.policies import policy_from_spec
     from tacit.simulation import simulate as run
 
@@ -128,7 +129,7 @@ def simulate(
         world = environment_from_spec(environment)
         players = [policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy]
         if plot:
-            figure()  # the lack of what draws must not show only when the work is done
+            ready(plot)
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
     with where(cluster):
@@ -317,7 +318,8 @@ def doctor(
     key
         API key of that service; better in TACIT_PLACEMENT_KEY.
     """
-    from tacit.service.maintenance.doctor import checks, served
+    with needing("service"):
+        from tacit.service.maintenance.doctor import checks, served
 
     found = checks() if url is None else served(url, key)
     marks = {True: "ok", False: "WRONG", None: "note"}
@@ -335,7 +337,7 @@ def doctor(
 def warmup(
     called: Annotated[tuple[str, ...], Typed(metavar="[POLICY]...")] = (),
     *,
-    config: File | None = None,
+    config: options.Configuration | None = None,
     as_json: Json = False,
 ) -> None:
     """Compile ahead, into the cache that later runs use: what is named, or everything.

@@ -36,7 +36,7 @@ class StoreOptions:
         The log: an SQLite file, or postgresql://user@host/database.
     """
 
-    config: options.File | None = None
+    config: options.Configuration | None = None
     store: str | None = None
 
     def configuration(self, **more: Any) -> "Config":
@@ -74,15 +74,20 @@ class StoreOptions:
         with closing(open_to_read(store)) as opened:
             yield opened
 
-    def open_each(self, *, reading: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    def open_each(self, *, reading: bool = False, made: bool = False) -> Iterator[tuple[str, Any, Any]]:
         """Open one after the other the stores of a configuration: of one server, or of each shard.
 
-        Where they are only for reading, they may be in use.
+        Where they are only for reading, they may be in use. A file that is not there may be made.
 
         Yield what to call it (nothing for that of one server), the configuration and the store.
         """
         with options.usage():
             configuration = self.configuration()
+        path = Path(configuration.store.path)
+        if configuration.store.url is None and not (made or path.exists()):
+            raise click.UsageError(
+                f"--store: there is no log at {path}; give another, or the service's --config"
+            )
         from tacit.service.engine.opening import open_store
 
         parts = [configuration.store]
@@ -229,7 +234,7 @@ def decide_server(
 def _leave_out_damaged(log: StoreOptions) -> None:
     from tacit.service.log.store import rows_text
 
-    for name, _, opened in log.open_each():
+    for name, _, opened in log.open_each(made=True):
         if damaged := opened.damaged():
             opened.leave_out(damaged)
             shard, lost = f" {name}:" * bool(name), rows_text(damaged)

@@ -357,8 +357,9 @@ def answer(call: Call[A], reply: Reply, url: str, tries: int) -> A:
     if reply.status is None:
         raise Unavailable(
             "url", url,
-            f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure}), so it is "
-            "not known whether it took effect; see whether the service runs there",
+            f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure}), so "
+            f"{'nothing was changed' if call.method == 'GET' else 'it is not known whether it took effect'}; "
+            "see whether the service runs there",
             "no-answer",
         )  # fmt: skip
     if reply.status != 200:

@@ -238,7 +238,8 @@ def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownName(f"{kind}: cannot import {name!r}: {error}") from error
+        where = f"; call it where {module}.py lies, or install it"
+        raise UnknownName(f"{kind}: cannot import {name!r}: {error}{where}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UnknownName(f"{kind}: {name!r} is not a subclass of tacit.{base.__name__}")
     return found

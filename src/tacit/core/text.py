@@ -42,6 +42,36 @@ def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, di
     return text, said
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec\w*|m|min\w*|h|hrs?|hours?|d|days?|w|weeks?)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def number_of(value: Any, unit: str = "seconds") -> str:
+    """Return the number that a text such as ``1h`` says, in a unit; nothing if it is no such text.
+
+    Examples
+    --------
+    >>> number_of("1h"), number_of("36 hours", "days"), number_of("soon")
+    ('3600', '1.5', '')
+    """
+    found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    if found is None:
+        return ""
+    seconds = float(found[1]) * (_SECONDS.get(found[2]) or _SECONDS[found[2][0]])
+    return f"{seconds / _SECONDS[unit[0]]:.10g}"
+
+
+def no_toml(error: ValueError) -> str:
+    """Return why a text is not TOML, and how it would be.
+
+    Examples
+    --------
+    >>> no_toml(ValueError("Invalid value (at line 2, column 9)"))
+    'is not TOML: Invalid value (at line 2, column 9); write lines such as name = "text", tables as [name]'
+    """
+    return f'is not TOML: {error}; write lines such as name = "text", tables as [name]'
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as aligned columns: the first flush left, the others flush right.
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from tacit.core.text import no_toml
 from tacit.errors import ConfigError
 from tacit.wire.complaints import refusal
 
@@ -218,7 +219,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
     user: str | None = None
     arm: str | None = None
-    join_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
+    join_seconds: Annotated[float, msgspec.Meta(gt=0, extra={"unit": "seconds"})] = 1800.0
     shown: ShownMap | None = None
     seen: SeenMap | None = None
 
@@ -307,7 +308,8 @@ def map_at(path: Path) -> EventMap:
     try:
         return map_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        made = "begin with one that tacit feed --example segment prints"
+        raise ConfigError(f"{path}: cannot be read: {error}; {made}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -326,7 +328,7 @@ def map_of(text: str) -> EventMap:
             table |= {} if "event" in table else {"reward": reward["value"]}
         made = msgspec.convert(table, EventMap)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"is no TOML: {error}") from error
+        raise ConfigError(no_toml(error)) from error
     except msgspec.ValidationError as error:
         raise ConfigError(str(refusal(error, table, EventMap))) from error
     made.check()

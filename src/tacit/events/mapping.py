@@ -217,7 +217,7 @@ class Mapper:
         if (other := unlike(event, self._where)) is not None:
             return other
         if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
-            return f"{self._map.event} is {shown(kind)}"
+            return f"{self._map.event} is {shown(kind)}; [reward] has {shown(', '.join(self._worths))}"
         return None
 
     def is_shown(self, event: dict[str, Any]) -> bool:
@@ -496,7 +496,7 @@ def number_of(field: str, value: Any, reason: str) -> float:
     else:
         number = _float(value)
     if not math.isfinite(number):
-        raise BadEvent(reason, f"{field}: {shown(value)} is no number")
+        raise BadEvent(reason, f"{field}: {shown(value)} is no number; name a field that has one")
     return number
 
 
@@ -516,7 +516,10 @@ def reward_of(field: str, value: Any) -> float:
     """
     number = number_of(field, value, "bad-reward")
     if not 0.0 <= number <= 1.0:
-        raise BadEvent("bad-reward", f"{field}: {shown(value)} is not in [0, 1]")
+        raise BadEvent(
+            "bad-reward",
+            f"{field}: {shown(value)} is not in [0, 1]; divide it in the source, or send it as a metric",
+        )
     return number
 
 
@@ -585,7 +588,8 @@ def seconds_of(field: str, value: Any, unit: str | None) -> float:
 
 
 def _no_time(field: str, value: Any) -> BadEvent:
-    return BadEvent("bad-time", f"{field}: {shown(value)} is no time; say time_unit where it is a number")
+    remedy = "send ISO 8601, or a number, whose time_unit the map says"
+    return BadEvent("bad-time", f"{field}: {shown(value)} is no time; {remedy}")
 
 
 def shown(value: Any) -> str:

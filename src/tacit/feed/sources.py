@@ -32,6 +32,7 @@ from tacit.logs.formats import (
     format_of,
     parquet_file,
 )
+from tacit.wire.complaints import no_json
 
 LONGEST_LINE = 16 * 2**20
 """Bytes of a line; of a longer one only the beginning is kept, and it is no event."""
@@ -249,7 +250,8 @@ def found_in(content: bytes, source: str, place: int, name: str) -> Found:
     try:
         event = msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return _none(*where, "not-json", f"{error}; give one JSON object in each line or message")
+        why = no_json(error, content)
+        return _none(*where, "not-json", f"{why}; give one JSON object in each line or message")
     if not isinstance(event, dict):
         return _none(*where, "not-an-object", "it is JSON, but no object; give one in each line or message")
     if not isinstance(before := event.get(REJECTED), dict):

@@ -5,6 +5,7 @@
   bounded.
 - A name with blanks around it is another name than without.
 - A key that is a number with a fraction is mostly a whole number from a column with gaps.
+- Where no row of all has a reward, it mostly stands in another column.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from tacit.core.arrays import Booleans, Ints
 LOOKED_AT = 131_072
 """Rows of a log among which decisions that are recorded twice are looked for."""
 NAMES = ("decision_id", "placement", "key", "arm")
-REPEATED, BLANKS, FRACTIONS = "repeated", "blanks", "fractions"
+REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name",
     FRACTIONS: "have a number with a fraction for a name",
+    EMPTY: "have none, and no row has one",
 }
 REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
@@ -33,6 +35,8 @@ REMEDY = {
     "decision_id=...)",
     BLANKS: "it is another name than without, and counts apart; strip the names",
     FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
+    EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
+    "(--column reward=...)",
 }
 
 
@@ -87,6 +91,8 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
                     value = values[row]
                     plain = value.as_py() if isinstance(value, pa.Scalar) else value
                     yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
+    if "reward" in texts and texts["reward"].null_count == len(rows) > 0:
+        yield Doubt(EMPTY, "reward", len(rows), source, int(rows[0]), None)
 
 
 def _fractions(values: Any) -> Booleans | None:

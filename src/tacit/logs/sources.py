@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -212,6 +214,9 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     InvalidValue
         If it is no log, or is open and there are options.
     """
+    for name in reading:
+        if name not in Reading.__annotations__:
+            raise TypeError(_unexpected(name))
     if isinstance(log, LogReader | LogPart | KeyShard):
         for field, value in reading.items():
             raise InvalidValue(field, value, "give it to read_log: this log is open already")
@@ -219,6 +224,20 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     if _in_memory(log):
         return read_log(log, **({"strict": True} | reading))  # type: ignore[arg-type]
     return read_log(log, **reading)
+
+
+def _unexpected(name: str) -> str:
+    """Return that what was called takes no such option, and which one it may have been."""
+    frame = called = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
+        called, frame = frame, frame.f_back
+    assert called is not None
+    code = called.f_code
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes = dict.fromkeys(each for each in (*own, *Reading.__annotations__) if each != "self")
+    near = get_close_matches(name, takes, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
+    return f"{code.co_name}() got an unexpected keyword argument {name!r}; {hint}"
 
 
 def say_unread(log: Any, policy: Any) -> None:
@@ -247,7 +266,7 @@ def say_rejected(reader: Any, log: Any) -> None:
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
-    for text in [*lines, *map(str, report.doubts.values())]:
+    for text in [*lines, *report.doubted()]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
 
 

@@ -47,7 +47,7 @@ MOST_SEEN = 3
 """Values that are remembered of those that are hashed alike, so that people read more than a number."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
-TEXT = "a string, or None where it is missing"
+TEXT = "a string, or nothing where it is missing"
 BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
@@ -366,9 +366,9 @@ class Encoder:
                 self.others[name] += 1
                 _doubt_case(place, known, holds)
         elif holds == NUMBER:
-            row[first] = _checked(place, value, _is_number, "a finite number, or None where it is missing")
+            row[first] = _checked(place, value, _is_number, "a finite number, or nothing where it is missing")
         elif holds == BOOLEAN:
-            row[first] = _checked(place, value, _is_flag, "True or False, or None where it is missing")
+            row[first] = _checked(place, value, _is_flag, "True or False, or nothing where it is missing")
         else:
             at, sign = _hashed(name, _checked(place, value, _is_text, TEXT), last - first)
             row[first + at] = sign

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 import msgspec.structs
 
+from tacit.core.text import number_of
 from tacit.errors import InvalidValue, TacitError
 
 _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
@@ -88,18 +89,23 @@ def refusal(
     """
     what, path = _placed(error)
     path, value, kind = _followed(path, given, kind)
+    unit = _unit(kind)
     hidden = path in secret
     path = ".".join(part for part in (within, path) if part)
     if named := _FIELD.search(what):
         name = named["name"]
-        hint = meant(name, kind) if "unknown" in what else ""
-        return TacitError(f"{f'{path}.{name}' if path else name}: {what}{hint}")
+        wrong = what + meant(name, kind) if "unknown" in what else _lacking(_inner(kind, name))
+        return TacitError(f"{f'{path}.{name}' if path else name}: {wrong}")
     expected = _EXPECTED.match(what)
     choices = [choice for alternative in _alternatives(kind) for choice in _choices(alternative)]
     if expected is not None:
-        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {_words(expected)}")
+        number = number_of(value, unit) if unit else ""
+        words = _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
+        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}")
     if "enum value" in what and choices:
-        return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}")
+        tables = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
+        table = f", or a table of {' or '.join(tables)}" if tables else ""
+        return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}{table}")
     return TacitError(f"{path or 'body'}: {what}")
 
 
@@ -154,6 +160,37 @@ def _alternatives(kind: Any) -> Iterator[Any]:
             yield from _alternatives(alternative)
 
 
+def _unit(kind: Any) -> str:
+    """Return the unit of a number of a type, which its annotation says; nothing if it has none."""
+    notes = [note for part in (kind, *get_args(kind)) for note in getattr(part, "__metadata__", ())]
+    return next((note.extra["unit"] for note in notes if note.extra), "")
+
+
+def _lacking(kind: Any) -> str:
+    """Return that a value is missing, and what to give for it."""
+    try:
+        msgspec.convert(HIDDEN, kind)
+    except msgspec.ValidationError as error:
+        if expected := _EXPECTED.match(str(error)):
+            return f"it is missing; give {_words(expected)}"
+    return "it is missing; give it"
+
+
+def no_json(error: Exception, content: bytes) -> str:
+    """Return why a text is not JSON, and where it stops being it.
+
+    Examples
+    --------
+    >>> no_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
+    'it ends at byte 11 with a bracket or quote still open'
+    """
+    if "truncated" not in str(error):
+        return str(error)
+    if not content.strip():
+        return "it is empty"
+    return f"it ends at byte {len(content)} with a bracket or quote still open"
+
+
 def _choices(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) is Literal else ()
 
@@ -173,9 +210,9 @@ def meant(name: str, kind: Any) -> str:
     return f"; {hint}there is {', '.join(known)}" if known else ""
 
 
-def _words(expected: re.Match[str]) -> str:
+def _words(expected: re.Match[str], unit: str = "") -> str:
     names, ranges = expected["types"].split(" | "), expected["range"]
     types = " or ".join(NAMES.get(name, f"`{name}`") for name in names if name != "null")
     if "length" not in ranges:
         ranges = re.sub(r"[<>]=?", lambda sign: RANGES[sign[0]], ranges)
-    return f"{types}{ranges}{', or nothing' if 'null' in names else ''}"
+    return f"{types}{ranges}{unit}{', or nothing' if 'null' in names else ''}"

@@ -272,9 +272,13 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")
-        refusal = messages.problem("method-not-allowed", "method", f"method: this path takes {allowed}")
+        refusal = messages.problem(
+            "method-not-allowed",
+            "method",
+            f"method: {request.method!r} is not allowed; this path takes {allowed}",
+        )
     else:
-        refusal = messages.problem("unknown-path", "path", f"path: there is nothing at {request.url.path!r}")
+        refusal = messages.problem("unknown-path", "path", messages.nothing_at(request.url.path))
     status, media, body, *_ = messages.refused(refusal)
     return Response(body, status, {**messages.DATA_HEADERS, **(error.headers or {})}, media)
 

@@ -263,7 +263,9 @@ class Guard:
         if hurried is not None:
             return hurried
         if not messages.says_json(method, headers, messages.CLOUD_EVENTS if signed else ()):
-            return _no("unsupported-media-type", "content-type", "send application/json")
+            given = headers.get(b"content-type", b"").decode("latin-1")
+            what = f"{given!r} is not allowed; send application/json"
+            return _no("unsupported-media-type", "content-type", what)
         return None
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import msgspec.structs
 
+from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
@@ -277,8 +278,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        hint = "; text stands in quotes" if "Invalid value" in str(error) else ""
-        raise ConfigError(f"{path}: is not TOML: {error}{hint}") from error
+        raise ConfigError(f"{path}: {no_toml(error)}") from error
     placements = table.get("placements")
     started = placements.values() if isinstance(placements, dict) else ()
     _beside(path.parent, PATHS, table.get("store"))

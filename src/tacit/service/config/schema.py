@@ -120,8 +120,8 @@ ARMS, PERSONALIZER = "arms", "personalizer"
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
-Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0)]
-Days = Annotated[float, msgspec.Meta(gt=0.0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0, extra={"unit": "seconds"})]
+Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
 Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$")]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 

@@ -79,12 +79,14 @@ class Endpoint:
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
-            what = f"path: there is nothing at {scope['path']!r}; GET /openapi.json lists what there is"
-            return refusals.refused(messages.problem("unknown-path", "path", what))
+            return refusals.refused(
+                messages.problem("unknown-path", "path", messages.nothing_at(scope["path"]))
+            )
         route = routes.get(scope["method"])
         if route is None:
             allowed = ", ".join(routes)
-            refusal = messages.problem("method-not-allowed", "method", f"method: this path takes {allowed}")
+            what = f"method: {scope['method']!r} is not allowed; this path takes {allowed}"
+            refusal = messages.problem("method-not-allowed", "method", what)
             return refusals.refused(refusal, (b"allow", allowed.encode()))
         body = b""
         if route.limit is not None:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Send
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
-from tacit.wire.complaints import complaint, meant, refusal
+from tacit.wire.complaints import complaint, meant, no_json, refusal
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
 
@@ -182,6 +182,8 @@ def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Bo
         raise msgspec.DecodeError("it is not UTF-8") from error
     except RecursionError as error:
         raise msgspec.DecodeError("it is nested too deep") from error
+    except msgspec.DecodeError as error:
+        raise msgspec.DecodeError(no_json(error, body)) from error
 
 
 def _plain(body: bytes) -> Any:
@@ -341,6 +343,11 @@ def problem(kind: str, field: str, detail: str) -> Problem:
     return Problem(f"urn:tacit:problem:{kind}", title, status, detail, field)
 
 
+def nothing_at(path: str) -> str:
+    """Return that there is nothing at a path, and what says which paths there are."""
+    return f"path: there is nothing at {path!r}; GET /openapi.json lists what there is"
+
+
 def refusal_headers(status: int) -> dict[str, Any]:
     """Return what the OpenAPI document says of the headers of a refusal."""
     if status not in HEADERS:
@@ -361,8 +368,11 @@ def problem_of(error: Error) -> Problem:
     if isinstance(error, msgspec.MsgspecError):
         return problem("malformed-body", "body", f"body: {error}; send one JSON object in UTF-8")
     # Every message begins with the field.
-    field = error.field if isinstance(error, InvalidValue) else str(error).partition(":")[0]
-    return problem(_kind(error, field), field, str(error))
+    what = str(error)
+    field = error.field if isinstance(error, InvalidValue) else what.partition(":")[0]
+    if isinstance(error, InvalidValue) and (error.value is None or isinstance(error.value, bool)):
+        what = f"{field}: {msgspec.json.encode(error.value).decode()} is not allowed; {error.allowed}"
+    return problem(_kind(error, field), field, what)
 
 
 def _kind(error: TacitError, field: str) -> str:

@@ -216,7 +216,9 @@ def _take_in(store: Store, folder: Path) -> int:
             )
         files = [_parquet(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise StoreError(f"{folder}: holds no exported log: {error}") from error
+        raise StoreError(
+            f"{folder}: holds no exported log, as tacit log export writes it: {error}"
+        ) from error
     ids, policies = {}, {}
     for name, old in placements.items():
         new = store.placement(name, old["spec"], old["seed"])

@@ -126,7 +126,7 @@ def _catalogue(placement: Placement) -> Catalogue:
         If it has none.
     """
     if placement.items is None:
-        why = "it has no catalogue: its policy does not know arms by their relevance alone"
+        why = 'it has no catalogue; ask one of kind = "features" that knows its arms by relevance_dim alone'
         raise InvalidValue("placement", placement.name, why)
     return placement.learner.items
 
