@@ -436,10 +436,7 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
             "shown: it serves nothing",
         ),
         ('placement = "p"\ndecision_id = "d"\nreward = "r"\n[shown]\nwhere = {}', "shown.where: it is empty"),
-        (
-            'placement = 7\ndecision_id = "d"',
-            "placement: 7 is not allowed; give text or a table of names and values",
-        ),
+        ('placement = 7\ndecision_id = "d"', "placement: 7 is not allowed; give text or a table of value"),
         ('placement = "p"\ndecision_id = "d"', "reward: none given; give one of reward, clicks and items"),
         ('placement = "p"\ndecision_id = "d"\nreward = "r"\nitems = "i"', "reward and items given"),
         ('placement = "p"\ndecision_id = "d"\n[reward]\nclick = 1', "event: missing"),

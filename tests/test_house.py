@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 59_860,
+    "code": 60_049,
     "files": 352,
     "classes_twice": 5,
     "told": 0,

@@ -1,6 +1,7 @@
 """Typical mistakes in a configuration and over HTTP: the answer names the field, the value and the remedy."""
 
 import json
+import tomllib
 import urllib.error
 import urllib.request
 
@@ -23,7 +24,7 @@ CONFIGURED = {
         "give one of uniform, baseline",
     ),
     HOME + "holdout = { share = 10 }": ("home.holdout.share", "10", "give a number of at most 0.5"),
-    HOME + "holdout = 0.1": ("home.holdout", "0.1", "give a table of names and values, or nothing"),
+    HOME + "holdout = 0.1": ("home.holdout", "0.1", "give a table of share, control, unit, look, or nothing"),
     HOME + "attribution_window = '1h'": (
         "home.attribution_window",
         "'1h'",
@@ -204,6 +205,33 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     assert answered(decide, b"{}", "text/plain")["detail"] == what
 
 
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"metrics": {"revenu": 3}}, "feedback[1].metrics.revenu"),
+        ({"feedback_id": "a\nb"}, "feedback[1].feedback_id"),
+    ],
+)
+def test_one_of_several_feedbacks_is_named_by_its_place(wrong, field, address):
+    context = {"device": "ios", "age": 31}
+    decisions = {"decisions": [{"key": "a", "context": context}] * 2}
+    asked = urllib.request.Request(
+        f"{address}/v1/placements/home/decide/batch",
+        json.dumps(decisions).encode(),
+        {"content-type": "application/json"},
+    )
+    made = json.load(urllib.request.urlopen(asked))["decisions"]
+    feedback = [{"decision_id": each["decision_id"], "reward": 1} for each in made]
+    body = json.dumps({"feedback": [feedback[0], feedback[1] | wrong]}).encode()
+    answer = answered(f"{address}/v1/placements/home/feedback/batch", body)
+    assert (answer["status"], answer["field"]) == (422, field)
+
+
+def test_the_table_of_a_key_is_toml_whatever_its_name():
+    made = CliRunner().invoke(cli, ["key", "my key"]).output.partition("configuration:\n\n")[2]
+    assert list(tomllib.loads(made)["keys"]) == ["my key"]
+
+
 MAP = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nclick = 1\n'
 FILES = {
     "map.toml": MAP,
@@ -297,6 +325,12 @@ def commands(found, words):
         yield from commands(found.get_command(context, name), [*words, name])
 
 
-def test_a_read_that_nobody_answers_has_changed_nothing():
-    ran = CliRunner().invoke(cli, ["lift", "home", "--url", "http://127.0.0.1:9"])
+@pytest.mark.parametrize("typed", ["lift home", "placement unpin home"])
+def test_what_nobody_answers_has_changed_nothing(typed):
+    ran = CliRunner().invoke(cli, [*typed.split(), "--url", "http://127.0.0.1:9"])
     assert "so nothing was changed; see whether the service runs there" in str(ran.exception)
+
+
+def test_the_address_of_a_service_is_given_without_v1():
+    ran = CliRunner().invoke(cli, ["lift", "home", "--url", "http://127.0.0.1:8787/v1"])
+    assert "give http://HOST:PORT or https://HOST, without /v1" in str(ran.exception)

@@ -7,6 +7,7 @@ taken in, backed up, forgotten in, dealt out anew.
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -277,9 +278,10 @@ def key(
     made, sha256 = new_key()
     with options.usage():
         KeyConfig(sha256, [], [*placements] or None).check()
+    table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name)
     text = (
         f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
-        f'[keys.{name}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
+        f'[keys.{table}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
     )
     content = {"name": name, "key": made, "sha256": sha256, "scopes": scopes}
     if placements:

@@ -346,7 +346,7 @@ class _Problem(msgspec.Struct):
     field: str
 
 
-def answer(call: Call[A], reply: Reply, url: str, tries: int) -> A:
+def answer(call: Call[A], replies: list[Reply], url: str) -> A:
     """Return the answer to a call, or raise what the last reply says is wrong.
 
     Raises
@@ -354,11 +354,13 @@ def answer(call: Call[A], reply: Reply, url: str, tries: int) -> A:
     ServiceError
         One of its subclasses, by the status.
     """
+    reply, tries = replies[-1], len(replies)
     if reply.status is None:
+        unchanged = call.method == "GET" or all(each.failure.startswith("ConnectError") for each in replies)
         raise Unavailable(
             "url", url,
             f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure}), so "
-            f"{'nothing was changed' if call.method == 'GET' else 'it is not known whether it took effect'}; "
+            f"{'nothing was changed' if unchanged else 'it is not known whether it took effect'}; "
             "see whether the service runs there",
             "no-answer",
         )  # fmt: skip

@@ -205,7 +205,7 @@ class Client(_Connection[httpx.Client], Blocking):
                 replies.append(_reply(response))
             except httpx.RequestError as error:
                 replies.append(_lost(error))
-        return answer(call, replies[-1], self._url, len(replies))
+        return answer(call, replies, self._url)
 
 
 @_with_calls(_awaited)
@@ -262,7 +262,7 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
                 replies.append(_reply(response))
             except httpx.RequestError as error:
                 replies.append(_lost(error))
-        return answer(call, replies[-1], self._url, len(replies))
+        return answer(call, replies, self._url)
 
 
 def _reply(response: httpx.Response) -> Reply:
@@ -294,8 +294,11 @@ def _checked_url(url: str) -> str:
         or parts.userinfo
         or parts.query
         or parts.fragment
+        or parts.path.rstrip("/").endswith("/v1")
     ):
         # What stands before an @ may be a password.
         shown = HIDDEN if "@" in str(url) else url
-        raise InvalidValue("url", shown, "give http://HOST:PORT or https://HOST; the key goes apart")
+        raise InvalidValue(
+            "url", shown, "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"
+        )
     return str(parts).rstrip("/")

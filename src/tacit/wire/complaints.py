@@ -101,6 +101,10 @@ def refusal(
     if expected is not None:
         number = number_of(value, unit) if unit else ""
         words = _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
+        names = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
+        words = (
+            words.replace(NAMES["object"], f"a table of {', '.join(names)}") if 0 < len(names) < 10 else words
+        )
         return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}")
     if "enum value" in what and choices:
         tables = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]

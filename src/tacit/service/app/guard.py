@@ -252,7 +252,10 @@ class Guard:
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
                 header = (b"www-authenticate", scheme + b' realm="tacit"')
-                what = f"send a key that is known{', which this one is not' if key else ', as Bearer'}"
+                why = "which this one is not, " if key else ""
+                what = (
+                    f"send a key that is known, {why}as Authorization: Bearer KEY; tacit key NAME makes one"
+                )
                 return _no("unauthorized", "authorization", what, header)
             # Whom no path answers is to hear that, whatever the key is for.
             if path.routes and not self._keys.allow(name, wanted):

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -364,7 +365,8 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
     _check_name(name, key, "a placement's", source)
     kind = table.get("kind", ARMS) if isinstance(table, dict) else ARMS
     if kind not in KINDS:
-        raise ConfigError(f"{source}: {key}.kind: {kind!r}: give one of {', '.join(KINDS)}")
+        near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
+        raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
     raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
     with _within(f"{source}: {key}: "):
         parts = raw.parts()

@@ -380,7 +380,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             metric.check(name)
         if self.learned is not None:
             if self.learned not in self.metrics:
-                raise ConfigError(f"reward: {self.learned!r} is none of the metrics; add it there")
+                raise ConfigError(
+                    f"reward: {self.learned!r} is none of the metrics; add metrics.{self.learned} = {{}}"
+                )
             self.metrics[self.learned].check_learned(self.learned)
         kind = self.served_as
         if self.guardrail is not None:

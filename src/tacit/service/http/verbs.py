@@ -115,12 +115,26 @@ def recording(
             feedback = read_many(requests)
         else:
             feedback = [checked_within(f"feedback[{i}]", read, (piece,)) for i, piece in enumerate(requests)]
-        outcomes = await engine.record_many(call.placement, feedback)
+        try:
+            outcomes = await engine.record_many(call.placement, feedback)
+        except InvalidValue as error:
+            raise _at_its_place(error, requests) from error
         ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
         return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability)))
 
     return record, record_many
+
+
+def _at_its_place(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
+    """Return the error with the place of the first of several that has the value."""
+    for place, request in enumerate(requests) if len(requests) > 1 else ():
+        value: Any = msgspec.to_builtins(request)
+        for name in error.field.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value == error.value:
+            return InvalidValue(f"feedback[{place}].{error.field}", error.value, error.allowed)
+    return error
 
 
 def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Recorded:
