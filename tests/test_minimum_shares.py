@@ -10,7 +10,7 @@ import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
 
 import tacit
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import always
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
@@ -356,6 +356,37 @@ async def test_what_began_without_promises_takes_them_over_by_a_rebuild(tmp_path
         assert abs(had("control", rows) - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
         live = learned(engine)
     is_the_fold(without, path, live)
+
+
+async def test_another_policy_keeps_what_was_promised(tmp_path):
+    path, config = tmp_path / "s.db", promising()
+    async with served(path, config) as engine:
+        await traffic(engine, rounds=2)
+        await engine.rebuild("home", "kl-ucb")
+        policy = engine.placements["home"].config.policy
+        assert dict(policy.at_least) == PROMISED
+        assert isinstance(policy.policy, tacit.KLUCB)
+        rows = await traffic(engine, rounds=2)
+        assert abs(shares(rows)["control"] - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
+        # One that says itself what it promises does so.
+        await engine.rebuild("home", "minimum-shares(ucb1, at_least={'new': 0.3})")
+        assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"), [("safe-list-mix", None), ("cascade-kl-ucb", "promises shares, as ListMix")]
+)
+async def test_another_policy_of_lists_promises_the_same_or_is_refused(tmp_path, policy, refused):
+    lists = {"kind": "slates", "arms": ARMS, "positions": 2, "policy": "list-mix", "at_least": PROMISED}
+    async with served(tmp_path / "s.db", with_home(**lists)) as engine:
+        if refused is None:
+            await engine.rebuild("home", policy)
+            assert dict(engine.placements["home"].config.policy.at_least) == PROMISED
+            return
+        with pytest.raises(InvalidValue, match=refused):
+            await engine.rebuild("home", policy)
 
 
 async def test_the_page_tells_of_duels_with_promised_shares(tmp_path):

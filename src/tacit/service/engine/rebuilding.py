@@ -22,7 +22,7 @@ from tacit.core.arrays import leaves
 from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner
-from tacit.policies import Policy, policy_from_spec, policy_to_spec
+from tacit.policies import MinimumShares, Policy, policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_auto, policy_from_stored
 from tacit.service.config.file import checked_as
 from tacit.service.engine.fold import opened, take_in
@@ -353,8 +353,21 @@ def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
     policy = checked_as("policy", lambda text: policy_from_spec(text, arms, imports=False), spec)
     positions = getattr(before, "positions", None)
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
-        return replace(policy, positions=positions)  # type: ignore[call-arg]
-    return policy
+        policy = replace(policy, positions=positions)  # type: ignore[call-arg]
+    return _promising_the_same(policy, before)
+
+
+def _promising_the_same(policy: Policy, before: Policy) -> Policy:
+    """Return a policy that keeps the shares that are promised to arms, unless it promises others itself."""
+    shares: Any = getattr(before, "at_least", None)
+    if not shares or getattr(policy, "at_least", None):
+        return policy
+    if isinstance(before, MinimumShares):
+        return replace(before, policy=policy)
+    if hasattr(policy, "at_least"):
+        return replace(policy, at_least=shares)  # type: ignore[call-arg]
+    remedy = f"give one that promises shares, as {before.label} does, or end at_least first"
+    raise InvalidValue("policy", policy, remedy)
 
 
 def as_begun(policy: Policy, before: Policy) -> Policy:
