@@ -77,8 +77,8 @@ HEAD = """# A user's context, beside other packages
 
 Regret, mean ± standard error over 12 seeds (6 for the slow packages, which did not play the four longest
 streams); a star where it is less than that of `tacit.auto` on the same seeds by twice the error of the
-difference. By `python benchmarks/bench_context.py --full`; machine, candidates and every score are in
-`context.json`.
+difference, ′ where the seeds are older. By `python benchmarks/bench_context.py --full`; machine, candidates
+and every score are in `context.json`.
 """
 SHORT = ("digits", "wine, unscaled", "iris")
 """What is played unless asked otherwise."""
@@ -155,7 +155,7 @@ def learned(bench: Bench, names: tuple[str, ...], rivals: tuple[str, ...], first
         if "error" in found:
             bench.notes[f"{rival}, {name}"] = found["error"]
         else:
-            rows.append({"stream": name, "rival": rival, **found["result"]})
+            rows.append({"stream": name, "rival": rival, "first": first, **found["result"]})
     return rows
 
 
@@ -195,13 +195,17 @@ def best_fixed(name: str, seeds: range) -> Any:
 # The table -----------------------------------------------------------------------------------
 
 
-def cell(row: Row | None, ours: list[float]) -> str:
-    """Return a mean and its error; a star where it is less than ours by twice the error of the difference."""
+def cell(row: Row | None, rows: list[Row]) -> str:
+    """Return a mean and its error.
+
+    A star is where it is less than ours by twice the error of the difference, ′ where seeds are older.
+    """
     if row is None:
         return "–"
-    found, less = summary(row["scores"]), paired(row["scores"], ours[: len(row["scores"])])
+    found, less = summary(row["scores"]), paired(row["scores"], page.ours_beside(row, rows))
     error = less["standard_error"] or 0.0
-    return page.uncertain(found["score"], found["standard_error"]) + " ★" * (less["score"] < -2.0 * error)
+    marks = "′" * (row["first"] != rows[-1]["first"]) + " ★" * (less["score"] < -2.0 * error)
+    return page.uncertain(found["score"], found["standard_error"]) + marks
 
 
 def against(rows: list[Row], rival: str) -> str:
@@ -216,10 +220,7 @@ def table(results: Row, rivals: list[str] | None = None) -> str:
     rivals = rivals or [rival for rival in RIVALS if any(row["rival"] == rival for row in rows)]
     found = {(row["stream"], row["rival"]): row for row in rows}
     names = [name for name in FULL if (name, OURS) in found]
-    lines = []
-    for name in names:
-        ours = found[name, OURS]["scores"]
-        lines.append((name, *(cell(found.get((name, rival)), ours) for rival in rivals)))
+    lines = [(name, *(cell(found.get((name, rival)), rows) for rival in rivals)) for name in names]
     lines.append(("beside tacit (streams)", *(against(rows, rival) for rival in rivals)))
     for head, key in (("µs, choose and learn", "microseconds"), ("process, MB", "megabytes")):
         lines.append((head, *(page.number(times.get(rival, {}).get(key)) for rival in rivals)))

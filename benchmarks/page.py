@@ -139,11 +139,11 @@ def others(rows: dict[str, dict[str, Any]], estimates: bool) -> list[str]:
 
 
 def differs(row: dict[str, Any], ours: dict[str, Any] | None) -> bool:
-    """Whether a regret is further from ours than three standard errors of the difference."""
+    """Whether a regret is further from ours than four standard errors, of few runs, of the difference."""
     if ours is None:
         return False
     error = ((row["standard_error"] or 0.0) ** 2 + (ours["standard_error"] or 0.0) ** 2) ** 0.5
-    return bool(abs(row["score"] - ours["score"]) > 3.0 * error)
+    return bool(abs(row["score"] - ours["score"]) > 4.0 * error)
 
 
 def memory(results: Results, _: str) -> str:
@@ -245,10 +245,9 @@ def summary_of(row: dict[str, Any]) -> dict[str, Any]:
 
 def lost_by_context(rows: list[dict[str, Any]]) -> list[Any]:
     """Return the same of a user's context, paired on the seeds that both have played."""
-    ours = {row["stream"]: row["scores"] for row in rows if row["rival"] == "tacit"}
     found = []
     for row in rows:
-        scores, own = row["scores"], ours[row["stream"]][: len(row["scores"])]
+        scores, own = row["scores"], ours_beside(row, rows)
         differences = [theirs - our for theirs, our in zip(scores, own, strict=True)]
         if row["rival"] != "tacit" and fmean(differences) < 0.0:
             where = f"who is asking: {row['stream']}"
@@ -258,13 +257,31 @@ def lost_by_context(rows: list[dict[str, Any]]) -> list[Any]:
 
 def against(rows: list[dict[str, Any]], rival: str) -> tuple[float, int]:
     """Return a rival's regret over ours on the same seeds, the geometric mean, and of how many streams."""
-    ours = {row["stream"]: row["scores"] for row in rows if row["rival"] == "tacit"}
     ratios = [
-        fmean(row["scores"]) / fmean(ours[row["stream"]][: len(row["scores"])])
+        fmean(row["scores"]) / fmean(ours_beside(row, rows))
         for row in rows
-        if row["rival"] == rival
+        if row["rival"] == rival and (rival != "tacit" or row["first"] == rows[-1]["first"])
     ]
     return (geometric_mean(ratios) if ratios else math.nan), len(ratios)
+
+
+def ours_beside(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[float]:
+    """Return our regrets on the seeds of a row of a user's context."""
+    (ours,) = (
+        each["scores"]
+        for each in rows
+        if each["rival"] == "tacit" and (each["stream"], each["first"]) == (row["stream"], row["first"])
+    )
+    return list(ours[: len(row["scores"])])
+
+
+def older(rows: list[dict[str, Any]], rival: str) -> str:
+    """Return a mark for a rival that has not played all its streams on the newest seeds."""
+    return (
+        ""
+        if rival == "tacit"
+        else "′" * any(row["first"] != rows[-1]["first"] for row in rows if row["rival"] == rival)
+    )
 
 
 def context(_: Results, __: str) -> str:
@@ -280,7 +297,7 @@ def context(_: Results, __: str) -> str:
         [
             (
                 "`tacit.auto`, untuned" if rival == "tacit" else rival,
-                f"{ratio:.2f} ({-streams})",
+                f"{ratio:.2f}{older(rows, rival)} ({-streams})",
                 *(number(times.get(rival, {}).get(key)) for key in ("microseconds", "megabytes")),
             )
             for streams, ratio, rival in sorted(best.values(), key=lambda each: each[1])
