@@ -155,6 +155,52 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
         with_home(kind="slates", arms=ARMS, positions=2, policy="cascade-kl-ucb", at_least={"new": 0.2})
 
 
+async def lists(engine, rounds=2, best="bold"):
+    """Decide lists and click one arm, window after window; return those of the last round."""
+    rows = []
+    for _ in range(rounds):
+        engine.clock.now += 40 * SECOND
+        home = engine.placements["home"]
+        asked = [home.checked(DecisionRequest("k", id=f"{engine.clock.now} {j}")) for j in range(SIZE)]
+        rows = list(await engine.decide_many("home", asked))
+        sent = [
+            FeedbackRequest(row.id, CLICKS, clicks=Clicked([slate_of(row.shown).arms.index(best)]))
+            for row in rows
+            if best in slate_of(row.shown).arms
+        ]
+        await engine.record_many("home", sent)
+    return rows
+
+
+def listed(arm, rows):
+    """Return in which share of lists an arm was."""
+    return np.mean([arm in slate_of(row.shown).arms for row in rows])
+
+
+async def test_lists_keep_promises_beside_pins_a_holdout_and_arms_that_come_and_go(tmp_path):
+    """Counts are within 5.1 sigma."""
+    path, arms = tmp_path / "s.db", [*ARMS, "old", "odd"]
+    table = {"kind": "slates", "arms": arms, "positions": 2, "at_least": {"new": 0.4}}
+    config = with_home(**table, holdout={"share": 0.3, "control": "baseline"})
+    error = 5.1 * np.sqrt(0.24 / (0.6 * SIZE))
+    async with served(path, config) as engine:
+        rows = await lists(engine)
+        # The control lists what comes first; the policy's lists have what was promised.
+        assert all(slate_of(row.shown).arms == ["control", "new"] for row in rows if row.control)
+        assert listed("new", [row for row in rows if not row.control]) > 0.4 - error
+        await engine.ask("home", PinOf(["odd"], as_text(engine.clock.now + 100 * SECOND)))
+        rows = await lists(engine)
+        assert {slate_of(row.shown).arms[0] for row in rows} == {"odd"}
+        engine.clock.now += 100 * SECOND
+        await engine.ask("home", ArmsOf(["newer"], ["new"]))
+        assert listed("new", await lists(engine)) == 0
+        await engine.ask("home", ArmsOf((), (), ["new"]))
+        rows = [row for row in await lists(engine) if not row.control]
+        assert listed("new", rows) > 0.4 - error
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
 async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
     """A binomial count at 5.1 sigma: the chance of what is settled is its promise and little more."""
     path = tmp_path / "s.db"

@@ -10,13 +10,14 @@ from holdouts import FEATURED
 from tacit.errors import ConfigError, InvalidValue
 from tacit.proof import ALARM
 from tacit.proof.harms import HarmSums, comparisons_of
+from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.page.overview import complaints, guarded_words
 from tacit.service.page.timeline import words
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import changes_of
-from tacit.wire.control import ArmsOf, EndHoldout, ModeOf
+from tacit.wire.control import ArmsOf, EndHoldout, ModeOf, PinOf, Unpin
 
 ARMS = ["a", "b", "c"]
 RETURNS = {"metrics": {"returns": {"range": [0, 1], "better": "less"}}}
@@ -133,6 +134,108 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
         # Seldom on offer, where everything is returned more often: that is no harm of its own.
         await traffic(engine, {"a": 0.3, "b": 0.3}, arms=["b", "a"], rounds=10)
         assert engine.placements["home"].guardrail.harms == []
+
+
+async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
+    path, config = tmp_path / "s.db", guarded(policy="uniform-random")
+    returns = {"a": 0.02, "b": 0.3, "c": 0.02}
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
+        rows = await traffic(engine, returns, rounds=10)
+        assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
+        # Nothing was shown to compare it with.
+        assert (home.guardrail.harms, home.offer.arms) == ([], ARMS)
+        await engine.ask("home", Unpin())
+        await traffic(engine, returns)
+        assert home.offer.arms == ["a", "c"]
+        # What was retired cannot be pinned; another one can, and nobody is retired by that.
+        with pytest.raises(InvalidValue, match="on offer are a, c"):
+            await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
+        await engine.ask("home", PinOf(["c"], as_text(engine.clock.now + 3600 * SECOND)))
+        await traffic(engine, returns, rounds=2)
+        assert home.offer.arms == ["a", "c"]
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_policy(tmp_path):
+    path, config = tmp_path / "s.db", guarded(policy="uniform-random", attribution_window=3000)
+    async with served(path, config) as engine:
+        home, rng = engine.placements["home"], np.random.default_rng(1)
+        made = []
+        for i in range(12):
+            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
+            made += list(await engine.decide_many("home", asked))
+        # All windows are open yet: what harms is not known, and is pinned.
+        await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 10_000 * SECOND)))
+        returned = [float(row.arm == "b" and rng.random() < 0.5) for row in made]
+        told = [
+            Told(row.id, reward=0.0, metrics=as_content({"returns": amount}))
+            for row, amount in zip(made, returned, strict=True)
+        ]
+        await engine.record_many("home", told)
+        engine.clock.now += 4000 * SECOND
+        await engine.logged_by_now(["home"])
+        assert home.offer.arms == ["a", "c"]
+        asked = [home.checked(DecisionRequest("k", id=f"later {j}")) for j in range(50)]
+        rows = await engine.decide_many("home", asked)
+        assert {row.arm for row in rows} <= {"a", "c"}
+        assert {row.mode for row in rows} == {"online"}
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_hold(tmp_path):
+    path, config = tmp_path / "s.db", guarded(at_least={"b": 0.2, "c": 0.1})
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
+        assert home.offer.arms == ["a", "c"]
+        rows = await traffic(engine, {"a": 0.02, "c": 0.02}, rounds=2)
+        assert min(row.propensity for row in rows if row.arm == "c") >= 0.1
+        # Who brings it back, brings back its promise.
+        await engine.ask("home", ArmsOf((), (), ["b"]))
+        rows = await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=2)
+        assert min(row.propensity for row in rows if row.arm == "b") >= 0.2
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
+    """Until then the policy shows what it promised, afterwards the control decides everything."""
+    path = tmp_path / "s.db"
+    config = guarded(at_least={"b": 0.3}, holdout=HELD, policy="ucb1")
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
+        assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
+        assert len(home.guardrail.harms) == 1
+        assert home.mode == "control"
+        rows = await traffic(engine, {"a": 0.02}, rounds=2)
+        assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+@pytest.mark.long
+async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_alone(tmp_path):
+    path, config = tmp_path / "s.db", guarded(context_dim=1)
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        # Those of one context return more whatever they are shown.
+        for i in range(6):
+            for x, returns in ((1.0, 0.3), (-1.0, 0.02)):
+                await traffic(engine, dict.fromkeys(ARMS, returns), rounds=2, context=[x])
+            assert home.guardrail.harms == [], i
+        # To one of two contexts b does harm.
+        for _ in range(8):
+            for x, more in ((1.0, 0.5), (-1.0, 0.0)):
+                returns = {"a": 0.02, "b": 0.02 + more, "c": 0.02}
+                await traffic(engine, {arm: returns[arm] for arm in ARMS}, rounds=2, context=[x])
+        assert home.offer.arms == ["a", "c"]
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
 
 
 @pytest.mark.parametrize("control", [{"arm": "a"}, "uniform", {"policy": "uniform-random"}])
