@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return which of some names was meant, for an error's end; nothing where none is near.
+
+    Examples
+    --------
+    >>> meant("markt", ["market", "user"]), meant("x", ["user"])
+    (" (did you mean 'market'?)", '')
+    """
+    near = get_close_matches(name, list(names), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 class AssumptionWarning(UserWarning):

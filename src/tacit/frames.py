@@ -169,6 +169,20 @@ def matrix(field: str, value: Any) -> Any:
     return np.concatenate(parts) if parts else np.zeros((0, len(names)))
 
 
+def numeric(field: str, value: Any) -> Any:
+    """Return numbers, or a table of them, as an array; refuse text, even of digits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is text, or no array.
+    """
+    given = np.asarray(matrix(field, value))
+    if given.dtype.kind in "SU":
+        raise TypeError(field)
+    return given
+
+
 def _numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
     found = np.zeros((len(batch), len(names)))
     for column, name in enumerate(names):

@@ -54,6 +54,8 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     if environment.takes != policy.shows or policy.feature_dims != (0, 0):
         remedy = f"give one over fixed arms that shows what the users take: a {environment.takes}"
         raise InvalidValue("policy", policy, remedy)
+    if policy.arm_count != environment.arm_count:
+        raise InvalidValue("policy", policy, f"the users know {environment.arm_count} arms; give as many")
     rounds = checks.integer("rounds", rounds, 1)
     learner, users = Learner(policy, stream("simulated log", seed)), stream("users", seed)
     world: Any = environment.world(users, rounds)

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Generator
 from tacit.core.part import Checked, whole
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 
 Item = str | int
 """What is ranked, by its id."""
@@ -274,6 +275,15 @@ class InterleavingMethod(Checked):
         if set(interleaved.memory) != {self._remembers}:
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
         last = len(interleaved.items) - 1
+        if not isinstance(clicks, Iterable) or isinstance(clicks, str):
+            raise InvalidValue("clicks", clicks, "give a list of positions, from 0")
+        if len(clicks) == last + 1 and set(clicks) == {0, 1} and last > 1:
+            warnings.warn(
+                f"clicks: {clicks} reads as the positions 0 and 1; if it says 1 where there was a click, "
+                "give the positions of these",
+                AssumptionWarning,
+                stacklevel=3,
+            )
         positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
         return self._credits(interleaved, positions)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
-from tacit.frames import matrix
+from tacit.frames import numeric
 from tacit.learning.decisions import Arm
 
 Halves = npt.NDArray[np.float16]
@@ -330,11 +330,13 @@ class Catalogue:
 
     def _halves(self, vectors: Any) -> Halves:
         try:
-            given = np.asarray(matrix("vectors", vectors))
+            given = numeric("vectors", vectors)
             with np.errstate(over="ignore"):
                 halves: Halves = given.astype(np.float16)
         except (TypeError, ValueError):
-            halves = np.full((1, 0), np.nan, np.float16)
+            given = vectors if len(vectors) < 9 else f"{len(vectors)} vectors"
+            remedy = f"give rows of {self.dim} numbers, one for each item"
+            raise InvalidValue("vectors", given, remedy) from None
         if halves.ndim != 2 or (halves.shape[1] != self.dim and len(halves)):
             raise InvalidValue("vectors", halves.shape, f"give rows of {self.dim} numbers, one for each item")
         wrong = ~np.isfinite(halves)

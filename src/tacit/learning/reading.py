@@ -16,7 +16,7 @@ from tacit.classifiers import Classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.frames import matrix
+from tacit.frames import numeric
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import LookedUp
 from tacit.learning.decisions import Arm, Decision, Decisions, Described, described
@@ -238,7 +238,7 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
 def _numbers_of(contexts: Any) -> Any:
     """Return contexts as an array; one without any row where they are no numbers."""
     try:
-        return np.ascontiguousarray(matrix("context", contexts), dtype=np.float64)
+        return np.ascontiguousarray(numeric("context", contexts), dtype=np.float64)
     except InvalidValue:
         raise
     except (TypeError, ValueError):
@@ -300,7 +300,7 @@ def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats,
         return InvalidValue(field, given, f"give, for each of {rows} impressions, {each}")
 
     try:
-        matrices = [np.asarray(matrix(field, block), dtype=np.float64) for block in given]
+        matrices = [np.asarray(numeric(field, block), dtype=np.float64) for block in given]
     except InvalidValue:
         raise
     except (TypeError, ValueError):

@@ -77,6 +77,10 @@ def click_log(
         raise InvalidValue("arms", arms, remedy)
     if len(rewards) != len(decisions):
         raise InvalidValue("rewards", rewards, f"give one for each of {len(decisions)} decisions")
+    for i, reward in enumerate(rewards):
+        given = [reward] if reward is None or isinstance(reward, int | float) else list(reward)
+        if any(value is not None and (value < 0 or value > 1) for value in given):
+            raise InvalidValue(f"rewards[{i}]", reward, "give numbers in [0, 1]")
     now = datetime.now(UTC)
     when = [now] * len(decisions) if times is None else times
     known: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms

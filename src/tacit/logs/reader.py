@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import InvalidValue, LogError, meant
 from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.doubts import SeenDecisions
 from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
@@ -518,16 +517,11 @@ def _absent(source: str, absent: Mapping[str, str], names: Sequence[str]) -> str
         else ""
     )
     return (
-        f"{source}: {ours}: there is no column {name!r}{_meant(name, names)}{too}; the columns are "
+        f"{source}: {ours}: there is no column {name!r}{meant(name, names)}{too}; the columns are "
         f"{', '.join(map(repr, names))}{header_hint(names)}; say which one to take with "
         f"columns={{{ours!r}: ...}} (--column {ours}=...), or give it a value with "
         f"constants={{{ours!r}: ...}} (--constant {ours}=...){every}"
     )
-
-
-def _meant(name: str, names: Sequence[str]) -> str:
-    like = get_close_matches(name, names, 1)
-    return f" (did you mean {like[0]!r}?)" if like else ""
 
 
 def _nested(values: Any) -> bool:
@@ -609,9 +603,9 @@ def _held(column: Any, holds: Any) -> list[Any]:
 def _theirs(file: LogFile, field: str, column: str) -> str:
     theirs = column if column in file.names else file.columns.get(column)
     if theirs is None:
-        meant = _meant(column, [*file.names, *file.columns])
+        near = meant(column, [*file.names, *file.columns])
         raise LogError(
-            f"{file.path}: {field}: there is no column {column!r}{meant}; the columns are "
+            f"{file.path}: {field}: there is no column {column!r}{near}; the columns are "
             f"{', '.join(map(repr, file.names))}"
         )
     return theirs

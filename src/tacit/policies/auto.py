@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from tacit.errors import InvalidValue
+from tacit.core import checks
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
 from tacit.policies.duels.horizon_draw import HorizonDraw
@@ -128,11 +130,14 @@ def auto(
         "priors": priors,
         "at_least": at_least,
     }
+    for field in ("context_dim", "signals_dim", "relevance_dim", "examination_dim"):
+        checks.integer(field, said[field], 0)
     if shows not in SHOWS:
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
     if positions is not None and shows != "slate":
         raise InvalidValue("positions", positions, "leave it out, or show a list of them: shows='slate'")
     length = 3 if positions is None else positions
+    _check_arms(arms, shows, by_features, schema)
     if shows == "duel":
         _only(said, "a duel", ("at_least",))
         draw = HorizonDraw(_given_arms(arms))
@@ -146,6 +151,8 @@ def auto(
         mix = SafeListMix if own_order else ListMix
         return mix(_given_arms(arms), positions=length, at_least=at_least or ())
     if by_features:
+        if not relevance_dim:
+            raise InvalidValue("examination_dim", examination_dim, "give relevance_dim, too, at least 1")
         reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")
         _only(said, "an arm by its features", reads)
         if (relevance_dim > EMBEDDING or schema) and not examination_dim:
@@ -173,6 +180,20 @@ def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
     if signals_dim:
         given["announced"] = ANNOUNCED
     return DriftMixture(arms, **given, priors=priors)
+
+
+def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
+    """Refuse arms that would be forgotten, and warn of those that make no sense."""
+    if by_features and arms is not None:
+        remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
+        raise InvalidValue("arms", arms, remedy)
+    names = () if isinstance(arms, str | int) else tuple(arms or ())
+    doubt = "arms: a duel of one arm is no duel; give two" if shows == "duel" and len(names) == 1 else ""
+    for name, holds in schema:
+        if isinstance(holds, tuple) and set(holds) <= set(names):
+            doubt = f"context.{name}: it holds arms; if it is what was shown, leave it out"
+    if doubt:
+        warnings.warn(doubt, AssumptionWarning, stacklevel=3)
 
 
 def _given_arms(arms: Any) -> Any:

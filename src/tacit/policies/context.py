@@ -47,6 +47,8 @@ MOST_SEEN = 3
 """Values that are remembered of those that are hashed alike, so that people read more than a number."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
+OF_A_LOG = {"arm", "arms", "reward", "propensity", "click", "clicked", "clicks", "decision_id", "key"}
+"""Names of columns of which no schema is learned: what is known only after a decision, and the key."""
 TEXT = "a string, or nothing where it is missing"
 BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
@@ -74,6 +76,10 @@ def declared(field: str, given: Any) -> Declared:
     """
     if _is_rows(given):
         given = schema_of(given)
+        of_a_log = [name for name in given if name in OF_A_LOG]
+        if of_a_log:
+            remedy = "columns of a log say nothing of who is asking; name those that do: frame[[...]]"
+            raise InvalidValue(field, of_a_log, remedy)
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}")
     try:

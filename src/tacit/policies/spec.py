@@ -154,7 +154,10 @@ def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, settin
     surplus = [*positional, *(name for name in named if name not in takes)]
     if surplus:
         raise InvalidValue(AUTO, surplus[0], f"it takes, by name, {', '.join(takes)}")
-    return auto(**{"arms": arms, **setting, **named})
+    given = {**setting, **named}
+    if given.get("relevance_dim") or given.get("examination_dim"):
+        arms = None
+    return auto(**{"arms": arms, **given})
 
 
 def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:

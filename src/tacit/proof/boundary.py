@@ -377,6 +377,8 @@ def duels_needed(
     """
     edge = checks.number("edge", edge, 0.0, 0.5, open_low=True)
     tied = checks.number("ties", ties, 0.0, 1.0)
+    if 2 * edge > 1 - tied + 1e-9:
+        raise InvalidValue("edge", edge, f"give at most (1 - ties) / 2, which is {(1 - tied) / 2:g}")
     per_user = checks.number("per_user", per_user, 1.0, math.inf)
     likeness = checks.number("likeness", likeness, 0.0, 1.0)
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import InvalidValue, LogError, meant
 from tacit.evaluate.duels.reading import rows_of
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
 from tacit.evaluate.interleaved.scale import Model, scaled
@@ -73,16 +73,27 @@ def read_searches(
         If a file cannot be read, or tells nothing of interleaved searches.
     """
     assembly, rows = Assembly(), LogReport()
+    absent, names = {*columns.by, columns.unit} - {None}, dict[str, None]()
     for path in paths:
         for row, record in _records(path, format_of(path, format), columns, rows, strict):
             rows.read += 1
+            names |= dict.fromkeys(record) if absent else {}
+            absent -= {name for name in absent if found(record, name) is not None}
             try:
                 _take(assembly, record, f"{path}:{row}", columns)
             except InvalidValue as error:
                 _reject(rows, error, Example(str(path), row, error.field, error.value), strict)
             else:
                 rows.kept += 1
+    for name in sorted(map(str, absent)) if rows.kept else ():
+        _refuse_column(columns, name, names)
     return assembly, rows
+
+
+def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
+    option = "unit" if name == columns.unit else "by"
+    there = ", ".join(map(repr, names))
+    raise LogError(f"{option}: there is no column {name!r}{meant(name, names)}; there are {there}")
 
 
 def tells_pairs(path: Path, format: str | None = None, renamed: Any = None) -> bool:
@@ -140,7 +151,7 @@ def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, 
         raise LogError(f"{path}: click: there is no such column; is it {near[0]}? --column click={near[0]}")
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
-            raise LogError(f"{path}: {name}: there is no such column")
+            _refuse_column(columns, name, present)
     yield from rows_of(file, {name: name for name in used})
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.text import Column, Tabulated, laid_out
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, meant
 from tacit.evaluate.interleaved.scale import Scaled
 from tacit.evaluate.interleaved.searches import REASONS, Search
 from tacit.interleaving import CreditRule
@@ -212,11 +212,25 @@ def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditR
     InvalidValue
         If it asks for what no search has.
     """
-    rule = CreditRule() if rule is None else rule
+    if rule is None:
+        rule = CreditRule()
+    elif rule.own is None:
+        _refuse_unmet(rule, {action.kind for search in searches for action in search.actions})
     if rule.distinct and any(search.rankings is None for search in searches):
         remedy = "give every search the rankings of both, for credit by distinctness"
         raise InvalidValue("rankings", None, remedy)
     return rule
+
+
+def _refuse_unmet(rule: CreditRule, met: set[str]) -> None:
+    """Refuse worth of an action that nobody did, if it looks like another one or is all there is."""
+    unmet = [kind for kind in rule.worth if kind not in met]
+    free = met - set(rule.worth)
+    for kind in unmet:
+        near = meant(kind, free)
+        if near or (free and len(unmet) == len(rule.worth)):
+            remedy = f"no search has such an action{near}; there are {', '.join(sorted(met))}"
+            raise InvalidValue(f"worth.{kind}", rule.worth[kind], remedy)
 
 
 # ---- What interleaved searches say of rankers: preferences, segments, warnings, and the verdict

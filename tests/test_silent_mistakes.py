@@ -1,0 +1,129 @@
+"""Mistakes that gave a wrong result without a word: each is refused or warned of, with a remedy."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+import tacit
+from tacit.environments import simulated_log
+from tacit.errors import AssumptionWarning, TacitError
+from tacit.evaluate.interleaved import read_interleaved
+from tacit.interleaving import CreditRule, TeamDraft, credited
+from tacit.logs import click_log
+from tacit.policies.spec import policy_from_spec
+from tacit.proof import duels_needed
+
+ARMS = ["film", "song", "game"]
+SHOWN = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "a", "c"]], np.random.default_rng(1))
+LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
+
+
+def learner(**known):
+    return tacit.Learner(tacit.auto(**known), seed=1)
+
+
+def logged(rewards):
+    one = learner(arms=ARMS)
+    return click_log(one.policy, [one.choose("a")], rewards)
+
+
+REFUSED = {
+    "a log for a context": (lambda: tacit.auto(arms=3, context=LOG), "context: ['reward', 'arm']", "frame[["),
+    "names and features": (lambda: tacit.auto(arms=ARMS, relevance_dim=4), "arms: ['film'", "choose(arms="),
+    "a number as text": (lambda: tacit.auto(arms=3, context_dim="8"), "context_dim: '8'", "whole number"),
+    "signals as text": (lambda: tacit.auto(arms=3, signals_dim="2"), "signals_dim: '2'", "whole number"),
+    "examination alone": (
+        lambda: tacit.auto(examination_dim=2),
+        "examination_dim: 2",
+        "give relevance_dim, too",
+    ),
+    "text in a context": (
+        lambda: learner(arms=3, context_dim=2).choose(context=["1", "2"]),
+        "context: ['1', '2']",
+        "give 2 finite numbers",
+    ),
+    "text in features": (
+        lambda: learner(relevance_dim=2).choose(relevance=[["1", "2"]]),
+        "relevance: [['1', '2']]",
+        "2 finite numbers",
+    ),
+    "text in vectors": (
+        lambda: learner(relevance_dim=2).items.put(["q"], [["1", "2"]]),
+        "vectors: [['1', '2']]",
+        "give rows of 2 numbers",
+    ),
+    "a click that is no list": (lambda: credited(SHOWN, clicks=1), "clicks: 1", "list of positions"),
+    "users of other arms": (
+        lambda: simulated_log(tacit.auto(arms=4), tacit.BernoulliArms([0.1, 0.2]), rounds=10),
+        "policy: ",
+        "the users know 2 arms",
+    ),
+    "a reward of five": (lambda: logged([5.0]), "rewards[0]: 5.0", "give numbers in [0, 1]"),
+    "more edge than ties leave": (lambda: duels_needed(edge=0.2, ties=0.9), "edge: 0.2", "0.05"),
+    "nothing but ties": (lambda: duels_needed(edge=0.01, ties=1.0), "edge: 0.01", "which is 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_mistake_is_refused_with_its_remedy(mistake):
+    made, field, remedy = REFUSED[mistake]
+    with pytest.raises(TacitError) as caught:
+        made()
+    assert str(caught.value).startswith(field)
+    assert remedy in str(caught.value)
+
+
+WARNED = {
+    "arms in a context": (
+        lambda: tacit.auto(arms=ARMS, context={"banner": ["film", "song"]}),
+        "context.banner: it holds arms",
+    ),
+    "a duel of one": (lambda: tacit.auto(arms=["a"], shows="duel"), "arms: a duel of one arm"),
+    "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("mistake", WARNED)
+def test_what_may_be_a_mistake_is_warned_of(mistake):
+    made, message = WARNED[mistake]
+    with pytest.warns(AssumptionWarning, match=message):
+        made()
+
+
+def test_the_arms_of_a_placement_are_no_mistake_where_the_policy_knows_features():
+    assert policy_from_spec("auto(relevance_dim=4)", ARMS) == tacit.auto(relevance_dim=4)
+
+
+def test_a_share_of_ties_that_leaves_just_the_edge_is_allowed():
+    assert duels_needed(edge=0.1, ties=0.8) > 0
+
+
+@pytest.fixture
+def searches(tmp_path):
+    path = tmp_path / "searches.jsonl"
+    row = {"user": "u", "market": "de", "left": "old", "right": "new", "outcome": 1.0}
+    path.write_text("".join(json.dumps(row | {"search": str(i)}) + "\n" for i in range(9)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"unit": "usr"}, "unit: there is no column 'usr' (did you mean 'user'?)"),
+        ({"by": ["markt"]}, "by: there is no column 'markt' (did you mean 'market'?)"),
+        ({"rule": CreditRule({"klick": 1})}, "worth.klick: 1 is not allowed; no search has such an action"),
+    ],
+)
+def test_what_a_log_of_searches_lacks_is_refused_by_name(searches, given, message):
+    with pytest.raises(TacitError) as caught:
+        read_interleaved(searches, **given)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_column_that_only_some_searches_have_is_read(searches):
+    lines = searches.read_text().splitlines()
+    lines[0] = json.dumps(json.loads(lines[0]) | {"device": "ios"})
+    searches.write_text("\n".join(lines))
+    read_interleaved(searches, by=["device"], unit="user")
