@@ -137,7 +137,9 @@ def auto(
     if positions is not None and shows != "slate":
         raise InvalidValue("positions", positions, "leave it out, or show a list of them: shows='slate'")
     length = 3 if positions is None else positions
-    _check_arms(arms, shows, by_features, schema)
+    _check_arms(
+        arms, shows, bool(relevance_dim) if shows == "slate" else by_features and shows == "arm", schema
+    )
     if shows == "duel":
         _only(said, "a duel", ("at_least",))
         draw = HorizonDraw(_given_arms(arms))

@@ -73,7 +73,7 @@ def read_searches(
         If a file cannot be read, or tells nothing of interleaved searches.
     """
     assembly, rows = Assembly(), LogReport()
-    absent, names = {*columns.by, columns.unit} - {None}, dict[str, None]()
+    absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
     for path in paths:
         for row, record in _records(path, format_of(path, format), columns, rows, strict):
             rows.read += 1
@@ -85,7 +85,7 @@ def read_searches(
                 _reject(rows, error, Example(str(path), row, error.field, error.value), strict)
             else:
                 rows.kept += 1
-    for name in sorted(map(str, absent)) if rows.kept else ():
+    for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     return assembly, rows
 
