@@ -103,7 +103,7 @@ def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "page", ["examination", "interleaving", "offline-evaluation", "ray", "shifting-intent"]
+    "page", ["examination", "interleaving", "offline-evaluation", "ray", "shifting-intent", "ubi"]
 )
 def test_the_page_runs_and_prints_what_it_shows(page, tmp_path):
     if page == "ray":
@@ -163,11 +163,6 @@ def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
         blocks("docs/service.md", "python"), blocks("docs/service.md", "text"), strict=True
     ):
         assert printed(code, tmp_path) == output
-
-
-def test_the_page_on_user_behavior_insights_runs_and_prints_what_it_shows(tmp_path):
-    code = "\n".join(blocks("docs/ubi.md", "python"))
-    assert printed(code, tmp_path) == "".join(blocks("docs/ubi.md", "text"))
 
 
 def test_the_frames_of_the_page_on_click_logs_are_read(tmp_path):
