@@ -462,11 +462,12 @@ def _draw_families(cells: list[study.Cell], path: Path) -> None:
             ends = [start - 0.5, start + max(len(mine), LEAST_ROOM) - 0.5]
             ax.fill_between(ends, mean - 2.0 * error, mean + 2.0 * error, color="0.3", alpha=0.3, lw=0.0)
             ax.plot(ends, [mean, mean], color="0.3", lw=1.2)
-            worst = mine[-1]
-            if worst is top:
-                at = start + len(mine) - 1, worst["ratio"] + _bar(worst)[1][0]
-                beside = {"ha": "right", "textcoords": "offset points", "size": 8}
-                ax.annotate(f"the worst: {worst['setting']}", at, (-4, 4), **beside)
+            if mine[-1] is top:
+                at = start + len(mine) - 1, top["ratio"] + _bar(top)[1][0]
+                # Away from the nearer edge, where there is room for it.
+                way = 4 if names.index(name) < len(names) / 2 else -4
+                beside = {"ha": "left" if way > 0 else "right", "textcoords": "offset points", "size": 8}
+                ax.annotate(f"the worst: {top['setting']}", at, (way, 4), **beside)
             ax.text(ends[0], 1.05 * least, f"{name}\n{mean:.2f}\n± {error:.2f}", size=8, va="bottom")
             start = ends[1] + 2.5
         ax.axhline(1.0, color="0.6", lw=1.0)
