@@ -253,6 +253,9 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
         assert told.output == "a until 2099-01-01T00:00:00+00:00\n"
         told = CliRunner().invoke(cli, ["placement", "unpin", "home", "--url", url, "--key", KEY])
         assert told.output == "the policy decides\n"
+        mode = ["placement", "mode", "home", "--mode", "frozen", "--url", url, "--key", KEY]
+        assert CliRunner().invoke(cli, mode).output == "frozen\n"
+        assert client.history("home")[0].what == "mode"
     assert verify(config, store_at(path)) == []
 
 

@@ -53,6 +53,7 @@ EXAMPLES = {
     "logs": "clicks.parquet", "out": "clicks.parquet", "output": "learner.tacit", "policy": "thompson",
     "records": "queries.ndjson events.ndjson", "shards": "4", "target": "backup.db",
     "until": "2030-01-01T12:00", "url": "http://127.0.0.1:8787", "arms": "film",
+    "mode": "frozen",
 }  # fmt: skip
 """What can be typed for what a command needs; any other is a name."""
 

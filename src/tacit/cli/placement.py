@@ -412,6 +412,7 @@ placement.asked = {
     "history": VerbCommand("HISTORY", history_text, defaults={"limit": 20}),
     "arms": VerbCommand("ARMS", arms_text, read=arms_typed),
     "for-whom": VerbCommand("FOR_WHOM", str),
+    "mode": VerbCommand("MODE", str, "mode"),
 }
 
 
