@@ -30,14 +30,14 @@ UNSAID = (
     # What the placement is, and has.
     r"(^|\.)(placement|arms|context|relevance|examination|rankings|session)\b",
     r"^(retire|restore|add|policy|to): ",
-    r"^metrics\..* the placement watches|^(from|to|control): ",
+    r"(^|\.)metrics\..* the placement watches|^(from|to|control): ",
     r"^mode: '\w+' is not allowed; (of this placement|configure)",
     r"^holdout: '\w+' is not allowed; holdout.unit: requests of the kind",
     r"^key: .* there was a duel|the decision showed (a|no) list|not in the catalogue",
     r"^arguments: the policy is|^logRetentionDays: .* give -1",
     # What two fields are together.
     r"give each only once|^slots\[\d+\]\.baselineAction|^excludedActions",
-    r"reward: None|^(endTime|until): .*give a time after|^policies[.:]|^(context )?[fF]eatures",
+    r"reward: null|^(endTime|until): .*give a time after|^policies[.:]|^(context )?[fF]eatures",
     r"at most 512 bytes|below 2\^63",
     # What a schema cannot say, or its reader does not know: categories of characters that are
     # not assigned, and that 1.0 is no integer here.

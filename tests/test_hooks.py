@@ -200,7 +200,9 @@ def test_what_is_wrong_with_one_event_stops_no_other_and_is_counted_by_reason(tm
         assert taken["rejected"] == {
             "unknown-decision": 1, "bad-reward": 1, "not-an-object": 1, "missing-field": 1, "conflict": 1,
         }  # fmt: skip
-        assert taken["first"]["bad-reward"] == "clicked: 7 is not in [0, 1]"
+        assert taken["first"]["bad-reward"] == (
+            "clicked: 7 is not in [0, 1]; divide it in the source, or send it as a metric"
+        )
         assert push(good)[1]["sent"] == {"duplicate": 600}
 
 

@@ -252,7 +252,7 @@ def test_the_map_says_which_events_tell_what_was_seen():
     assert mapper.left_out(viewed) is None
     assert mapper.mapped(viewed, "line 1").message == Event("d1", "v1")
     assert mapper.mapped({"type": "click", "id": "c1", "decision": "d1"}, "line 2").message.reward == 1.0
-    assert mapper.left_out({"type": "left"}) == "type is 'left'"
+    assert mapper.left_out({"type": "left"}) == "type is 'left'; [reward] has 'click'"
     with pytest.raises(ConfigError, match=r"seen\.where: it is empty"):
         map_of(MAP.replace('type = "viewed"', ""))
 

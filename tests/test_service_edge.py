@@ -129,7 +129,7 @@ def test_a_body_without_a_content_type_is_refused(address, method, path):
     for body in (b'{"mode": "frozen"}', iter([b"{}"])):
         status, content = sent_without_media(address, method, path, body)
         assert status == 415
-        assert "content-type: send application/json" in detail(json.loads(content))
+        assert "content-type: '' is not allowed; send application/json" in detail(json.loads(content))
 
 
 def test_where_there_is_no_body_no_content_type_is_asked_for(address):

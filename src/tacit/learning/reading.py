@@ -442,7 +442,8 @@ class DecisionReader(NamedTuple):
         offer = self.offer
         if decision.offered is offer.slots:
             return True
-        return decision.shown == tuple([offer.names[slot] for slot in decision.slots.tolist() if slot >= 0])
+        names = [offer.names[slot] for slot in decision.slots.tolist() if slot >= 0]
+        return [name for name in decision.shown if name is not None] == names
 
     def _described(self, decision: Decision) -> Described:
         given = decision.offered, decision.slots, decision.relevance, decision.examination
