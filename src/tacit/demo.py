@@ -308,9 +308,7 @@ class Played:
     words: dict[str, str]
 
 
-def report(
-    found: Played, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool
-) -> None:  # fmt: skip
+def report(found: Played, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool) -> None:
     """Print what a demonstration found; its page stays as a file, its service open if it shall be kept."""
     page = folder / "page.html"
     page.write_text(still(address, query), encoding="utf-8")

@@ -92,10 +92,8 @@ def lift(
     """
     with connected(url, key) as client:
         found = client.lift(placement, **vars(options) | {"confidence": float(options.confidence)})
-    lines, of = (
-        [found.verdict, found.counted],
-        "rewards" if found.rewards == "reward" else f"of {found.rewards}",
-    )
+    lines = [found.verdict, found.counted]
+    of = "rewards" if found.rewards == "reward" else f"of {found.rewards}"
     if found.look is not None:
         lines.append(found.look.verdict)
     for name, interval in (("ratio", found.ratio), ("difference", found.difference)):

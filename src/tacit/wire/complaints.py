@@ -94,7 +94,7 @@ def refusal(
     path = ".".join(part for part in (within, path) if part)
     if named := _FIELD.search(what):
         name = named["name"]
-        wrong = what + meant(name, kind) if "unknown" in what else _lacking(_inner(kind, name))
+        wrong = what + known_fields(name, kind) if "unknown" in what else _lacking(_inner(kind, name))
         return TacitError(f"{f'{path}.{name}' if path else name}: {wrong}")
     expected = _EXPECTED.match(what)
     choices = [choice for alternative in _alternatives(kind) for choice in _choices(alternative)]
@@ -206,8 +206,8 @@ def _fields(kind: Any) -> tuple[Any, ...]:
     return ()
 
 
-def meant(name: str, kind: Any) -> str:
-    """Return which field may have been meant by one that there is not, as a question."""
+def known_fields(name: str, kind: Any) -> str:
+    """Return which fields there are where one is not known, the one that was meant first."""
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""

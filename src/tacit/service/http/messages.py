@@ -19,7 +19,7 @@ from starlette.types import Receive, Send
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
-from tacit.wire.complaints import complaint, meant, no_json, refusal
+from tacit.wire.complaints import complaint, known_fields, no_json, refusal
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
 
@@ -224,7 +224,7 @@ def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in known:
-            raise TacitError(f"{name}: nothing is asked by this name{meant(name, kind)}")
+            raise TacitError(f"{name}: nothing is asked by this name{known_fields(name, kind)}")
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
