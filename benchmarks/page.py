@@ -139,11 +139,11 @@ def others(rows: dict[str, dict[str, Any]], estimates: bool) -> list[str]:
 
 
 def differs(row: dict[str, Any], ours: dict[str, Any] | None) -> bool:
-    """Whether a regret is further from ours than four standard errors, of few runs, of the difference."""
+    """Whether a regret is further from ours than three standard errors of the difference."""
     if ours is None:
         return False
     error = ((row["standard_error"] or 0.0) ** 2 + (ours["standard_error"] or 0.0) ** 2) ** 0.5
-    return bool(abs(row["score"] - ours["score"]) > 4.0 * error)
+    return bool(abs(row["score"] - ours["score"]) > 3.0 * error)
 
 
 def memory(results: Results, _: str) -> str:
