@@ -1,6 +1,7 @@
 """Mistakes that gave a wrong result without a word: each is refused or warned of, with a remedy."""
 
 import json
+import re
 
 import numpy as np
 import pandas
@@ -126,4 +127,6 @@ def test_a_column_that_only_some_searches_have_is_read(searches):
     lines = searches.read_text().splitlines()
     lines[0] = json.dumps(json.loads(lines[0]) | {"device": "ios"})
     searches.write_text("\n".join(lines))
-    read_interleaved(searches, by=["device"], unit="user")
+    report, rows = read_interleaved(searches, by=["device"], unit="user")
+    assert rows.kept == 9
+    assert re.search(r"^device ios +1 +1 +0 ", report.summary(), re.MULTILINE)
