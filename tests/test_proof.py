@@ -459,7 +459,7 @@ def test_sentences():
         "Learning earned 10 % less than the control (between 2 % and 15 %)."
     )
     assert lift_sentence(worse._replace(ratio=None)).startswith(
-        "Learning earned 0.1 per decision less than the control (between 0.01 per decision and "
+        "Learning earned 0.1 per decision less than the control (between 0.01 and 0.2 per decision)"
     )
     endless = Lift("better", Interval(math.inf, 1.5, math.inf))
     assert lift_sentence(endless).startswith("Learning earned more than the control (at least 50 %).")

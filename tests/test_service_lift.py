@@ -11,7 +11,17 @@ import harness
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, by_clock, served, with_home
+from harness import (
+    SECOND,
+    Clock,
+    as_after_a_crash,
+    by_clock,
+    everything,
+    learned,
+    recovered,
+    served,
+    with_home,
+)
 from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,13 +33,15 @@ from tacit.errors import InvalidValue
 from tacit.proof import decisions_needed
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.metrics import LiftMetrics
-from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.chapters import Slices, terms_of
 from tacit.service.placements.aspects.earnings import Closed, LiftSums
+from tacit.service.placements.aspects.elsewhere import checked_made
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import Placement
+from tacit.wire.control import ArmsOf
 
 # Over HTTP -----------------------------------------------------------------------------------
 
@@ -117,7 +129,7 @@ def test_without_a_holdout_propensities_say_it(service):
     )  # fmt: skip
     policy = np.mean([RATES[arm] for arm in arms])
     assert found.difference.low < policy - 0.325 < found.difference.high
-    assert " per decision more than the control" in found.verdict
+    assert " per decision more than arms drawn uniformly (between 0.0" in found.verdict
     over = service.client.lift("without", control="arm recipe")
     assert (over.claim, over.control) == ("better", "arm recipe")
     assert over.difference.low < policy - 0.2 < over.difference.high
@@ -449,3 +461,134 @@ def test_a_lift_over_uniform_is_not_claimed_from_what_was_never_shown(tmp_path, 
         assert found.difference.low < mean - 0.45 < found.difference.high
     else:
         assert (found.claim, "as good as never shown" in found.verdict) == ("early", True)
+
+
+# Without a holdout, over changes of arms --------------------------------------------------------
+
+FLOOR = "exploration-floor(epsilon-greedy(epsilon=0.1), epsilon=0.2)"
+BEFORE = {"film": 0.45, "recipe": 0.2, "song": 0.1}
+GAINED = BEFORE | {"news": 0.3}
+
+
+def over(found):
+    return sum(group.decisions for group in found.groups.values())
+
+
+async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_path):
+    config = configured(holdout=None, arms=list(BEFORE), policy=FLOOR, snapshot_every=70)
+    path = tmp_path / "s.db"
+    async with served(path, config) as engine:
+        await traffic(engine, 20, rates=GAINED)
+        since = report(engine).since
+        # The windows of the last fifty are open.
+        await engine.ask("home", ArmsOf(["news"], ["song"]))
+        await engine.ask("home", ArmsOf(retire=["recipe"]))
+        assert over(report(engine)) == 950
+        await closed(engine)
+        first = report(engine)
+        assert over(first) == 1000
+        await traffic(engine, 20, rates=GAINED)
+        await engine.ask("home", ArmsOf(restore=["song"]))
+        await closed(engine)
+        found = report(engine)
+        assert (over(found), found.since) == (2000, since)
+        # An arm can be compared only since it was there.
+        alone = report(engine, control="arm song")
+        assert (over(alone), alone.since > since) == (0, True)
+        live, crashed, now = everything(engine.placements["home"]), as_after_a_crash(path), engine.config
+    with recovered(crashed, now) as again:
+        assert learned(again) == live
+
+
+@pytest.mark.parametrize("rounds", [0, 10, 40])
+async def test_arms_that_change_leave_the_lift_known_where_there_is_a_floor(tmp_path, rounds):
+    """Arms are drawn from those on offer: one that is retired is missed by nobody."""
+    config = configured(holdout=None, arms=list(BEFORE), policy=FLOOR)
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 40, rates=GAINED)
+        await closed(engine)
+        before = report(engine)
+        assert before.claim == "better"
+        await engine.ask("home", ArmsOf(["news"], ["song"]))
+        await traffic(engine, rounds, rates=GAINED)
+        await closed(engine)
+        found = report(engine)
+    assert (found.claim, over(found)) == ("better", 2000 + 50 * rounds)
+    assert found.verdict.startswith("Learning earned ")
+    assert "than arms drawn uniformly" in found.verdict
+
+
+async def elsewhere(engine, arms, propensity, rates=GAINED):
+    """Take over decisions that were made elsewhere, and what came of them."""
+    home, rng = engine.placements["home"], np.random.default_rng(len(arms))
+    engine.clock.now += 40 * SECOND
+    asked = [DecisionRequest("k", id=f"{engine.clock.now} {i}") for i in range(len(arms))]
+    pairs = zip(asked, arms, strict=True)
+    made = [checked_made(home, request, Made(arm, propensity)) for request, arm in pairs]
+    rows = await engine.decide_many("home", made)
+    clicks = [Told(row.id, reward=1.0) for row in rows if rng.random() < rates[row.arm]]
+    await engine.record_many("home", clicks)
+
+
+async def test_what_was_never_shown_stays_unknown_when_arms_change(tmp_path):
+    """That an arm goes makes nothing known of what it would have earned."""
+    config = configured(holdout=None, arms=list(BEFORE), policy="thompson")
+    async with served(tmp_path / "s.db", config) as engine:
+        # Song is shown to nobody.
+        await elsewhere(engine, ["film", "recipe"] * 500, 0.5)
+        await closed(engine)
+        before = report(engine).verdict
+        await engine.ask("home", ArmsOf(retire=["song"]))
+        assert [report(engine).verdict, before[:10]] == [before, "Not known:"]
+        assert "as good as never shown" in before
+        saved = engine.placements["home"].lift.saved()
+        again = LiftSums(3, {})
+        again.reach(3, 2)
+        again.restore(json.loads(json.dumps(saved)))
+        assert not again.covers_uniform
+
+
+async def test_snapshots_of_earlier_versions_know_what_was_never_shown(tmp_path):
+    covered = []
+    for arms in (["film", "recipe"] * 450, list(BEFORE) * 300):
+        config = configured(holdout=None, arms=list(BEFORE), policy="thompson")
+        async with served(tmp_path / f"{len(covered)}.db", config) as engine:
+            await elsewhere(engine, arms, 1 / 3)
+            await closed(engine)
+            saved = json.loads(json.dumps(engine.placements["home"].lift.saved()))
+        # They had no sum of the differences from the uniform control.
+        del saved["scores"]["uniform"][3], saved["uniform"][6]
+        sums = LiftSums(3, {})
+        sums.restore(saved)
+        covered.append(sums.covers_uniform)
+    assert covered == [False, True]
+
+
+# While nothing counts, and what a split of elsewhere is called --------------------------------------
+
+
+async def test_it_is_too_early_while_windows_are_open(tmp_path):
+    config = configured(holdout=None, policy="uniform-random")
+    async with served(tmp_path / "s.db", config) as engine:
+        nothing = report(engine)
+        assert nothing.verdict.startswith("Too early: no decision counts yet.")
+        await traffic(engine, 1)
+        found = report(engine)
+        assert found.verdict.startswith(
+            "Too early: no decision's window has closed yet (50 are open until 22:14:30 (UTC))."
+        )
+        assert nothing.winner_verdict == found.winner_verdict == "Too early to say which arm is best."
+        await closed(engine)
+        assert report(engine).verdict.startswith("Each arm was as likely as any other")
+
+
+async def test_an_even_split_of_elsewhere_has_a_winner_and_earned_it_itself(tmp_path):
+    config = configured(holdout=None, arms=list(BEFORE), policy="thompson")
+    async with served(tmp_path / "s.db", config) as engine:
+        await elsewhere(engine, list(BEFORE) * 1000, 0.3334)
+        await closed(engine)
+        found, alone = report(engine), report(engine, control="arm song")
+    assert found.verdict.startswith("Each arm was as likely as any other")
+    assert (found.winner.arm, found.winner.declared) == ("film", True)
+    assert alone.verdict.startswith("Arms drawn uniformly earned 0.1")
+    assert " per decision more than song alone (between 0.1" in alone.verdict

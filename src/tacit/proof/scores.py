@@ -39,8 +39,8 @@ class Scores(NamedTuple):
         Sums of their rewards, and of the rewards' squares.
     d, dd : array of float64
         Sums of the scores, and of their squares.
-    gg : array of float64
-        Sum of coef².
+    gg, g : array of float64
+        Sums of coef² and of coef. Those of coef average 0 where all that the control shows could be shown.
     """
 
     n: Any
@@ -49,6 +49,7 @@ class Scores(NamedTuple):
     d: Any
     dd: Any
     gg: Any
+    g: Any = 0.0
 
     @property
     def enough(self) -> Booleans:
@@ -61,6 +62,18 @@ class Scores(NamedTuple):
     def even(self) -> bool:
         """Whether what was shown was as likely as the control shows it: then there is nothing to compare."""
         return bool(self.n and self.gg <= UNEVEN * UNEVEN * self.n)
+
+    @property
+    def covered(self) -> bool:
+        """Whether all that the control shows could be shown: coefs average 0, but for chance and rounding.
+
+        Where an arm that was on offer is as good as never shown to somebody, its weight is missing from the
+        average, and what it would have earned from the comparison.
+        """
+        if not self.n:
+            return True
+        mean = self.g / self.n
+        return bool(mean <= UNEVEN + CHANCE * np.sqrt(max(self.gg / self.n - mean * mean, 0.0) / self.n))
 
     def ends(self, c: float) -> tuple[Floats, Floats]:
         """Return the ends of the interval of the difference.
@@ -107,9 +120,9 @@ class ScoreSums(NamedTuple):
     ----------
     overall : array of float64, shape (3,)
         Decisions, rewards, squares of rewards.
-    policy, uniform : array of float64, shape (3,)
+    policy, uniform : array of float64, shape (3,) and (4,)
         Of the policy's own value, and of its difference from arms drawn uniformly: scores, their
-        squares, and coef².
+        squares, and coef²; of the latter coef, too.
     arms : array of float64, shape (5, arms)
         Of each arm's value: scores, their squares, coef²; then the products of the arm's and the
         policy's scores, and of their coefs.
@@ -137,7 +150,7 @@ class ScoreSums(NamedTuple):
     @classmethod
     def empty(cls, arms: int) -> ScoreSums:
         """Return sums of nothing, for a number of arms."""
-        return cls(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros((5, arms)))
+        return cls(np.zeros(3), np.zeros(3), np.zeros(4), np.zeros((5, arms)))
 
     def add(
         self,
@@ -191,19 +204,6 @@ class ScoreSums(NamedTuple):
         """Return the comparison of the policy with arms drawn uniformly."""
         return self._scores(self.uniform)
 
-    @property
-    def covers_uniform(self) -> bool:
-        """Whether arms drawn uniformly can be compared: their weights 1/(arms · q) average 1, but for chance.
-
-        Where an arm is as good as never shown to somebody, its weight is missing from the average, and what
-        it would have earned from the comparison. For decisions without a holdout that could show every arm.
-        """
-        n, arms = self.overall[0], self.arms.shape[1]
-        if not n:
-            return True
-        mean, square = self.arms[4].sum() / (arms * n), self.arms[2].sum() / (arms * arms * n)
-        return bool(mean + CHANCE * np.sqrt(max(square - mean * mean, 0.0) / n) >= 1.0)
-
     def over(self, arm: int) -> Scores:
         """Return the comparison of the policy with one arm, which was always to be had."""
         d, dd, gg, products, coefs = self.arms[:, arm]
@@ -217,9 +217,7 @@ class ScoreSums(NamedTuple):
         return self._scores((d - d2, dd + dd2, gg + gg2))
 
     def _scores(self, compared: Iterable[Any]) -> Scores:
-        n, total, square = self.overall
-        d, dd, gg = compared
-        return Scores(n, total, square, d, dd, gg)
+        return Scores(*self.overall, *compared)
 
     def merged(self, other: ScoreSums) -> ScoreSums:
         """Return the sums over the decisions of both."""
@@ -232,12 +230,15 @@ class ScoreSums(NamedTuple):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ScoreSums:
         """Return the sums that :meth:`as_dict` gave."""
-        return cls(*(np.array(data[name], np.float64) for name in cls._fields))
+        made = cls(*(np.array(data[name], np.float64) for name in cls._fields))
+        # Earlier versions had no sum of coef.
+        return made._replace(uniform=np.append(made.uniform, np.zeros(4 - len(made.uniform))))
 
 
 def _add(sums: Floats, coef: Floats, apart: Floats) -> None:
     score = coef * apart
-    sums[:] = _running(sums, score, score * score, coef * coef)[:, -1]
+    columns = score, score * score, coef * coef, coef
+    sums[:] = _running(sums, *columns[: len(sums)])[:, -1]
 
 
 def _running(before: Floats, *columns: Floats) -> Floats:

@@ -78,10 +78,17 @@ def guarded(
 
 ANY_TIME = "You may look at this at any time."
 EARLY = "Too early: the control has had too little traffic."
+PER_DECISION = " per decision"
 UNDECIDED = "No difference shown yet."
 
 
-def lift_sentence(lift: Lift, days: float | None = None, shown: float = 0.1) -> str:
+def lift_sentence(
+    lift: Lift,
+    days: float | None = None,
+    shown: float = 0.1,
+    who: str = "Learning",
+    whom: str = "the control",
+) -> str:
     """Return what a lift claims.
 
     Parameters
@@ -90,6 +97,8 @@ def lift_sentence(lift: Lift, days: float | None = None, shown: float = 0.1) -> 
     days : float, optional
         In how many a lift of ``shown`` would show, 4 times in 5, at today's traffic.
     shown : float, default 0.1
+    who, whom : str, optional
+        What earned that, and what it is compared with.
 
     Examples
     --------
@@ -116,11 +125,11 @@ def lift_sentence(lift: Lift, days: float | None = None, shown: float = 0.1) -> 
     word = "more"
     if lift.claim == "worse":
         word, amount = "less", Interval(-amount.estimate, -amount.high, -amount.low)
-    between = f"between {unit(amount.low)} and {unit(amount.high)}"
+    between = f"between {unit(amount.low).removesuffix(PER_DECISION)} and {unit(amount.high)}"
     if math.isinf(amount.high):
         between = f"at least {unit(amount.low)}"
     much = f"{unit(amount.estimate)} " if math.isfinite(amount.estimate) else ""
-    return f"Learning earned {much}{word} than the control ({between}). {ANY_TIME}"
+    return f"{who} earned {much}{word} than {whom} ({between}). {ANY_TIME}"
 
 
 def planner_sentence(days: float, shown: float = 0.1) -> str:
@@ -217,8 +226,30 @@ def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
         return f"{decisions} not count yet, as nobody has activated them."
-    on = "" if closes.date() == now.date() else f"{day(closes, now)} "
-    return f"{decisions} not count yet, as windows are open until {on}{closes:%H:%M:%S} (UTC)."
+    return f"{decisions} not count yet, as windows are open until {_clock(closes, now)}."
+
+
+def unclosed_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
+    """Return what to say while no decision counts.
+
+    Examples
+    --------
+    >>> noon = datetime(2026, 5, 3, 12)
+    >>> unclosed_sentence(20, noon, noon.replace(minute=5))
+    "Too early: no decision's window has closed yet (20 are open until 12:05:00 (UTC))."
+    >>> unclosed_sentence(0, noon, None)
+    'Too early: no decision counts yet.'
+    """
+    if not pending:
+        return "Too early: no decision counts yet."
+    open_still = f"{pending:,} {'is' if pending == 1 else 'are'} open"
+    until = f" until {_clock(closes, now)}" if closes else ", as nobody has activated them"
+    return f"Too early: no decision's window has closed yet ({open_still}{until})."
+
+
+def _clock(moment: datetime, now: datetime) -> str:
+    on = "" if moment.date() == now.date() else f"{day(moment, now)} "
+    return f"{on}{moment:%H:%M:%S} (UTC)"
 
 
 def mismatch_sentence(what: str, share: float, expected: float) -> str:
@@ -267,7 +298,8 @@ EARLY_WEIGHED = (
 
 NOT_COVERED = (
     "Not known: some arms are as good as never shown to some, so the log does not tell what they would have "
-    "earned. Set up a holdout, or an exploration floor."
+    "earned. Set up a holdout, or an exploration floor; who decides elsewhere must show everybody each arm "
+    "now and then."
 )
 
 EVEN = (
@@ -298,7 +330,7 @@ SOME_ARMS = (
 
 NO_WINNER = (
     "A winner cannot be declared: some arms may never be shown. Set up a holdout with a uniform "
-    "control and without a unit, or an exploration floor."
+    "control and without a unit, or an exploration floor; what is decided elsewhere must show all arms alike."
 )
 
 
@@ -385,7 +417,7 @@ def per_decision(amount: float) -> str:
     >>> per_decision(0.0123)
     '0.012 per decision'
     """
-    return f"{_rounded(amount)} per decision"
+    return f"{_rounded(amount)}{PER_DECISION}"
 
 
 def _rounded(x: float) -> str:

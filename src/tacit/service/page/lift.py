@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
-from tacit.proof.sentences import NO_PROPENSITIES, per_decision, percent
+from tacit.proof.sentences import per_decision, percent
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
 from tacit.service.placements.lift_report import CHANGES, lift_report
@@ -159,7 +159,7 @@ def _bare(amount: float) -> str:
 
 def compared(report: LiftReport) -> str:
     """Return what a lift compares with, where that is not a holdout and something is known."""
-    known = report.method == "propensities" and not report.verdict.startswith(NO_PROPENSITIES)
+    known = report.method == "propensities" and report.groups["policy"].decisions
     return WITHOUT if known else ""
 
 

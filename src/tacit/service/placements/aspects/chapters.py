@@ -318,7 +318,7 @@ class Chapter:
     planned : HoldoutSums or None
         The reward's at the time of the planned look, once there is a decision after it.
     uniform : Scores
-        The comparison of the policy with arms drawn uniformly, before the arms changed last.
+        The comparison of the policy with arms drawn uniformly, of decisions before the arms changed last.
     decided, answered : array of float64, shape (2,)
         Decisions, and those to which a reward came: of the control, of the policy.
     """
@@ -333,7 +333,7 @@ class Chapter:
         self.metrics: dict[str, HoldoutSums] = {}
         self.parts = [ChapterPart.begun("", seq, time)]
         self.planned: HoldoutSums | None = None
-        self.uniform = Scores(*np.zeros(6).tolist())
+        self.uniform = Scores(*np.zeros(7).tolist())
         self.decided, self.answered = np.zeros(2), np.zeros(2)
         self._look = look_in(terms)
 

@@ -118,6 +118,8 @@ class LiftSums(Chapter):
     frequencies : FrequencySums
     partial : int
         Decisions of known propensity that could not show every arm.
+    of_earlier : bool
+        Whether an earlier version began them, which left out what was open when arms changed.
     left_out : int
         Of sums over shards: how many of these have begun with other terms, and are left out.
     """
@@ -133,6 +135,7 @@ class LiftSums(Chapter):
         self._closed: list[Closed] = []
         self._waiting = 0
         self.left_out = 0
+        self.of_earlier = False
         self._open(Chapter())
 
     def _open(self, chapter: Chapter) -> None:
@@ -265,25 +268,21 @@ class LiftSums(Chapter):
 
     def _add_scores(self, closed: Closed) -> None:
         known = ~np.isnan(closed.propensities) & (closed.propensities > 0)
-        # Those that were open when the arms changed could not show the arms of now.
-        known &= np.array(closed.seqs) >= self.scored
-        if not known.any():
-            return
-        if not known.all():
-            columns = closed.rewards, closed.shown, closed.offered
-            rewards, shown, offered = (column[known] for column in columns)
-            propensities, policy = closed.propensities[known], closed.policy[known]
-        else:
-            rewards, shown, offered = closed.rewards, closed.shown, closed.offered
-            propensities, policy = closed.propensities, closed.policy
-        self.partial += int((offered < self._offered).sum())
-        self.scores.add(shown, rewards, propensities, policy, offered)
+        recent = np.array(closed.seqs) >= self.scored
+        if (now := known & recent).any():
+            self.partial += int((closed.offered[now] < self._offered).sum())
+            _score(self.scores, closed, now)
+        if (before := known & ~recent).any():
+            # What was open when the arms changed could not show those of now: it counts with what was before.
+            sums = ScoreSums.empty(self._arms)
+            sums.overall[:], sums.uniform[:] = self.uniform[:3], self.uniform[3:]
+            _score(sums, closed, before)
+            self.uniform = sums.over_uniform()
 
     @property
     def covers_uniform(self) -> bool:
         """Whether the log shows what arms drawn uniformly would, as far as it can tell."""
-        tells = not self.partial and holdout_in(self.terms) is None
-        return not tells or self.scores.covers_uniform
+        return holdout_in(self.terms) is not None or self.over_uniform.covered
 
     @property
     def over(self) -> tuple[str, int, int]:
@@ -322,6 +321,7 @@ class LiftSums(Chapter):
         return super().saved() | {
             "past": [chapter.saved() for chapter in self.past],
             "scored": self.scored,
+            "of_earlier": self.of_earlier,
             "scores": self.scores.as_dict(),
             "partial": self.partial,
             "frequencies": [array.tolist() for array in self.frequencies],
@@ -334,6 +334,11 @@ class LiftSums(Chapter):
         self.past = list(map(Chapter.restored, saved.get("past", ())))
         self.scored = saved.get("scored", self.seq)
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
+        before = len(saved["scores"]["uniform"]) < 4
+        self.of_earlier = before or saved["of_earlier"]
+        if before and not self.partial and holdout_in(self.terms) is None:
+            # Earlier versions did not sum coef, but what it follows from where each arm was there.
+            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / self._offered
         if "frequencies" in saved:
             self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])
@@ -449,6 +454,11 @@ class Earnings(Aspect):
             shown, offers = placement.open.actions(entries)[:, 0], placement.open.offers(entries)
             control = placement.windows.values(entries, "control")
             self.sums.shown(shown, _after_coin(placement, entries, control), offers)
+
+
+def _score(sums: ScoreSums, closed: Closed, wanted: Booleans) -> None:
+    columns = closed.shown, closed.rewards, closed.propensities, closed.policy, closed.offered
+    sums.add(*(column[wanted] for column in columns))
 
 
 def _rewards(placement: Placement, entries: Ints, earned: Floats) -> list[float]:
