@@ -179,7 +179,7 @@ class _Reporter:
         self._scale = placement.config.scale
         self._shows_one = placement.kind.showing.single
         self._pending, self._closes = placement.pending, placement.closes
-        self._decisions = placement.decisions
+        self._unclosed = _unclosed(placement, now)
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
         self._strata = self._comparable()
@@ -300,33 +300,17 @@ class _Reporter:
         return _unscaled(lift, self._scale)
 
     def _by_propensities(self) -> Lift:
-        lift = self._compared.lift(self._confidence) if self._covered else Lift("early")
+        lift = (
+            _weighed(self._sums, self._control, self._arms).lift(self._confidence)
+            if self._covered
+            else Lift("early")
+        )
         return _unscaled(lift, self._scale)
-
-    @property
-    def _compared(self) -> Scores:
-        """The comparison by propensities."""
-        if self._control == "uniform":
-            return _uniform(self._sums)
-        names = {f"arm {arm}": slot for slot, arm in enumerate(self._arms)}
-        if self._control not in names:
-            allowed = ", ".join(["uniform", *names][:10])
-            raise InvalidValue("control", self._control, f"give one of {allowed}")
-        if self._sums.partial:
-            remedy = "compare with uniform: some decisions did not have every arm on offer"
-            raise InvalidValue("control", self._control, remedy)
-        return self._sums.scores.over(names[self._control])
 
     @property
     def _covered(self) -> bool:
         """Whether the log shows what the control would."""
         return self._control != "uniform" or self._held is not None or _uniform(self._sums).covered
-
-    @property
-    def _unclosed(self) -> bool:
-        """Whether decisions do not count as it is too early, and not as they carry no propensity."""
-        first = self._sums.time + self._config.rule.window
-        return not self._sums.time or self._now < first or self._pending == self._decisions
 
     def _since(self) -> int:
         """Return since when decisions count."""
@@ -340,7 +324,7 @@ class _Reporter:
 
     def _groups(self) -> dict[str, wire.Group]:
         if self._holdout is None:
-            n, rewards = self._compared[:2]
+            n, rewards = _weighed(self._sums, self._control, self._arms)[:2]
             return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
         empty = HoldoutSums.empty()
         return _groups_of([stratum.own for stratum in self._strata] or [empty], self._scale)
@@ -436,7 +420,7 @@ class _Reporter:
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not _uniform(self._sums).n:
-            why = self._early() if self._unclosed else said.NO_PROPENSITIES
+            why = self._unclosed or said.NO_PROPENSITIES
             return [*found, why, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
@@ -445,7 +429,8 @@ class _Reporter:
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
         weighed = lift.claim == "early" and self._holdout is None
-        found.append(said.EARLY_WEIGHED if weighed else said.lift_sentence(lift, days, shown, *self._sides()))
+        sides = _sides(self._sums, self._holdout, self._control)
+        found.append(said.EARLY_WEIGHED if weighed else said.lift_sentence(lift, days, shown, *sides))
         if lift.claim == "early" and days:
             found.append(said.planner_sentence(days, shown))
         elif lift.claim in ("early", "undecided") and days is None and plan is not None:
@@ -457,18 +442,6 @@ class _Reporter:
         elif changed:
             found.append(f"{changed[0].upper()}{changed[1:]}.")
         return found
-
-    def _sides(self) -> tuple[str, str]:
-        """Return what is compared, in words."""
-        if self._holdout is not None:
-            return "Learning", "the control"
-        uniform = "arms drawn uniformly"
-        whom = uniform if self._control == "uniform" else f"{self._control.removeprefix('arm ')} alone"
-        return uniform.capitalize() if self._sums.scores.over_uniform().even else "Learning", whom
-
-    def _early(self) -> str:
-        closes = None if self._closes is None else moment(self._closes)
-        return said.unclosed_sentence(self._pending, moment(self._now), closes)
 
     def _counted(self) -> str:
         """Return the time and the count of all this, in words."""
@@ -537,8 +510,8 @@ class _Reporter:
             return None, ""
         holdout = self._held
         if not scores.overall[0] and holdout is None:
-            early = self._unclosed or _uniform(self._sums).n
-            return None, said.EARLY_WINNER if early else said.NO_PROPENSITIES
+            known = self._unclosed or _uniform(self._sums).n
+            return None, said.EARLY_WINNER if known else said.NO_PROPENSITIES
         if self._sums.partial:
             return None, said.SOME_ARMS
         # A unit that stays with the policy is never shown what the control draws.
@@ -606,6 +579,37 @@ def _uniform(sums: LiftSums) -> Scores:
         if rule_in(chapter.terms) == rule:
             found = added(found, chapter.uniform)
     return found
+
+
+def _unclosed(placement: Any, now: int) -> str:
+    """Return what to say where decisions do not count as it is too early; nothing where that is not why."""
+    time, closes = placement.lift.time, placement.closes
+    if time and now >= time + placement.config.rule.window and placement.pending != placement.decisions:
+        return ""
+    return said.unclosed_sentence(placement.pending, moment(now), None if closes is None else moment(closes))
+
+
+def _weighed(sums: LiftSums, control: str, arms: Sequence[Any]) -> Scores:
+    """Return the comparison with a control by propensities."""
+    if control == "uniform":
+        return _uniform(sums)
+    names = {f"arm {arm}": slot for slot, arm in enumerate(arms)}
+    if control not in names:
+        allowed = ", ".join(["uniform", *names][:10])
+        raise InvalidValue("control", control, f"give one of {allowed}")
+    if sums.partial:
+        remedy = "compare with uniform: some decisions did not have every arm on offer"
+        raise InvalidValue("control", control, remedy)
+    return sums.scores.over(names[control])
+
+
+def _sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple[str, str]:
+    """Return what is compared, in words."""
+    if holdout is not None:
+        return "Learning", "the control"
+    uniform = "arms drawn uniformly"
+    whom = uniform if control == "uniform" else f"{control.removeprefix('arm ')} alone"
+    return uniform.capitalize() if sums.scores.over_uniform().even else "Learning", whom
 
 
 def _groups_of(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wire.Group]:
