@@ -553,7 +553,7 @@ async def test_snapshots_of_earlier_versions_know_what_was_never_shown(tmp_path)
     for arms in (["film", "recipe"] * 450, list(BEFORE) * 300):
         config = configured(holdout=None, arms=list(BEFORE), policy="thompson")
         async with served(tmp_path / f"{len(covered)}.db", config) as engine:
-            await elsewhere(engine, arms, 1 / 3)
+            await elsewhere(engine, arms, 1 / len(set(arms)))
             await closed(engine)
             saved = json.loads(json.dumps(engine.placements["home"].lift.saved()))
         # They had no sum of the differences from the uniform control.
