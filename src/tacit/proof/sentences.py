@@ -292,12 +292,12 @@ NO_PROPENSITIES = (
 )
 
 EARLY_WEIGHED = (
-    "Too early: there is no holdout, and weighed by their propensities too few decisions count yet. Set up a "
+    "Too early: there is no holdout, and too few decisions tell yet what others would have earned. Set up a "
     "holdout, or let whoever decides show other arms more often, and say with what propensity."
 )
 
 NOT_COVERED = (
-    "Not known: some arms are as good as never shown to some, so the log does not tell what they would have "
+    "Not known: some arms are hardly ever shown to some users, so the log does not tell what they would have "
     "earned. Set up a holdout, or an exploration floor; who decides elsewhere must show everybody each arm "
     "now and then."
 )

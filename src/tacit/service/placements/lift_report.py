@@ -583,8 +583,10 @@ def _uniform(sums: LiftSums) -> Scores:
 
 def _unclosed(placement: Any, now: int) -> str:
     """Return what to say where decisions do not count as it is too early; nothing where that is not why."""
-    time, closes = placement.lift.time, placement.closes
-    if time and now >= time + placement.config.rule.window and placement.pending != placement.decisions:
+    time, closes, config = placement.lift.time, placement.closes, placement.config
+    if not (config.propensities and config.policy.randomized):
+        return ""
+    if time and now >= time + config.rule.window and placement.pending != placement.decisions:
         return ""
     return said.unclosed_sentence(placement.pending, moment(now), None if closes is None else moment(closes))
 
