@@ -478,7 +478,7 @@ def main() -> None:
         page.write(results)
         if not asked.so_far:
             shutil.rmtree(bench.folder)
-        say(f"wrote {part} into {path} and {page.PAGE}")
+        say(f"wrote {part} into {path} and {page.PAGES[0]}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Write what was measured into docs/benchmarks.md, and its figure.
+"""Write what was measured into docs/benchmarks.md and TABLES.md, and the figure.
 
 python benchmarks/page.py    from peers.json, without measuring
 
-The page's text is written by hand; what stands between ``<!-- measured: NAME -->`` and
+The text is written by hand; what stands between ``<!-- measured: NAME -->`` and
 ``<!-- end -->`` is replaced.
 """
 
@@ -22,7 +22,7 @@ from tacit.plots import COLOURS
 HERE = Path(__file__).parent
 RESULTS = HERE / "peers.json"
 CONTEXT = HERE / "context.json"
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAGES = (HERE.parent / "docs" / "benchmarks.md", HERE / "TABLES.md")
 FIGURE = HERE.parent / "docs" / "images" / "peers-regret.png"
 BLOCK = re.compile(r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 TITLES = {
@@ -40,13 +40,14 @@ Results = dict[str, Any]
 
 
 def write(results: Results) -> None:
-    """Renew the page and its figure."""
-    PAGE.write_text(filled(PAGE.read_text(), results))
+    """Renew the pages and the figure."""
+    for page in PAGES:
+        page.write_text(filled(page.read_text(), results))
     draw(results)
 
 
 def filled(text: str, results: Results) -> str:
-    """Return the page's text with every block renewed."""
+    """Return a page's text with every block renewed."""
 
     def block(match: re.Match[str]) -> str:
         name, _, part = match[2].partition(":")
