@@ -143,15 +143,22 @@ class SeenDecisions:
 
     def repeated(self) -> Iterator[Doubt]:
         """Yield what is doubted of them."""
-        if not self._ids:
+        ids = pa.chunked_array(self._ids, pa.string()).combine_chunks()
+        if _ascend(ids):
             return
-        codes = pa.chunked_array(self._ids).combine_chunks().dictionary_encode()
-        first = np.unique(codes.indices.to_numpy(), return_index=True)[1]
-        if len(first) < self._rows:
-            again = np.ones(self._rows, np.bool_)
-            again[first] = False
+        codes = ids.dictionary_encode().indices.to_numpy()
+        again = np.ones(len(ids), np.bool_)
+        again[np.unique(codes, return_index=True)[1]] = False
+        if again.any():
             row = int(np.argmax(again))
             start, source, rows = next(x for x in reversed(self._where) if x[0] <= row)
-            value = codes[row].as_py().partition("\0")[0]
-            count = self._rows - len(first)
-            yield Doubt(REPEATED, "decision_id", count, source, int(rows[row - start]), value)
+            value = ids[row].as_py().partition("\0")[0]
+            yield Doubt(REPEATED, "decision_id", int(again.sum()), source, int(rows[row - start]), value)
+
+
+def _ascend(ids: Any) -> bool:
+    """Whether each is longer than the one before, or as long and later by the alphabet: none is repeated."""
+    # As the service's are, and numbers that count up; to count others takes twenty times as long.
+    grown = np.diff(pc.binary_length(ids).to_numpy())
+    later = pc.less(ids[:-1], ids[1:]).to_numpy(zero_copy_only=False)
+    return bool(((grown > 0) | ((grown == 0) & later)).all())
