@@ -786,7 +786,7 @@ def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, tmp_path)
     monkeypatch.setattr(dueling_practice, "HORIZONS", (100, 1000))
     monkeypatch.setattr(dueling_practice, "TIMED", 100)
     result = dueling_practice.reproduce(Setup(runs=3, seed=1))
-    assert len(result.cells) == 3 * 10 * 2
+    assert len(result.cells) == 3 * 11 * 2
     for cell in result.cells:
         low, high = cell["median_low"], cell["median_high"]
         assert 0 < low <= cell["regret_median"] <= high <= cell["regret_max"] < cell["horizon"]

@@ -21,6 +21,7 @@ from tacit.policies import (
     BeatTheMean,
     DoubleThompsonSampling,
     DuelPolicy,
+    HorizonDraw,
     InterleavedFilter1,
     InterleavedFilter2,
     SelfSparring,
@@ -74,6 +75,7 @@ def settings() -> dict[str, NamedMatrix]:
 def anytime(arms: int) -> dict[str, DuelPolicy]:
     """Return the policies that need no horizon."""
     return {
+        "HorizonDraw": HorizonDraw(arms),
         "RMED1": RMED1(arms),
         "Double Thompson": DoubleThompsonSampling(arms),
         "RUCB": RUCB(arms),
