@@ -305,7 +305,7 @@ def test_a_policy_reads_features_from_frames():
 
 
 def test_all_that_is_missing_is_said_at_once():
-    with pytest.raises(LogError, match=r"key: there is no column 'key' \(and none for arms, arm\)"):
+    with pytest.raises(LogError, match=r"arms: there is no column 'arms' \(and none for arm\)"):
         read_log({"query": ["a"]})
 
 

@@ -358,7 +358,7 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
     with pytest.raises(LogError, match=r"key: there is no column 'query'; .*'key'.*columns=\{'key'"):
         read_log(path, columns={"key": "query"})
     other = lines(tmp_path / "b.jsonl", [{"query": "tomato"}])
-    with pytest.raises(LogError, match=r"key: there is no .*the columns are 'query'; .*const"):
+    with pytest.raises(LogError, match=r"arms: there is no .*the columns are 'query'; .*const"):
         read_log(other)
 
 
@@ -367,7 +367,7 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
     [
         ({"columns": {"query": "key"}}, "columns: 'query' is not allowed; .* placement, key"),
         ({"constants": {"query": "a"}}, "constants: 'query'"),
-        ({"arms": "film"}, r"constants\[arms\]: 'film'"),
+        ({"arms": "film"}, "arms: 'film' .* or 'shown'"),
         ({"constants": {"reward": "yes"}}, r"constants\[reward\]: 'yes'"),
         ({"batch_rows": 0}, "batch_rows: 0"),
         ({"format": "xlsx"}, "format: 'xlsx' .* parquet, csv, json"),

@@ -66,7 +66,11 @@ MISTAKES = {
     ),
     "numbers where a schema names fields": (
         lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose(context=[1, 2, 3]),
-        "context: [1, 2, 3] is not allowed; give a dict of age, {} where nothing is known,",
+        "context: [1, 2, 3] is not allowed; give a dict of age, {} where nothing is known",
+    ),
+    "nothing of who asks": (
+        lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose(),
+        "context: None is not allowed; give a dict of age, {} where nothing is known",
     ),
     "one context for two impressions": (
         lambda: tacit.Learner(tacit.auto(ARMS, context={"age": "number"})).choose_many(KEYS, [{"age": 3}]),
@@ -251,8 +255,8 @@ WRONG = {
         ("reward", "1.0", "give an array"),
     ),
     "a column that is missing": (
-        lambda: off_policy(FILM, log_of(key=None)),
-        ("key", "there is no column 'key'", "columns={'key': ...}"),
+        lambda: off_policy(FILM, log_of(arm=None)),
+        ("arm", "there is no column 'arm'", "columns={'arm': ...}"),
     ),
     "a column of another name": (
         lambda: off_policy(FILM, SOUND, columns={"reward": "clicks"}),
@@ -260,11 +264,27 @@ WRONG = {
     ),
     "a column that the schema has not": (
         lambda: off_policy(FILM, SOUND, columns={"query": "key"}),
-        ("columns", "'query'", "a click log has the columns"),
+        ("columns", "'query'", "did you mean {'key': 'query'}? a click log has the columns"),
+    ),
+    "a column of the schema misspelt": (
+        lambda: off_policy(FILM, SOUND, columns={"rewad": "reward"}),
+        ("columns", "'rewad'", "did you mean 'reward'?"),
+    ),
+    "one name for a log's arms": (
+        lambda: off_policy(FILM, log_of(arms=None), arms="film"),
+        ("arms", "'film'", "give a list of names, such as ['film'], or 'shown'"),
+    ),
+    "a policy of lists for a log of single arms": (
+        lambda: off_policy(tacit.ListMix(ARMS, positions=2), log_of(decision_id=None)),
+        ("decision_id", "there is none", "as where single arms are shown", "columns={'decision_id'"),
     ),
     "a segment's column that is not there": (
         lambda: off_policy(FILM, SOUND, by="devise"),
         ("by", "'devise'", "did you mean 'device'?"),
+    ),
+    "a segment's column that is like none": (
+        lambda: off_policy(FILM, SOUND, by="land"),
+        ("by", "'land'", "'device'; give one of these"),
     ),
     "a number for a segment's column": (
         lambda: off_policy(FILM, SOUND, by=3),
@@ -280,7 +300,7 @@ WRONG = {
     ),
     "no propensities": (
         lambda: off_policy(FILM, log_of(propensity=None)),
-        ("row 1: propensity", "there is none", "propensities=Table("),
+        ("row 1: propensity", "there is none", "propensities=Uniform()", "propensities=Table("),
     ),
     "propensities from nowhere": (
         lambda: off_policy(FILM, SOUND, propensities="guessed"),
@@ -302,13 +322,29 @@ WRONG = {
         lambda: Table({"film": 0.5}),
         ("probabilities", "{'film': 0.5}", "give probabilities that add to 1"),
     ),
+    "text for a probability": (
+        lambda: Table({"film": "1"}),
+        ("probabilities[film]", "'1'", "give a number in [0, 1]"),
+    ),
+    "names for probabilities": (
+        lambda: Table(["film"]),
+        ("probabilities", "['film']", "give a dict from arms to probabilities"),
+    ),
+    "tables that do not say for each of what": (
+        lambda: Table({"tomato": {"film": 1.0}}),
+        ("probabilities", "{'tomato': {'film': 1.0}}", "per='key'"),
+    ),
     "a table for each of nothing": (
         lambda: Table({"tomato": {"film": 1.0}}, per=""),
         ("per", "''", "give the name of a column, such as key or device"),
     ),
     "a confidence in percent": (
         lambda: off_policy(FILM, SOUND, confidence=95),
-        ("confidence", "95", "give a number in [0.5, 1]"),
+        ("confidence", "95", "give a number in [0.5, 1)"),
+    ),
+    "a confidence of everything": (
+        lambda: off_policy(FILM, SOUND, confidence=1),
+        ("confidence", "1", "give a number in [0.5, 1)"),
     ),
     "clusters of nothing": (
         lambda: off_policy(FILM, SOUND, cluster="user"),
@@ -348,9 +384,20 @@ WRONG = {
     ),
     "arms of a dict that is no log": (
         lambda: arms_of({"film": 1.0}),
-        ("key", "there is no column 'key'", "columns={'key': ...}"),
+        ("arms", "there is no column 'arms'", "columns={'arms': ...}"),
     ),
-    "a format that is not known": (lambda: tacit.read_log(__file__), ("format", ".py", "parquet")),
+    "a format that is not known": (
+        lambda: tacit.read_log(__file__),
+        ("format", ".py", "give parquet, csv, json, or a file that ends in .parquet, .csv"),
+    ),
+    "a format misspelt": (
+        lambda: tacit.read_log(__file__, format="jsonl"),
+        ("format", "'jsonl'", "did you mean 'json'?"),
+    ),
+    "a file that is not of its format": (
+        lambda: tacit.read_log(__file__, format="parquet"),
+        (__file__, "cannot be read as parquet", "say what it is with format= (--format)"),
+    ),
     "a unit of time that is none": (
         lambda: tacit.read_log(SOUND, time_unit="min"),
         ("time_unit", "'min'", "give"),
@@ -380,6 +427,26 @@ WRONG = {
         lambda: tacit.UCB1(["film", "holiday", "film"]),
         ("arms", "'film'", "give each arm a name of its own"),
     ),
+    "numbers for arms' names": (
+        lambda: tacit.auto([1, 2, 3]),
+        ("arms", "[1, 2, 3]", "give names in quotes, such as ['1', '2', '3'], or their number: 3"),
+    ),
+    "a fraction for the number of arms": (
+        lambda: tacit.auto(3.0),
+        ("arms", "3.0", "give the number of arms (at least 1)"),
+    ),
+    "features of no number": (
+        lambda: tacit.auto(relevance_dim=0),
+        ("arms", "None", "relevance_dim, at least 1"),
+    ),
+    "a context of no field": (lambda: tacit.auto(3, context={}), ("context", "{}", "name each field")),
+    "a number that nobody has": (
+        lambda: tacit.Learner(tacit.auto(3, context={"age": "number"})).choose(context={"age": 1e300}),
+        ("context.age", "1e+300", "give a finite number (up to 1e+100)"),
+    ),
+    "a folder to save into": (lambda: learner().save("."), (".", "it is a folder", "name a file in it")),
+    "a number to save into": (lambda: learner().save(5), ("path", "5", "give the name of a file")),
+    "a number to load": (lambda: tacit.Learner.load(5), ("path", "5", "give the name of a file")),
     "no arms": (lambda: tacit.auto(0), ("arms", "0", "at least 1")),
     "something that auto does not show": (lambda: tacit.auto(3, shows="list"), ("shows", "'list'", "slate")),
     "an environment by name": (
@@ -389,6 +456,10 @@ WRONG = {
     "a policy by name to simulate": (
         lambda: tacit.simulate("ucb1", tacit.BernoulliArms([0.1, 0.2]), 10),
         ("policies", "'ucb1'", "give a policy or a list of them"),
+    ),
+    "a learner to simulate": (
+        lambda: tacit.simulate(learner(), tacit.BernoulliArms([0.1, 0.2]), 10),
+        ("policies", "<Learner of UCB1", "give a policy or a list of them, such as its .policy"),
     ),
     "a policy of fewer arms than the environment": (
         lambda: tacit.simulate(tacit.UCB1(2), tacit.BernoulliArms([0.1, 0.2, 0.3]), 10),
@@ -423,10 +494,48 @@ def test_a_value_that_differs_by_its_capitals_is_doubted(given):
         learner.choose(context={"device": "android"})
 
 
+ONE_KEY = "key: there is no such column, so all rows are of one key, 'default'"
+
+
+def test_an_experiments_log_needs_no_key_and_its_results_say_so_once():
+    log = log_of(key=None, decision_id=None, arms=None, propensity=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AssumptionWarning)
+        weighed = off_policy(FILM, log, arms="shown", propensities=Uniform())
+    assert weighed.estimates[1].value == pytest.approx(1 / 3)
+    assert weighed.summary().count(ONE_KEY) == 1
+    assert (
+        weighed.assumes
+        == "propensities are not logged, but as given (uniform): right only if arms were drawn so"
+    )
+    replayed = tacit.replay(tacit.UCB1(ARMS), log, arms="shown", assume_uniform=True)
+    assert replayed.summary().count(ONE_KEY) == 1
+    assert ONE_KEY not in off_policy(FILM, SOUND).summary()
+
+
+@pytest.mark.parametrize("estimator", [(), ("--estimator", "replay"), ("--estimator", "ips")])
+def test_a_command_takes_uniform_choice_at_its_word_and_needs_no_key(tmp_path, estimator):
+    path = tmp_path / "test.csv"
+    path.write_text("arm,reward\n" + "film,1\nholiday,0\n" * 200)
+    options = ["--arms", "shown", "--propensities", "uniform", *estimator]
+    run = CliRunner().invoke(cli, ["evaluate", str(path), "--policy", "ucb1", *options])
+    assert run.exit_code == 0, run.output
+    assert run.output.count(ONE_KEY) == 1
+
+
+def test_files_of_which_only_some_have_keys_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("key,arm,reward\ntomato,film,1\n")
+    (tmp_path / "b.csv").write_text("arm,reward\nfilm,1\n")
+    with pytest.raises(
+        TacitError, match=r"b\.csv: key: there is no column 'key'; .*columns=\{'key': \.\.\.\}"
+    ):
+        tacit.read_log(tmp_path, arms=ARMS)
+
+
 def test_a_log_of_who_asks_needs_no_key_and_says_so():
     log = tacit.read_log(log_of(key=None, age=[30, 60] * 3), columns={"context": ["age"]})
     assert {key for batch in log for key in batch["key"].to_pylist()} == {"default"}
-    assert log.report.notes()[0] == "key: there is no such column, so all rows are of one key, 'default'"
+    assert log.report.notes()[0] == ONE_KEY
     log = tacit.read_log(log_of(age=[30, 60] * 3), columns={"context": ["age"]})
     assert {key for batch in log for key in batch["key"].to_pylist()} == {"tomato"}
     assert not log.report.one_key
@@ -442,6 +551,21 @@ MISSPELT = {
     "examine() got an unexpected keyword argument 'columms'; did you mean 'columns'?": (
         lambda: examine(SOUND, "randomization", columms={})
     ),
+    "replay() got an unexpected keyword argument 'propensities'; did you mean 'assume_uniform'?": (
+        lambda: tacit.replay(tacit.UCB1(ARMS), SOUND, propensities=Uniform())
+    ),
+    "auto() got an unexpected keyword argument 'prior'; did you mean 'priors'?": (
+        lambda: tacit.auto(ARMS, prior={})
+    ),
+    "auto() got an unexpected keyword argument 'discout'; it takes arms, shows, positions,": (
+        lambda: tacit.auto(ARMS, discout=0.9)
+    ),
+    "Learner() got an unexpected keyword argument 'sed'; did you mean 'seed'?": (
+        lambda: tacit.Learner(tacit.UCB1(ARMS), sed=1)
+    ),
+    "ExplorationFloor() got an unexpected keyword argument 'eps'; did you mean 'epsilon'?": (
+        lambda: tacit.ExplorationFloor(tacit.UCB1(ARMS), eps=0.1)
+    ),
     "fit_log() got an unexpected keyword argument 'passes'; it takes log, placement, missing_reward,": (
         lambda: learner().fit_log(SOUND, passes=2)
     ),
@@ -453,6 +577,25 @@ def test_an_option_misspelt_names_what_was_called_and_what_was_meant(what):
     with pytest.raises(TypeError) as caught:
         MISSPELT[what]()
     assert str(caught.value).startswith(what)
+
+
+def test_a_name_misspelt_says_which_was_meant():
+    with pytest.raises(AttributeError, match=r"no attribute 'atuo' \(did you mean 'auto'\?\)"):
+        tacit.atuo  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("policy", "remedy"),
+    [
+        ("atuo", "did you mean auto?"),
+        ("json", "did you mean json:CLASS?"),
+        ("tacit.policies:UBC1", "tacit.policies has no 'UBC1'; it has "),
+    ],
+)
+def test_a_policy_by_another_name_says_how_it_is_called(policy, remedy):
+    run = CliRunner().invoke(cli, ["check", policy])
+    assert run.exit_code == 2
+    assert remedy in " ".join(run.output.split())
 
 
 @pytest.mark.parametrize("rewards", [[None] * ROWS, [float("nan")] * ROWS])

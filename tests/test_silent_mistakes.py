@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pandas
@@ -18,11 +19,18 @@ from tacit.proof import duels_needed
 
 ARMS = ["film", "song", "game"]
 SHOWN = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "a", "c"]], np.random.default_rng(1))
+MANY = {"arms": [ARMS] * 200, "arm": ["film", "song"] * 100, "reward": [0, 1, 1, 0] * 50}
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
 
 
 def learner(**known):
     return tacit.Learner(tacit.auto(**known), seed=1)
+
+
+def with_items():
+    known = learner(relevance_dim=2)
+    known.items.put(["p", "q"], [[1, 0], [0, 1]])
+    return known
 
 
 def logged(rewards):
@@ -82,6 +90,26 @@ WARNED = {
         "context.banner: it holds arms",
     ),
     "a duel of one": (lambda: tacit.auto(arms=["a"], shows="duel"), "arms: a duel of one arm"),
+    "a floor in a floor": (
+        lambda: tacit.ExplorationFloor(tacit.ExplorationFloor(tacit.UCB1(ARMS), 0.1), 0.1),
+        r"policy: it has a floor already, epsilon=0\.1, .*; give the policy without it",
+    ),
+    "an arm without a name": (
+        lambda: tacit.UCB1(["film", ""]),
+        "arms: '' is an empty name, .*; leave it out",
+    ),
+    "a number whose square is none": (
+        lambda: learner(arms=3, context_dim=2).choose(context=[1e200, 1]),
+        r"context: 1e\+200 is so large .*; leave it out, or divide it",
+    ),
+    "an item's vector given anew": (
+        lambda: with_items().choose(arms=["p", "q"], relevance=[[0, 1], [1, 0]]),
+        "relevance: 'p' has a vector in items, .*; leave relevance out",
+    ),
+    "a log that was learned before": (
+        lambda: learner(arms=ARMS).fit_log(MANY).fit_log(MANY),
+        "log: the same 200 decisions in a row were learned .*; let each learner learn a log once",
+    ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
 }
 
@@ -91,6 +119,27 @@ def test_what_may_be_a_mistake_is_warned_of(mistake):
     made, message = WARNED[mistake]
     with pytest.warns(AssumptionWarning, match=message):
         made()
+
+
+def test_what_is_no_mistake_is_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tacit.auto(arms=np.array(ARMS)).arms == tuple(ARMS)
+        with_items().choose(arms=["new", "other"], relevance=[[0, 1], [1, 0]])
+        with_items().choose(relevance=[[0, 1], [1, 0]])
+        other = MANY | {"reward": [1, 0, 1, 0] * 50}
+        learner(arms=ARMS).fit_log(MANY).fit_log(other)
+
+
+@pytest.mark.parametrize("clicks", [[0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0], np.array([0, 1])])
+def test_a_short_list_takes_a_click_for_each_arm_that_it_shows(clicks):
+    known, other = learner(arms=2, shows="slate", positions=5), learner(arms=2, shows="slate", positions=5)
+    assert known.learn(known.choose("a"), clicks)
+    assert other.learn_many(other.choose_many(["a"]), [clicks]) == 1
+    assert [len(each.choose("a").shown) for each in (known, other)] == [2, 2]
+    assert [each.mean for each in known.estimates("a")] == [each.mean for each in other.estimates("a")]
+    with pytest.raises(TacitError, match=r"reward: .*; give 5 numbers"):
+        known.learn(known.choose("a"), [0, 1, 0])
 
 
 def test_the_arms_of_a_placement_are_no_mistake_where_the_policy_knows_features():

@@ -78,7 +78,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _ROOMS:
         return importlib.import_module(f"tacit.{name}")
-    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    hint = importlib.import_module("tacit.errors").meant(name, __dir__())
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class TacitError(Exception):
@@ -22,6 +25,43 @@ def meant(name: str, names: Iterable[str]) -> str:
     """
     near = get_close_matches(name, list(names), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+OTHERWISE = {"propensities": "assume_uniform"}
+"""What an option is called where another function has it, by how it is called in one."""
+
+
+def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
+    """Return the error that what was called takes no such option, saying which one it may have been.
+
+    Examples
+    --------
+    >>> print(unexpected("auto", "arm", ["arms", "shows"]))
+    auto() got an unexpected keyword argument 'arm'; did you mean 'arms'?
+    """
+    takes = list(takes)
+    near = [each for each in takes if each == OTHERWISE.get(name)] or get_close_matches(name, takes, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
+    return TypeError(f"{called}() got an unexpected keyword argument {name!r}; {hint}")
+
+
+def options_of(code: Any) -> list[str]:
+    """Return the names of the parameters of a function's code, but for ``self``."""
+    return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
+
+
+def suggesting(function: Called) -> Called:
+    """Return a function that says which option was meant where it is given one that it does not take."""
+
+    @wraps(function)
+    def called(*given: Any, **named: Any) -> Any:
+        takes = options_of(function.__code__)  # type: ignore[attr-defined]
+        for name in named:
+            if name not in takes:
+                raise unexpected(function.__qualname__.removesuffix(".__init__"), name, takes)
+        return function(*given, **named)
+
+    return called  # type: ignore[return-value]
 
 
 class AssumptionWarning(UserWarning):

@@ -139,7 +139,12 @@ class Question:
         if self.lists:
             logged = self.propensities == "logged"
             return ["independent-ips", *(["cascade-ips", "slate-ips"] if logged else [])]
-        return ["replay"] if self.target is None else ["ips", "snips"]
+        return ["replay"] if self.target is None and self.replayable else ["ips", "snips"]
+
+    @property
+    def replayable(self) -> bool:
+        """Whether propensities may be those of uniform choice."""
+        return self.propensities in ("logged", "uniform")
 
     @property
     def weighted(self) -> list[str]:
@@ -159,6 +164,11 @@ class Question:
                 )
             if self.target is not None:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
+            if not self.replayable:
+                raise click.UsageError(
+                    f"--propensities: {self.propensities}: replay takes a log of uniform choices, and weighs "
+                    "nothing; give uniform, or --estimator ips,snips"
+                )
         self._estimators(self.slots or 3)
 
     def player(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
@@ -176,7 +186,10 @@ class Question:
         """Return what the replay of a policy earns."""
         from tacit.evaluate.options import ReplayOptions
 
-        return reads("replay", shards)(player, reader, **self._given(ReplayOptions))
+        given = self._given(ReplayOptions) | {
+            "assume_uniform": self.assume_uniform or self.propensities == "uniform"
+        }
+        return reads("replay", shards)(player, reader, **given)
 
     def off_policy(self, reader: Any, shards: int | None, player: Any) -> Any:
         """Return what the weighted log says that the policy earns."""

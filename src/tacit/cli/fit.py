@@ -3,7 +3,7 @@
 # Four commands, one below the other, each with what only it needs: ``propose``, ``fit``, ``schema``,
 # ``ubi``.
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,9 +129,11 @@ def schema(
     from tacit.policies.context import declared, schema_text
 
     with options.usage():
-        reader = reading.open(logs)
         if not reading.contexts:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
+        # No other column is looked at, and none needs to be there.
+        harmless = replace(reading, arms=None, constant=("arm=?", 'arms=["?"]', *reading.constant))
+        reader = harmless.open(logs)
     suggested = reader.schema_of(reading.contexts, first)
     text = schema_text(declared("context", suggested))
     options.show({"context": suggested}, text, as_json)

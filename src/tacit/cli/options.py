@@ -345,7 +345,7 @@ class LogOptions:
     Parameters
     ----------
     format
-        parquet, csv, jsonl, open-bandit, ubi or dsjson.  [default: from the suffix]
+        parquet, csv, json (lines), open-bandit, ubi or dsjson.  [default: from the suffix]
     arms
         Those that every row offers, if no column says so; "shown": all that the log shows.
     time_unit
@@ -414,7 +414,7 @@ def concluding(reader: "LogReader") -> Iterator[None]:
     try:
         yield
     except LogError:
-        if not reader.strict:
+        if not reader.strict and reader.report.read:
             reader.report.check_kept()
         raise
     reader.report.check_kept()
@@ -425,7 +425,8 @@ def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) 
     if rows is not None:
         doubts = rows.doubted()
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
-        text = "\n".join([text, *rows.notes(), *([rows.summary()] if rows.rejected else [])])
+        notes = [note for note in rows.notes() if note not in text]
+        text = "\n".join([text, *notes, *([rows.summary()] if rows.rejected else [])])
     click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else text)
 
 

@@ -332,6 +332,7 @@ def export(
         Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
     """
     counts: dict[str, int] = {}
+    before = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
     for name, configuration, opened in kept.open_each(reading=True):
         if format == "ubi":
             from tacit.service.doors.ubi_routes import export_ubi
@@ -348,7 +349,14 @@ def export(
             lacking = "" if "clicks" in written else ", and there is no clicks.parquet"
             click.echo(f"{what}{lacking}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
-    options.show(counts, "\n".join(f"{n:>12,}  {name}.{suffix}" for name, n in counts.items()), as_json)
+    lines = (f"{n:>12,}  {name}.{suffix}" for name, n in counts.items())
+    replaced = [file for name in counts if (file := f"{name}.{suffix}") in before]
+    options.show(counts, "\n".join(lines) + _in_place_of(replaced), as_json)
+
+
+def _in_place_of(files: list[str]) -> str:
+    """Return what a result ends with where files were there before."""
+    return f"\n{', '.join(files)}: replaced, as such files were there" if files else ""
 
 
 @options.command(group=log, name="follow")
@@ -397,8 +405,9 @@ def back_up(target: options.NewFile, kept: StoreOptions, *, as_json: options.Jso
         raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
     from tacit.service.log.archive import backup
 
+    replaced = [target.name] * target.exists()
     size = backup(configuration.store.path, target)
-    options.show({"bytes": size}, f"{size:,} bytes: {target}", as_json)
+    options.show({"bytes": size}, f"{size:,} bytes: {target}{_in_place_of(replaced)}", as_json)
 
 
 @options.command(group=log)

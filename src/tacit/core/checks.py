@@ -7,11 +7,15 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from tacit.errors import AssumptionWarning, InvalidValue
 
 MAX_NAME_BYTES = 512
+HUGE = 1e100
+"""Beyond it, squares and their sums overflow."""
 ONLY_KEY = "default"
 """The key of those who have one problem only."""
 
@@ -27,7 +31,8 @@ def number(field: str, value: Any, low: float, high: float, *, open_low: bool = 
         if (low < x if open_low else low <= x) and x <= high:
             return x
     bracket = "(" if open_low else "["
-    close = ")" if math.isinf(high) else "]"
+    # What is rounded up where it is written is out of the range.
+    close = ")" if math.isinf(high) or float(f"{high:g}") > high else "]"
     raise InvalidValue(field, value, f"give a number in {bracket}{low:g}, {high:g}{close}")
 
 
@@ -58,6 +63,10 @@ def name(field: str, value: Any) -> str:
     raise InvalidValue(field, value, f"give a string of at most {MAX_NAME_BYTES} bytes in UTF-8")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def ranker(field: str, value: Any) -> str:
     """Return ``value`` if it is a name without blanks at its ends, which nobody sees."""
     found = name(field, value)
@@ -68,9 +77,16 @@ def ranker(field: str, value: Any) -> str:
     return found
 
 
+def path(value: Any) -> Path:
+    """Return ``value`` as a path."""
+    if not isinstance(value, str | PathLike):
+        raise InvalidValue("path", value, "give the name of a file, such as 'learner.tacit'")
+    return Path(value)
+
+
 def key(value: Any) -> str:
     """Return a key as text; a whole number stands for its digits."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if _is_whole(value):
         return str(int(value))
     if isinstance(value, Mapping | list):
         meant = "context=, who is asking" if isinstance(value, Mapping) else "arms=, those on offer"
@@ -106,9 +122,14 @@ def names(field: str, value: Any) -> Any:
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
     """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
     value = listed(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if _is_whole(value):
         return integer(field, value, 1)
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:
+        if all(map(_is_whole, value)):
+            remedy = (
+                f"give names in quotes, such as {list(map(str, value[:3]))}, or their number: {len(value)}"
+            )
+            raise InvalidValue(field, value, remedy)
         names = tuple(name(field, arm) for arm in value)
         if len(set(names)) == len(names):
             _warn_of_blanks(field, names)
@@ -118,16 +139,15 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
 
 
 def _warn_of_blanks(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ by blanks around them alone."""
+    """Warn of names that differ by blanks around them alone, and of one that is empty."""
     plain = {name for name in names if name == name.strip()}
     odd = [name for name in names if name not in plain and name.strip() in plain]
+    doubt = "'' is an empty name, and an arm like any other; leave it out, or name it" if "" in plain else ""
     if odd:
-        warnings.warn(
-            f"{field}: {len(odd)} differ from another one by blanks around the name alone, first "
-            f"{odd[0]!r}: they are arms of their own; strip the names",
-            AssumptionWarning,
-            stacklevel=2,
-        )
+        doubt = f"{len(odd)} differ from another one by blanks around the name alone, first "
+        doubt += f"{odd[0]!r}: they are arms of their own; strip the names"
+    if doubt:
+        warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
 def flag(field: str, value: Any) -> bool:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache, cached_property
+from importlib.util import find_spec
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_type_hints
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import floats
 from tacit.core.dispatch import canonical
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import InvalidValue, UnknownName, options_of, unexpected
 
 # ---- Fields that say their ranges: what a class is made with is checked, and kept as it should be
 
@@ -91,6 +93,13 @@ class Checked:
     >>> Radius(2)
     Radius(scale=2.0)
     """
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        takes = options_of(cls.__init__.__code__) if named else []  # type: ignore[misc]
+        for name in named:
+            if name not in takes:
+                raise unexpected(cls.__name__, name, takes)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         kind: type = type(self)
@@ -219,16 +228,22 @@ Kind = TypeVar("Kind")
 GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
 
 
-def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind]) -> type[Kind]:
-    """Find a class by its name in ``known``, or as ``module:Class`` below ``base``."""
+def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also: str = "") -> type[Kind]:
+    """Find a class by its name in ``known``, or as ``module:Class`` below ``base``.
+
+    ``also`` is what else may have been meant, which is no class.
+    """
     if ":" in name:
         return _imported_class(name, base)
     if canonical(name) in known:
         return known[canonical(name)]
     kind = base.__name__.lower()
     names = ", ".join(sorted(found.__name__ for found in known.values()))
-    near = get_close_matches(canonical(name), list(known), n=1)
-    remedy = f"did you mean {known[near[0]].__name__}?" if near else f"there are {names};"
+    near = get_close_matches(canonical(name), [*known, *also.split()], n=1)
+    meant = [known[each].__name__ if each in known else each for each in near]
+    if not near and name.isidentifier() and find_spec(name):
+        meant = [f"{name}:CLASS"]
+    remedy = f"did you mean {meant[0]}?" if meant else f"there are {names};"
     raise UnknownName(f'{kind}: none is called {name!r}; {remedy} "module:Class" is for your own')
 
 
@@ -237,7 +252,13 @@ def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
     kind = base.__name__.lower()
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except AttributeError as error:
+        known = vars(sys.modules.get(module, base))
+        there = [each for each, value in known.items() if isinstance(value, type) and issubclass(value, base)]
+        raise UnknownName(
+            f"{kind}: {module} has no {attribute!r}; it has {', '.join(there) or 'none'}"
+        ) from error
+    except (ImportError, ValueError) as error:
         where = f"; call it where {module}.py lies, or install it"
         raise UnknownName(f"{kind}: cannot import {name!r}: {error}{where}") from error
     if not (isinstance(found, type) and issubclass(found, base)):

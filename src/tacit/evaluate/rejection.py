@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
@@ -88,6 +88,8 @@ class ReplayResult(Tabulated):
         The column that tells segments apart, if one was asked for.
     segments : dict
         From its values to a :class:`ReplaySegment`, the largest first.
+    notes : tuple of str
+        What was taken for granted of the log, as of :class:`~tacit.evaluate.OffPolicyResult`.
     """
 
     policy: str
@@ -102,6 +104,7 @@ class ReplayResult(Tabulated):
     estimates: tuple[float, ...]
     by: str | None = None
     segments: dict[str, ReplaySegment] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict, of the passes their means; with segments, one for each besides."""
@@ -135,6 +138,7 @@ class ReplayResult(Tabulated):
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
+                *(f"  {note}" for note in self.notes),
                 *(self._segment_lines() if self.by is not None else ()),
             ]
         )
@@ -370,10 +374,10 @@ def replay(
     say_unread(reader, policy)
     with counted("replaying", progress) as report:
         found = played(replaying, reader, range(replaying.passes), progress=report)
-    say_rejected(reader, log)
+    notes = say_rejected(reader, log)
     for warning in found.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return found.result(policy.label, by)
+    return replace(found.result(policy.label, by), notes=notes)
 
 
 def played(

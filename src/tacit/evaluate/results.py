@@ -185,6 +185,8 @@ class OffPolicyResult(Tabulated, Plotted):
         The column that tells the segments apart, if one was asked for.
     segments : dict
         From its values to a :class:`Segment`, the largest first.
+    notes : tuple of str
+        What was taken for granted of the log: one key, where it has no column of keys.
     """
 
     target: str
@@ -198,6 +200,7 @@ class OffPolicyResult(Tabulated, Plotted):
     assumes: str = ""
     by: str | None = None
     segments: dict[str, Segment] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator; with segments, then one for each of them and it."""
@@ -231,8 +234,7 @@ class OffPolicyResult(Tabulated, Plotted):
         lines += [f"{each.estimator}: {each.note}" for each in self.estimates if each.note]
         if self.lists is None:
             lines += [line for estimate in self.estimates if (line := estimate.doubted_weights())]
-        if self.assumes:
-            lines.append(self.assumes)
+        lines += [*self.notes, *([self.assumes] if self.assumes else [])]
         if self.never_shown:
             shown = ", ".join(map(repr, self.never_shown[:5]))
             more = ", …" if len(self.never_shown) > 5 else ""

@@ -380,6 +380,7 @@ ASSUMES = (
     "clicked, such as who asked, when, or what the policy had learned meanwhile; where the log "
     "always shows the same, it tells nothing"
 )
+GIVEN = "propensities are not logged, but as given ({}): right only if arms were drawn so"
 
 
 class Frequencies(ModelOfLog):

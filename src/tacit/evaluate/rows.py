@@ -158,7 +158,8 @@ def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
         f"of {names[shown]!r}, the log may never have shown what {never} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
         "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
-        "constants={'propensity': 0.5} (--constant propensity=0.5); one for each arm, "
+        "constants={'propensity': 0.5} (--constant propensity=0.5); all arms alike, propensities=Uniform() "
+        "(--propensities uniform); one for each arm, "
         "propensities=Table({'film': 0.8, ...}) (--propensities table:FILE); or the log's shares, "
         'propensities="estimated" (--propensities estimated)'
     )

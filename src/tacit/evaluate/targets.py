@@ -131,17 +131,31 @@ class PerArm(Restarted):
         If a number is none.
     """
 
+    called, least, most = "numbers", -1e300, 1e300
+
     def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
         if per is not None and not (isinstance(per, str) and per):
             raise InvalidValue("per", per, "give the name of a column, such as key or device")
         if not isinstance(numbers, Mapping) or not numbers:
-            raise InvalidValue("numbers", numbers, "give a dict from arms to numbers")
+            raise InvalidValue(self.called, numbers, f"give a dict from arms to {self.called}")
         tables = {_text(value): table for value, table in numbers.items()} if per else {"": numbers}
         self.per = per
         self.columns = frozenset({per} if per else ())
         self._default = default
-        self.tables = {value: _table(value, table) for value, table in tables.items()}
+        self.tables = {value: self._table(value, table) for value, table in tables.items()}
         self._start()
+
+    def _table(self, value: str, table: Any) -> dict[str, float]:
+        field = f"{self.called}[{value}]" if self.per else self.called
+        if not isinstance(table, Mapping):
+            raise InvalidValue(field, table, f"give a dict from arms to {self.called}")
+        if self.per is None and any(isinstance(each, Mapping) for each in table.values()):
+            remedy = f"say which column has {self.called} for each of its values: per='key', or a name"
+            raise InvalidValue(field, table, remedy)
+        return {
+            str(arm): checks.number(f"{field}[{arm}]", number, self.least, self.most)
+            for arm, number in table.items()
+        }
 
     def _start(self) -> None:
         self._matrix = np.zeros((0, 0))
@@ -186,14 +200,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _table(value: str, table: Any) -> dict[str, float]:
-    if not isinstance(table, Mapping):
-        raise InvalidValue(f"numbers[{value}]", table, "give a dict from arms to numbers")
-    return {
-        str(arm): checks.number(f"numbers[{arm}]", number, -1e300, 1e300) for arm, number in table.items()
-    }
-
-
 class Table(PerArm):
     """Fixed probabilities of arms.
 
@@ -220,14 +226,13 @@ class Table(PerArm):
     """
 
     label = "table"
+    called, least, most = "probabilities", 0.0, 1.0
 
     def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
         super().__init__(probabilities, per)
         for value, table in self.tables.items():
-            field = f"probabilities[{value}]" if per else "probabilities"
-            for arm, probability in table.items():
-                checks.number(f"{field}[{arm}]", probability, 0.0, 1.0)
             if abs(sum(table.values()) - 1.0) > TOLERANCE:
+                field = f"probabilities[{value}]" if per else "probabilities"
                 raise InvalidValue(field, table, "give probabilities that add to 1")
 
     def _start(self) -> None:
@@ -497,7 +502,7 @@ def _from_file(path: Path) -> Table:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
-            return _from_rows(list(csv.DictReader(text.splitlines())))
+            return _from_rows(path, csv.DictReader(text.splitlines()))
         given = json.loads(text)
         nested = isinstance(given, dict) and len(given) == 1 and isinstance(next(iter(given.values())), dict)
         per, numbers = next(iter(given.items())) if nested else (None, given)
@@ -508,10 +513,14 @@ def _from_file(path: Path) -> Table:
         raise InvalidValue("policy", f"table:{path}", f"give a readable file ({error})") from error
 
 
-def _from_rows(rows: list[dict[str, Any]]) -> Table:
-    if not rows or not {"arm", "probability"} <= set(rows[0]):
-        raise InvalidValue("policy", rows[:1], "give the columns arm and probability")
-    further = [name for name in rows[0] if name not in ("arm", "probability")]
+def _from_rows(path: Path, rows: Any) -> Table:
+    names, rows = rows.fieldnames or [], list(rows)
+    if not rows or not {"arm", "probability"} <= set(names):
+        remedy = (
+            f"its columns are {', '.join(names) or 'none'}; give arm and probability, in a row for each arm"
+        )
+        raise InvalidValue("policy", f"table:{path}", remedy)
+    further = [name for name in names if name not in ("arm", "probability")]
     per = next((name for name in (*PER, *further) if name in further), None)
     if per is None:
         return Table({row["arm"]: float(row["probability"]) for row in rows})

@@ -33,10 +33,10 @@ from tacit.evaluate.intervals import CONFIDENCE, Sums
 from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
-from tacit.evaluate.rewards import ASSUMES, Frequencies, ModelOfLog
+from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further
-from tacit.evaluate.targets import Target
+from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
@@ -253,13 +253,21 @@ class Weighing(Options):
                 name: Segment(self._estimates(part.sums, len(found.segments)), part.rows, self._logged(part))
                 for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
             },
-            assumes="" if self.propensities == LOGGED else ASSUMES,
+            assumes=self.assumes,
             unanswered=found.unanswered,
             never_shown=tuple(
                 arm for arm, count in found.shown.items() if not count and arm in found.reached
             ),
             confidence=self.confidence,
         )
+
+    @property
+    def assumes(self) -> str:
+        """What is assumed of propensities that are not those of the log."""
+        if self.propensities == LOGGED:
+            return ""
+        estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)
+        return ASSUMES if estimated else GIVEN.format(getattr(self.propensities, "label", "given"))
 
     def _estimates(self, found: Sequence[Sums], segments: int = 1) -> tuple[Estimate, ...]:
         return tuple(
@@ -476,8 +484,7 @@ def off_policy(
         weighing = weighing.fitted(counts)
     with counted("weighting", progress) as report:
         result = weighing.concluded(weighing.sums_of(reader, progress=report))
-    say_rejected(reader, log)
-    return warned(result)
+    return warned(replace(result, notes=say_rejected(reader, log)))
 
 
 def warned(result: OffPolicyResult) -> OffPolicyResult:

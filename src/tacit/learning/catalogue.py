@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.frames import numeric
 from tacit.learning.decisions import Arm
 
@@ -99,6 +100,7 @@ class Catalogue:
     def __init__(self, dim: int) -> None:
         self.dim = dim
         self.version = 0
+        self._doubted = False
         # Rows are only ever added, so that a copy may look at those that there were.
         self._vectors: Halves = np.empty((0, dim), np.float16)
         self._ids: list[Arm | None] = []  # None for a row whose item is gone, or has another row
@@ -195,6 +197,18 @@ class Catalogue:
             del self._members[segment][name]
             if not self._members[segment]:
                 del self._members[segment]
+
+    def doubt(self, offers: Sequence[Any]) -> None:
+        """Warn once of candidates that are here, although their vectors are given anew."""
+        known = next((arm for arms in offers for arm in list(arms or ())[:1] if arm in self._rows), None)
+        if known is not None and not self._doubted:
+            self._doubted = True
+            warnings.warn(
+                f"relevance: {known!r} has a vector in items, and the one given here is taken in its place; "
+                "leave relevance out, or put the new vector into items",
+                AssumptionWarning,
+                stacklevel=5,
+            )
 
     # Ask -------------------------------------------------------------------------------------
 

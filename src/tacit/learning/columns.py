@@ -50,12 +50,15 @@ class ColumnLearner(Generic[ArmT_co]):
     loops : Loops
     decisions : int
         How many decisions were made.
+    logs_learned : set of (int, int)
+        Of each log that was learned here, how many decisions it taught, and a hash of them.
     reports_propensities, reports_places : bool
     """
 
     def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
         self.rng = rng
         self.decisions = 0
+        self.logs_learned: set[tuple[int, int]] = set()
         self.reports_propensities = propensities and policy.randomized
         self.reports_places = self.reports_propensities and policy.knows_places
         self.lanes = Lanes(policy)
@@ -115,6 +118,8 @@ class ColumnLearner(Generic[ArmT_co]):
     def _with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
         """Return what is given of impressions, with candidates out of the catalogue where it has some."""
         contexts, arms, relevance, examination = given
+        if relevance is not None and arms is not None and self._items is not None:
+            self._items.doubt(arms)
         if relevance is not None or self._items is None or not len(self._items):
             return given
         return contexts, *self._items.candidates(arms, rows), examination
@@ -366,8 +371,8 @@ class ColumnLearner(Generic[ArmT_co]):
             raise InvalidValue(
                 "policy", self.policy, "it cannot take out what it has learned; see correctable"
             )
-        old = self._decisions.feedback("before", before, len(decisions))
-        new = self._decisions.feedback("after", after, len(decisions))
+        old = self._decisions.feedback("before", before, decisions)
+        new = self._decisions.feedback("after", after, decisions)
         if not decisions:
             return 0
         batch, actions, propensities, epochs = self._decisions.columns(decisions)

@@ -18,7 +18,7 @@ from tacit.core import checks
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
@@ -73,6 +73,7 @@ class Learner(BelievingLearner[ArmT_co]):
     ['independence day', 'tomato']
     """
 
+    @suggesting
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
@@ -193,7 +194,7 @@ class Learner(BelievingLearner[ArmT_co]):
         reward : float or sequence of float
             In [0, 1]. For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0
             if the left one won, 0.0 if the right one did, 0.5 for a tie. For a slate: a number
-            for each position.
+            for each position, or for each arm that it shows, where these are fewer.
         seen : bool, optional
             Whether what was shown was seen, where that is known; for policies with examination features.
 
@@ -204,7 +205,7 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         loops = self.loops
         if self.policy.feedback_width > 1:
-            loops.feedback[:] = self._decisions.feedback("reward", [reward], 1)
+            loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
@@ -256,7 +257,7 @@ class Learner(BelievingLearner[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        values = self._decisions.feedback("rewards", rewards, len(decisions))
+        values = self._decisions.feedback("rewards", rewards, decisions)
         if seen is not None:
             values = known_seen(self.policy, values, seen)
         if not len(decisions):
@@ -336,7 +337,7 @@ class Learner(BelievingLearner[ArmT_co]):
 
         The file holds arrays and a JSON header; it replaces an older one only when complete.
         """
-        write(snapshot_of(self), Path(path))
+        write(snapshot_of(self), checks.path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Learner[Any]:
@@ -349,7 +350,7 @@ class Learner(BelievingLearner[ArmT_co]):
         SnapshotError
             If the file is damaged, truncated, foreign or of a newer version.
         """
-        return read(Path(path), restored)
+        return read(checks.path(path), restored)
 
 
 def _unpickled(policy: Policy, content: bytes) -> Learner:

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import counted
-from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
@@ -34,6 +36,8 @@ from tacit.policies.base import NO_FEATURES, Policy
 FIELDS = "relevance", "examination"
 AT_ONCE = 2**22
 """Numbers of items that are looked up at once."""
+SURELY = 100
+"""So many decisions in a row are not alike by chance."""
 WAYS = (
     '{field}=["price", "age"], columns of the log, where rows have the features of the arm shown; '
     'or {field}={{"film": [0.2, 0.9], …}} or a table with a column "arm", where arms have theirs '
@@ -279,17 +283,27 @@ def learn_log(
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
     found = LoggedFeatures(learner.policy, features, _items_for(learner, log))
     reader = _LogLessons(learner, placement, missing_reward, found)
+    mark = 0
     before, made = learner.lanes.kept(), learner.decisions
     try:
         with counted("learning") as report:
             for lesson in reader.read(found.opened(log)):
+                for column in (lesson.batch.lanes, lesson.actions, lesson.feedback):
+                    mark = crc32(column.data, mark)
                 learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
                 report(learner.decisions - made)
     except BaseException:
         learner.lanes.take_back(before)
         learner.decisions = made
         raise
-    return learner.decisions - made
+    count = learner.decisions - made
+    if (count, mark) in learner.logs_learned and count >= SURELY:
+        what = (
+            f"log: the same {count:,} decisions in a row were learned from a log before, and count twice now"
+        )
+        warnings.warn(f"{what}; let each learner learn a log once", AssumptionWarning, stacklevel=3)
+    learner.logs_learned.add((count, mark))
+    return count
 
 
 def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:

@@ -215,11 +215,12 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     if array.shape != (rows, dim):
         array = _numbers_of(_as_rows(contexts))
         array = array.reshape(rows, dim) if array.shape == (rows, 1, dim) else array
-    if array.shape != (rows, dim) or not np.isfinite(array).all():
+    largest = np.abs(array).max(initial=0.0)
+    if array.shape != (rows, dim) or not largest < np.inf:  # NaN is not, either
         numbers = f"give {dim} finite numbers"
         if policy.schema and (contexts is None or _is_one(contexts, rows)):
             fields = ", ".join(name for name, _ in policy.schema)
-            numbers = f"give a dict of {fields}, {{}} where nothing is known,"
+            numbers = f"give a dict of {fields}, {{}} where nothing is known"
         elif _is_one(contexts, rows) and isinstance(contexts[0], Mapping):
             numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
         single = _is_one(contexts, rows)
@@ -231,7 +232,12 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
             raise InvalidValue(f"context[{lacking}]", None, numbers)
         if single:
             raise InvalidValue("context", contexts[0], numbers)
-        raise InvalidValue("context", contexts, f"{numbers} for each impression")
+        each = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
+        raise InvalidValue("context", contexts, numbers + each)
+    if largest > checks.HUGE:
+        # Not refused: logs of earlier versions may have such numbers.
+        doubt = f"context: {largest:g} is so large that its square is none: nothing can be learned beside it"
+        warnings.warn(f"{doubt}; leave it out, or divide it", AssumptionWarning, stacklevel=5)
     return array  # type: ignore[no-any-return]
 
 
@@ -449,20 +455,19 @@ class DecisionReader(NamedTuple):
         given = decision.offered, decision.slots, decision.relevance, decision.examination
         return described(*given, named=self.policy.arms is not None, listed=self.policy.showing.listed)
 
-    def feedback(self, field: str, rewards: Any, rows: int) -> Floats:
-        """Return feedback as an array of rows.
+    def feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
+        """Return feedback of decisions as an array of rows.
 
         Raises
         ------
         InvalidValue
             If there is not one number within [0, 1] for each, or one for each position.
         """
-        width = self.policy.feedback_width
-        try:
-            given = np.asarray(rewards)
-        except ValueError:
-            given = np.empty(0, object)
+        width, rows = self.policy.feedback_width, len(decisions)
         shape = (rows,) if width == 1 else (rows, width)
+        given = _array_of(rewards)
+        if given.shape != shape and width > 1:
+            given = _array_of(_whole(rewards, decisions, width))
         if given.shape != shape or (given.dtype.kind not in "fiub" and given.size):
             if field == "reward":
                 remedy = f"give {width} numbers, one for each position: 1 for a click, 0 for none"
@@ -480,6 +485,23 @@ class DecisionReader(NamedTuple):
     def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
         given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
         return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
+
+
+def _array_of(given: Any) -> Any:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        return np.empty(0, object)
+
+
+def _whole(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
+    """Return what came back for lists, with nothing at the positions that shorter ones leave empty."""
+    lists = list(map(checks.listed, rewards)) if np.iterable(rewards) else []
+    if len(lists) != len(decisions) or not all(isinstance(each, list | tuple) for each in lists):
+        return rewards
+    filled = [np.count_nonzero(each.slots >= 0) if type(each) is Decision else 0 for each in decisions]
+    whole = [[*each, *[0.0] * (width - len(each))] for each in lists]
+    return whole if all(len(each) in (n, width) for each, n in zip(lists, filled, strict=True)) else rewards
 
 
 def _one_below_another(blocks: Sequence[Floats]) -> Floats:

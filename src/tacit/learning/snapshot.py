@@ -175,6 +175,8 @@ def _copied(array: Any, room: Any) -> Any:
 
 def write(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``, replacing what was there only when complete."""
+    if path.is_dir():
+        raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import InvalidValue, LogError, meant
 from tacit.logs.rows import Raw, converted, is_text
 from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
 
@@ -215,8 +215,12 @@ def format_of(path: File, name: str | None = None) -> str:
                 return known
     elif name in FORMATS:
         return name
-    value = path.name if name is None else name
-    raise InvalidValue("format", value, f"give one of {', '.join(FORMATS)}")
+    if name is None:
+        endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
+        raise InvalidValue(
+            "format", path.name, f"give {', '.join(FORMATS)}, or a file that ends in {endings}"
+        )
+    raise InvalidValue("format", name, f"give one of {', '.join(FORMATS)}{meant(name, FORMATS)}")
 
 
 # Parquet ------------------------------------------------------------------------------------

@@ -134,8 +134,8 @@ NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
 PLACED = (NUMBERED, "position")
 CONTEXT = "context"
-USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement"}
-"""What else a log need not say, as no estimate depends on it."""
+USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
+"""What else a log need not say: no estimate depends on it, or, of the key, all rows are of one."""
 
 
 class LogFile(NamedTuple):
@@ -200,17 +200,17 @@ class LogReader:
         self.time_unit = checked_unit(time_unit)
         renamed = dict(columns or {})
         for name in renamed:
-            _check_column("columns", name)
+            _check_column("columns", name, renamed[name])
         context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
-        # What is learned of who asks is shared by all keys, so that one is enough.
-        usual = USUAL if context is None else USUAL | {"key": checks.ONLY_KEY}
-        self.constants = _constants(usual | dict(constants or {}), self.time_unit)
+        self.constants = _constants(USUAL | dict(constants or {}), self.time_unit)
         self._made_of: list[str] = []
         self._structs = False
         self._schema: Declared | None = None
         self.files = [self._planned(path, format, renamed) for path in files]
-        keyless = any("key" not in file.columns for file in self.files if file.names)
-        self.one_key = keyless and "key" not in (constants or {})
+        keyless = [file for file in self.files if file.names and "key" not in file.columns]
+        self.one_key = bool(keyless) and "key" not in (constants or {})
+        if self.one_key and any("key" in file.columns for file in self.files):
+            raise LogError(_absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
         if context is not None:
             self._take_context(context)
 
@@ -462,12 +462,17 @@ def reading(path: File | Frame, format: str) -> Iterator[None]:
     try:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise LogError(f"{path}: cannot be read as {format}: {error}") from error
+        remedy = "mend it, or say what it is with format= (--format)"
+        raise LogError(f"{path}: cannot be read as {format}: {error}; {remedy}") from error
 
 
-def _check_column(field: str, name: str) -> None:
+def _check_column(field: str, name: str, given: Any = None) -> None:
     if name not in ALLOWED:
-        raise InvalidValue(field, name, f"a click log has the columns {', '.join(ALLOWED)}")
+        turned = isinstance(given, str) and given in ALLOWED
+        hint = f"did you mean {{{given!r}: {name!r}}}? " if turned else ""
+        raise InvalidValue(
+            field, name, f"{hint}a click log has the columns {', '.join(ALLOWED)}{meant(name, ALLOWED)}"
+        )
 
 
 def _constants(given: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
@@ -606,7 +611,7 @@ def _theirs(file: LogFile, field: str, column: str) -> str:
         near = meant(column, [*file.names, *file.columns])
         raise LogError(
             f"{file.path}: {field}: there is no column {column!r}{near}; the columns are "
-            f"{', '.join(map(repr, file.names))}"
+            f"{', '.join(map(repr, file.names))}; give one of these"
         )
     return theirs
 

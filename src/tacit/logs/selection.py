@@ -63,8 +63,10 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
     if NUMBERED in names and log.numbered:
+        placed = all("position" in file.columns for file in log.files)
+        single = "" if placed else " (and no position, either, as where single arms are shown)"
         raise LogError(
-            f"log: {NUMBERED}: there is none, so nothing says which rows belong together; say what "
+            f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "
             f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
         )
     if all(file.format == "parquet" for file in log.files):

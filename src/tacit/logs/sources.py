@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
-from tacit.errors import AssumptionWarning, InvalidValue, LogError
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, unexpected
 from tacit.frames import is_frame
 from tacit.logs.foreign import DSJSON, OPEN_BANDIT
 from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
@@ -97,10 +96,10 @@ def read_log(
     Raises
     ------
     LogError
-        If there is nothing to read, or a column is missing that must be there: key, arm and arms.
-        Where columns make the context, the key may be missing, too: all rows are of one then.
-        Without ``decision_id`` each row is a decision of its own, without ``placement`` all are of
-        one; without ``timestamp`` times are those of 1970.
+        If there is nothing to read, or a column is missing that must be there: arm and arms.
+        Without ``key`` all rows are of one, which results say; without ``decision_id`` each row is a
+        decision of its own, without ``placement`` all are of one; without ``timestamp`` times are those
+        of 1970.
     InvalidValue
         If an option is wrong.
 
@@ -132,6 +131,10 @@ def read_log(
     [[1.0, 0.0]]
     """
     table = ItemTable.of(items)
+    if isinstance(arms, str) and arms != SHOWN and not arms.startswith("["):
+        raise InvalidValue(
+            "arms", arms, f"give a list of names, such as [{arms!r}], or 'shown': all that it shows"
+        )
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
     places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
@@ -216,7 +219,7 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     """
     for name in reading:
         if name not in Reading.__annotations__:
-            raise TypeError(_unexpected(name))
+            raise _unexpected(name)
     if isinstance(log, LogReader | LogPart | KeyShard):
         for field, value in reading.items():
             raise InvalidValue(field, value, "give it to read_log: this log is open already")
@@ -226,18 +229,14 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     return read_log(log, **reading)
 
 
-def _unexpected(name: str) -> str:
-    """Return that what was called takes no such option, and which one it may have been."""
+def _unexpected(name: str) -> TypeError:
+    """Return the error that what was called takes no such option."""
     frame = called = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
         called, frame = frame, frame.f_back
     assert called is not None
-    code = called.f_code
-    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    takes = dict.fromkeys(each for each in (*own, *Reading.__annotations__) if each != "self")
-    near = get_close_matches(name, takes, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
-    return f"{code.co_name}() got an unexpected keyword argument {name!r}; {hint}"
+    takes = dict.fromkeys([*options_of(called.f_code), *Reading.__annotations__])
+    return unexpected(called.f_code.co_name, name, takes)
 
 
 def say_unread(log: Any, policy: Any) -> None:
@@ -259,15 +258,16 @@ def say_unread(log: Any, policy: Any) -> None:
         )
 
 
-def say_rejected(reader: Any, log: Any) -> None:
-    """Warn of rows that are doubted, and of those that were rejected.
+def say_rejected(reader: Any, log: Any) -> tuple[str, ...]:
+    """Warn of rows that are doubted, and of those that were rejected; return what else a result is to say.
 
-    Of the latter if ``log`` was opened here, so that nobody sees its report.
+    Of those rejected if ``log`` was opened here, so that nobody sees its report.
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
     for text in [*lines, *report.doubted()]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
+    return tuple(report.notes()[: report.one_key])
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:

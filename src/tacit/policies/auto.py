@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from tacit.core import checks
-from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
 from tacit.policies.duels.horizon_draw import HorizonDraw
@@ -26,6 +26,7 @@ ANNOUNCED = 0.9
 """How large a share of changes signals are held to announce before any was found."""
 
 
+@suggesting
 def auto(
     arms: Any = None,
     *,
@@ -189,7 +190,7 @@ def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
     if by_features and arms is not None:
         remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
         raise InvalidValue("arms", arms, remedy)
-    names = () if isinstance(arms, str | int) else tuple(arms or ())
+    names = checks.listed(arms) if isinstance(checks.listed(arms), list | tuple) else ()
     doubt = "arms: a duel of one arm is no duel; give two" if shows == "duel" and len(names) == 1 else ""
     for name, holds in schema:
         if isinstance(holds, tuple) and set(holds) <= set(names):
@@ -203,7 +204,8 @@ def _given_arms(arms: Any) -> Any:
         raise InvalidValue(
             "arms",
             None,
-            "say the number of arms or their names, or, where they are known by features, relevance_dim",
+            "say the number of arms or their names, or, where they are known by features, relevance_dim, "
+            "at least 1",
         )
     return arms
 

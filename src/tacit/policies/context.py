@@ -49,6 +49,7 @@ HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNA
 
 OF_A_LOG = {"arm", "arms", "reward", "propensity", "click", "clicked", "clicks", "decision_id", "key"}
 """Names of columns of which no schema is learned: what is known only after a decision, and the key."""
+FINITE = f"a finite number (up to {checks.HUGE:g})"
 TEXT = "a string, or nothing where it is missing"
 BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
@@ -80,7 +81,7 @@ def declared(field: str, given: Any) -> Declared:
         if of_a_log:
             remedy = "columns of a log say nothing of who is asking; name those that do: frame[[...]]"
             raise InvalidValue(field, of_a_log, remedy)
-    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+    if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or given == {}:
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}")
     try:
         pairs = [(name, holds) for name, holds in (given.items() if isinstance(given, Mapping) else given)]
@@ -257,7 +258,8 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not _is_flag(value) and math.isfinite(value)
+    given: Any = value
+    return isinstance(value, Real) and not _is_flag(value) and bool(abs(given) <= checks.HUGE)
 
 
 def _is_text(value: Any) -> bool:
@@ -360,7 +362,7 @@ class Encoder:
         else:
             last = first + (_width(holds) or 1)
         if holds == SIGNAL:
-            row[first] = _checked(place, value, _is_number, "a finite number: a signal is never missing")
+            row[first] = _checked(place, value, _is_number, f"{FINITE}: a signal is never missing")
         elif _is_missing(value):
             row[last] = 1.0
         elif isinstance(holds, tuple):
@@ -372,7 +374,7 @@ class Encoder:
                 self.others[name] += 1
                 _doubt_case(place, known, holds)
         elif holds == NUMBER:
-            row[first] = _checked(place, value, _is_number, "a finite number, or nothing where it is missing")
+            row[first] = _checked(place, value, _is_number, f"{FINITE}, or nothing where it is missing")
         elif holds == BOOLEAN:
             row[first] = _checked(place, value, _is_flag, "True or False, or nothing where it is missing")
         else:

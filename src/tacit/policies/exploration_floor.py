@@ -241,6 +241,13 @@ class ExplorationFloor(Wrapper):
         super().__post_init__()
         self._take_over("arms", "shows")
         self._set("randomized", self.knows_propensity)
+        if type(self) is type(self.policy) is ExplorationFloor:
+            warnings.warn(
+                f"policy: it has a floor already, epsilon={self.policy.epsilon:g}, and explores by both; "
+                "give the policy without it, and one epsilon",
+                AssumptionWarning,
+                stacklevel=3,
+            )
         if not self.knows_propensity:
             warnings.warn(
                 f"ExplorationFloor: {type(self.policy).__name__} does not know its propensity, so "

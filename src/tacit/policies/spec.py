@@ -44,7 +44,7 @@ def policy_class(name: str) -> type[Policy]:
     >>> policy_class("epsilon-greedy").__name__
     'EpsilonGreedy'
     """
-    return named_class(name, registry, Policy)
+    return named_class(name, registry, Policy, AUTO)
 
 
 def is_auto(spec: Any) -> bool:

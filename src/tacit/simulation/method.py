@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -345,9 +345,11 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
     """Return the policies as a list, after checking them against the environment."""
     if not isinstance(environment, Environment):
         raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
-    chosen = [policies] if isinstance(policies, Policy) else list(policies)
+    given: Any = policies if isinstance(policies, Iterable) else [policies]
+    chosen = list(given)
     if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
-        raise InvalidValue("policies", policies, "give a policy or a list of them")
+        inner = ", such as its .policy" if hasattr(policies, "policy") else ""
+        raise InvalidValue("policies", policies, f"give a policy or a list of them{inner}")
     for policy in chosen:
         if policy.shows != environment.takes:
             fitting = {each.__name__ for each in registry.values() if each.takes == policy.shows}

@@ -160,7 +160,7 @@ def backup(path: str | Path, target: str | Path) -> int:
     path, target = Path(path), Path(target)
     part = target.with_name(f".{target.name}.part")
     if not path.is_file():
-        raise StoreError(f"store.path: there is no store at {path}")
+        raise StoreError(f"store.path: there is no store at {path}; give another, or the service's --config")
     if target.exists() and path.samefile(target):
         raise StoreError(f"{target}: is the store itself; give another path for the backup")
     try:
