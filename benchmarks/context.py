@@ -1,6 +1,6 @@
-"""A user's context and named arms: ContextMixture, untuned, beside what is tuned in hindsight.
+"""A user's context and named arms: ContextMixture, untuned, beside rivals, tuned in hindsight or elsewhere.
 
-python benchmarks/context.py [STREAM ...] [--seeds N] [--first SEED]   regret, by default on all streams
+python benchmarks/context.py [STREAM ...] [--seeds N] [--first SEED] [--tuning N]  regret, by default on all
 python benchmarks/context.py --times             processor time, beside ten lines of NumPy
 python benchmarks/context.py --rounds N          what N rounds leave of its covariances
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Collection
 from typing import Any
 
 import context_rivals
@@ -23,6 +24,8 @@ from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 SIZES = {(10, 64): 2_000, (10, 20): 4_000, (5, 10): 8_000, (50, 20): 1_500, (50, 256): 600}
 """Rounds of a timed run by arms and numbers in a context."""
+TUNING = 85_001
+"""The first seed for tuning."""
 WARM = 300
 """Rounds before it: all measurements are behind."""
 
@@ -56,30 +59,35 @@ def policy_for(stream: Stream) -> tacit.ContextMixture:
 # ---- Regret
 
 
-def regrets(name: str, seed: int) -> dict[str, dict[str, float]]:
-    """Return the regret of each candidate of each family on the stream of a seed."""
-    told = stream(name, seed)
-    policy = policy_for(told)
-    found = {"ContextMixture": {"": regret(told, played(told, policy.init(1), policy, seed))}}
-    for family in context_rivals.FAMILIES:
-        rivals = context_rivals.played(told, family, seed)
-        found[family] = {candidate: regret(told, shown) for candidate, shown in rivals}
-    alone = context_rivals.beta_thompson(*told, 1.0, 1.0, np.random.default_rng([seed, 2]))
-    found["Beta Thompson, no context"] = {"": regret(told, alone)}
-    best = told.chances.mean(axis=0).argmax()
-    found["best fixed arm"] = {"": regret(told, np.full(len(told.coins), best))}
-    return found
+def rivals(name: str, seeds: range, only: Collection[str] = ()) -> dict[str, Any]:
+    """Return the regrets of all candidates of each family, or of those that are named."""
+    found: dict[str, list[float]] = {}
+    for seed in seeds:
+        here = stream(name, seed)
+        for family in context_rivals.FAMILIES:
+            for candidate, shown in context_rivals.played(here, family, seed, only):
+                found.setdefault(candidate, []).append(regret(here, shown))
+    return {candidate: np.array(regrets) for candidate, regrets in found.items()}
 
 
-def measured(name: str, seeds: range) -> dict[str, Any]:
-    """Return the regrets over seeds of the best candidate of each family, and which it is."""
-    runs = [regrets(name, seed) for seed in seeds]
-    found = {}
-    for family, candidates in runs[0].items():
-        tables = {one: np.array([run[family][one] for run in runs]) for one in candidates}
-        best = min(tables, key=lambda one: tables[one].mean())
-        found[family] = (best, tables[best])
-    return found
+def least(found: dict[str, Any]) -> str:
+    """Return the candidate of the least regret."""
+    return min(found, key=lambda one: float(found[one].mean()))
+
+
+def untuned(name: str, seeds: range) -> dict[str, Any]:
+    """Return the regrets of what has nothing to tune."""
+    found: dict[str, list[float]] = {"ContextMixture": [], "Thompson": [], "one arm": []}
+    for seed in seeds:
+        here = stream(name, seed)
+        policy = policy_for(here)
+        alone = context_rivals.beta_thompson(*here, 1.0, 1.0, np.random.default_rng([seed, 2]))
+        best = np.full(len(here.coins), here.chances.mean(axis=0).argmax())
+        for label, shown in zip(
+            found, (played(here, policy.init(1), policy, seed), alone, best), strict=True
+        ):
+            found[label].append(regret(here, shown))
+    return {label: np.array(regrets) for label, regrets in found.items()}
 
 
 def told(values: Any) -> str:
@@ -87,21 +95,23 @@ def told(values: Any) -> str:
     return f"{values.mean():,.0f} ± {values.std(ddof=1) / len(values) ** 0.5:.0f}"
 
 
-def show_regrets(names: list[str], seeds: range) -> None:
-    """Print a row for each stream, and how the default compares with the best of all that was tuned."""
-    families = ["ContextMixture", *context_rivals.FAMILIES, "Beta Thompson, no context", "best fixed arm"]
-    print("| stream: rounds, arms, numbers |", " | ".join(families), "| beside the best tuned |")
-    print("|---" * (len(families) + 2) + "|")
+def show_regrets(names: list[str], seeds: range, tuning: range) -> None:
+    """Print a row for each stream, and how the default compares with the best of all that was tuned.
+
+    With seeds for tuning only the candidate is played that is the best on those.
+    """
+    heads = ("ContextMixture", "Thompson, no context", "best fixed arm", "best tuned", "over the best tuned")
+    print("| stream: rounds, arms, numbers |", " | ".join(heads), "|\n" + "|---" * (len(heads) + 1) + "|")
     ratios = []
     for name in names:
-        found, one = measured(name, seeds), stream(name, seeds[0])
-        own = found["ContextMixture"][1]
-        best, rival = min((found[family] for family in context_rivals.FAMILIES), key=lambda it: it[1].mean())
-        ratio = own.mean() / rival.mean()
-        off = (own - ratio * rival).std(ddof=1) / len(own) ** 0.5 / rival.mean()
+        found, one = untuned(name, seeds), stream(name, seeds[0])
+        theirs = rivals(name, seeds, [least(rivals(name, tuning))] if tuning else ())
+        best, own = least(theirs), found["ContextMixture"]
+        ratio = own.mean() / theirs[best].mean()
+        off = (own - ratio * theirs[best]).std(ddof=1) / len(own) ** 0.5 / theirs[best].mean()
         ratios.append(ratio)
         size = f"{len(one.coins):,}, {one.chances.shape[1]}, {one.contexts.shape[1]}"
-        row = [f"{name}: {size}", *(told(found[family][1]) for family in families)]
+        row = [f"{name}: {size}", *map(told, found.values()), told(theirs[best])]
         print("|", " | ".join(row), f"| {ratio:.2f} ± {off:.2f} ({best}) |", flush=True)
     print(f"\ngeometric mean of the ratios: {np.exp(np.mean(np.log(ratios))):.2f}; {len(seeds)} seeds")
 
@@ -194,6 +204,7 @@ def main() -> None:
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="; ".join(STREAMS).replace("%", "%%"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=7_001)
+    parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
     parser.add_argument("--times", action="store_true")
     parser.add_argument("--rounds", type=int, default=0)
     options = parser.parse_args()
@@ -203,7 +214,7 @@ def main() -> None:
         show_endurance(options.rounds)
     else:
         seeds = range(options.first, options.first + options.seeds)
-        show_regrets(options.streams or list(STREAMS), seeds)
+        show_regrets(options.streams or list(STREAMS), seeds, range(TUNING, TUNING + options.tuning))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ a constant, and scales taken from the whole stream, which the default never sees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import product
 from typing import Any
 
@@ -168,12 +168,13 @@ def with_constant(contexts: Any, how: str) -> Any:
     return np.column_stack([contexts, np.ones(len(contexts))])
 
 
-def played(stream: Any, family: str, seed: int) -> Iterator[tuple[str, Any]]:
-    """Yield what each candidate of a family shows, with its name."""
+def played(stream: Any, family: str, seed: int, only: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield what each candidate of a family shows, or those that are named, with its name."""
     play, candidates, features = FAMILIES[family]
     for how in features:
         x = with_constant(stream.contexts, how)
         for first, second in candidates:
-            rng = np.random.default_rng([seed, 2])
-            shown = play(x, stream.chances, stream.coins, first, second, rng)
-            yield f"{first:g}, {second:g}, {how}", shown
+            name = f"{family} {first:g}, {second:g}, {how}"
+            if not only or name in only:
+                rng = np.random.default_rng([seed, 2])
+                yield name, play(x, stream.chances, stream.coins, first, second, rng)
