@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from risen_arms import RisenMixture
 
 import tacit
 from tacit.plots import COLOURS, figure, save
@@ -20,7 +21,8 @@ STEADY = tacit.ShiftingArms(events=0)
 UNSEEN = tacit.ShiftingArms(events=3, stealthy=True)
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "frontier.png"
 TICKS = [tick * 10**power for power in (1, 2, 3, 4) for tick in (1, 2, 5)]
-NOTICED = {10_000: 5_000, 100_000: 20_000}
+NOTICED = {10_000: (2_000, 5_000, 10_000), 100_000: (10_000, 20_000, 50_000)}
+THRESHOLDS = (8.0, 14.0, 20.0, 28.0)
 # Measured once on the streams of this seed: the default whose memory is dealt (1 + m/1,000)^−p of its share
 # after m rounds without a change that was believed, for p of −½, −¼, ¼, ½ and 1; then two that know
 # √(1 + m/1,000) times the rounds and the plays, the second with p of ½. None is shipped.
@@ -53,7 +55,10 @@ def contenders(horizon: int) -> dict[str, list[tacit.Policy]]:
     wider = [tacit.SlidingWindowUCB(arms, window=horizon // part, xi=0.3) for part in (20, 10, 4)]
     return {
         "the default": [tacit.auto(arms)],
-        "the default, notice_within": [tacit.auto(arms, notice_within=NOTICED[horizon])],
+        "the default, notice_within": [tacit.auto(arms, notice_within=rounds) for rounds in NOTICED[horizon]],
+        "the default, checking arms (not shipped)": [
+            RisenMixture(arms, threshold=threshold) for threshold in THRESHOLDS
+        ],
         "Thompson (sums=True)": [tacit.auto(arms, sums=True)],
         "ShiftMixture": [tacit.ShiftMixture(arms)],
         "SlidingWindowUCB, xi=0.1": windows,
