@@ -136,6 +136,7 @@ bench-items: $(VENV)/.dev
 bench-proof: $(VENV)/.dev
 	$(BIN)/python benchmarks/proof.py $(if $(QUICK),--quick)
 	$(BIN)/python benchmarks/proof_service.py $(if $(QUICK),--seeds 2)
+	$(BIN)/python benchmarks/guardrail.py $(if $(QUICK),--quick)
 
 # One item needs a table of search interest: make reproduce DATA=FILE
 reproduce: $(VENV)/.run

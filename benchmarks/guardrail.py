@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -49,11 +51,14 @@ class World(NamedTuple):
     clicks, returns : tuple of float
         Of each arm; the first one is what others are held against.
     margin : float
+    at_least : dict of int to float
+        What arms are promised.
     """
 
     clicks: tuple[float, ...]
     returns: tuple[float, ...]
     margin: float
+    at_least: Mapping[int, float] = MappingProxyType({})
 
 
 class Found(NamedTuple):
@@ -77,7 +82,7 @@ def first_of_arms(world: World, decisions: int, seed: int) -> float:
     """Return after how many decisions an arm is proved to do harm, in one run."""
     arms, rng = len(world.clicks), stream("users", seed)
     clicks, returns = np.array(world.clicks), np.array(world.returns)
-    learner = tacit.Learner(tacit.auto(arms), seed=seed)
+    learner = tacit.Learner(tacit.auto(arms, at_least=dict(world.at_least)), seed=seed)
     sums, comparisons = HarmSums(arms), comparisons_of(arms, begun=arms)
     offered = np.ones((BLOCK, arms), np.bool_)
     look = 0.0
@@ -125,8 +130,10 @@ def holdout_found(
 
 CLICKS = 0.1
 DECISIONS, LONG = 15_000, 60_000
+PROMISED = "last far better, 0.2 promised to the first, 0.1 to the second"
 ERRORS = [
-    (2, 0.02, "alike", 0.0), (5, 0.2, "alike", 0.0), (5, 0.2, "last far better", 0.0), (3, 0.1, "alike", 0.05)
+    (2, 0.02, "alike", 0.0), (5, 0.2, "alike", 0.0), (5, 0.2, "last far better", 0.0), (3, 0.1, "alike", 0.05),
+    (5, 0.2, PROMISED, 0.0),
 ]  # fmt: skip
 """Arms, the rate of the metric, clicks, and the margin, which is also the true harm."""
 
@@ -136,7 +143,8 @@ def errors_of_arms(runs: int) -> list[list[str]]:
     rows = []
     for arms, rate, alike, margin in ERRORS:
         clicks = (CLICKS,) * (arms - 1) + (CLICKS if alike == "alike" else 2 * CLICKS,)
-        world = World(clicks, (rate,) + (rate + margin,) * (arms - 1), margin)
+        promised = {0: 0.2, 1: 0.1} if alike == PROMISED else {}
+        world = World(clicks, (rate,) + (rate + margin,) * (arms - 1), margin, promised)
         found = arms_found(world, DECISIONS, runs)
         rows.append([str(arms), f"{rate:g}", alike, f"{margin:g}", found.share])
         print(rows[-1], flush=True)

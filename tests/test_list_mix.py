@@ -9,6 +9,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from scipy import stats
+from toy_asking import AskingList
 
 import tacit
 from tacit.core.arrays import leaves
@@ -263,7 +264,25 @@ CASES = [
 def test_propensities_are_those_of_enumeration(kind, arms, positions, explores, rounds):
     policy = kind(6, positions=positions, **explores)
     impression = offered(*arms)
-    state = taught(policy, impression, rounds)
+    are_those_of_enumeration(policy, taught(policy, impression, rounds), impression)
+
+
+@pytest.mark.parametrize(
+    "explores", [{"at_least": {1: 0.2, 5: 0.05}}, {"at_least": {2: 0.4}, "epsilon": 0.2}]
+)
+def test_promises_to_each_who_asks_are_those_of_enumeration(explores):
+    policy, arms = AskingList(6, positions=3, **explores), np.array([3, 1, 5, 0, 2])
+    one, other = (tacit.Impression(arms, np.array([x])) for x in (1.0, -1.0))
+    state = taught(policy, one, 12)
+    chances = [policy.position_chances(state, 1, impression) for impression in (one, other)]
+    assert abs(chances[0] - chances[1]).max() > 0.3
+    for impression in (one, other):
+        are_those_of_enumeration(policy, state, impression)
+
+
+def are_those_of_enumeration(policy, state, impression):
+    """Check the propensities of all lists, their beginnings and positions."""
+    arms, positions = impression.arms.tolist(), policy.positions
     before = [array.copy() for _, array in leaves(state)]
     expected = lists_by_interval(policy, state, impression)
     length = min(positions, len(arms))

@@ -8,14 +8,17 @@ import json
 import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
+from toy_asking import AskingDuel, AskingList
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import always
+from tacit.logs import read_log
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.maintenance.copies import export
 from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.control import floor_of
 from tacit.service.placements.duels import shown_list
@@ -155,13 +158,14 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
         with_home(kind="slates", arms=ARMS, positions=2, policy="cascade-kl-ucb", at_least={"new": 0.2})
 
 
-async def lists(engine, rounds=2, best="bold"):
+async def lists(engine, rounds=2, best="bold", **more):
     """Decide lists and click one arm, window after window; return those of the last round."""
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
-        asked = [home.checked(DecisionRequest("k", id=f"{engine.clock.now} {j}")) for j in range(SIZE)]
+        names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
+        asked = [home.checked(DecisionRequest("k", id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         sent = [
             FeedbackRequest(row.id, CLICKS, clicks=Clicked([slate_of(row.shown).arms.index(best)]))
@@ -254,9 +258,9 @@ def test_a_floor_is_what_every_arm_is_shown_with_whatever_was_learned(policy, fl
     assert learner.probabilities().min() >= floor / policy.arm_count - 1e-12
 
 
-def pairs_of(policy, state, offered):
+def pairs_of(policy, state, offered, context=()):
     """Return the propensity of each pair of arms on offer."""
-    impression = tacit.Impression(np.array(offered), np.zeros(0))
+    impression = tacit.Impression(np.array(offered), np.array(context, np.float64))
     pairs = itertools.product(offered, repeat=2)
     return {pair: policy.propensity(policy.params, state, 0, impression, pair) for pair in pairs}
 
@@ -307,14 +311,14 @@ LISTS = {name: [f"{name} {k}" for k in range(3)] for name in ARMS}
 DUELS = {"kind": "duels", "rankers": ARMS, "length": 3, "at_least": {"control": 0.2}}
 
 
-async def searches(engine, rounds=3, count=SIZE, best="bold", key="k"):
+async def searches(engine, rounds=3, count=SIZE, best="bold", key="k", **more):
     """Search and click what one ranker found, window after window; return the decisions of the last round."""
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(count)]
-        asked = [home.checked(DecisionRequest(key, id=name, rankings=LISTS)) for name in names]
+        asked = [home.checked(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         clicks = [[item for item in shown_list(row)["items"] if best in item] for row in rows]
         sent = [
@@ -461,3 +465,121 @@ async def test_a_log_of_promised_duels_says_how_often_one_would_win(tmp_path):
     # Each pair of different ones counts by its chance: they are one of all on average.
     weights = [0.5 / chance for left, right, _, chance in found if {left, right} == {"bold", "control"}]
     assert sum(weights) / len(found) == pytest.approx(1.0, abs=0.2)
+
+
+# Who is asking ---------------------------------------------------------------------------------
+#
+# No policy of duels or of lists by name that comes with the package reads a context; one that somebody
+# writes may, and what is promised holds in each.
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({"kind": "slates", "context_dim": 1}, "context_dim: 1 is not allowed"),
+        ({"kind": "slates", "context": {"device": ["ios", "web"]}}, "context: .*to show a slate takes"),
+        ({"kind": "slates", "signals": ["volume"]}, r"signals: \['volume'\].*ListMix.* reads no context"),
+        ({"kind": "slates", "client_signals": 2}, "client_signals = 2.*reads no context"),
+        ({"kind": "duels", "signals": ["volume"]}, r"signals: .*MinimumDuelShares.* reads no context"),
+        (
+            {"kind": "slates", "arms": None, "relevance_dim": 2, "context_dim": 1},
+            "at_least: .*lists of ItemListMix.* promise nothing",
+        ),
+    ],
+)
+def test_a_context_that_nobody_would_read_is_refused_by_the_name_that_was_given(table, named):
+    arms = {"rankers": ARMS} if table["kind"] == "duels" else {"arms": ARMS, "positions": 2}
+    with pytest.raises(ConfigError, match=named):
+        with_home(**{"at_least": {"new": 0.2}} | arms | table)
+
+
+def pairs_drawn(inner, offered, epsilon, promised):
+    """Return the chance of each pair by going through all draws: of two arms, then of who takes a place."""
+    found = dict.fromkeys(inner, 0.0)
+    for pair, chance in inner.items():
+        drawn = epsilon / len(offered) ** 2 + (1 - epsilon) * chance
+        found[pair] += drawn * (1 - sum(promised.get(arm, 0.0) for arm in offered))
+        for arm in set(promised) & set(offered):
+            for taken in ((arm, pair[1]), (pair[0], arm)):
+                found[pair if arm in pair else taken] += 0.5 * promised[arm] * drawn
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_promised_shares_of_duels_for_each_who_asks_are_those_of_enumeration(epsilon):
+    promised = {0: 0.2, 3: 0.1}
+    policy = tacit.MinimumDuelShares(AskingDuel(4), epsilon=epsilon, at_least=promised)
+    learner = tacit.Learner(policy, seed=1)
+    for i in range(200):
+        # Who asks with 1 wants the last arm, who asks with −1 the second.
+        context = [1.0 - 2.0 * (i % 2)]
+        decision = learner.choose("query", context)
+        left, right = decision.pair
+        wanted = 3 if context[0] > 0 else 1
+        learner.learn(decision, 0.5 + 0.5 * ((left == wanted) - (right == wanted)))
+        chances = pairs_of(policy, learner.state, range(4), context)
+        assert decision.propensity is not None
+        if i in (0, 1, 50, 199):
+            for offered in ([0, 1, 2, 3], [1, 3], [2, 1, 0], [3]):
+                inner = pairs_of(policy.policy, learner.state, offered, context)
+                expected = pairs_drawn(inner, offered, epsilon, promised)
+                found = pairs_of(policy, learner.state, offered, context)
+                assert found == pytest.approx(expected, abs=1e-12)
+                assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
+    # The two who ask are shown other pairs, and those that are logged have the chances of their own.
+    leads = [max(chances, key=chances.get)[0] for chances in (
+        pairs_of(policy.policy, learner.state, range(4), [x]) for x in (1.0, -1.0)
+    )]  # fmt: skip
+    assert leads == [3, 1]
+    for x in (1.0, -1.0):
+        chances = pairs_of(policy, learner.state, range(4), [x])
+        for decision in learner.choose_many(["query"] * 200, [[x]] * 200):
+            assert decision.propensity == pytest.approx(chances[decision.pair], rel=1e-12)
+
+
+async def test_promises_of_duels_hold_for_each_who_asks_in_the_service(tmp_path):
+    path, config = tmp_path / "s.db", with_home(**DUELS, policy="toy_asking:AskingDuel")
+    async with served(path, config) as engine:
+        for best, x in (("bold", 1.0), ("new", -1.0)) * 2:
+            rows = await searches(engine, rounds=2, count=120, best=best, context=[x])
+        for x in (1.0, -1.0):
+            rows = await searches(engine, rounds=1, best="nobody", context=[x])
+            learner = engine.placements["home"].learner
+            inner = pairs_of(learner.policy.policy, learner.state, range(3), [x])
+            chances = pairs_drawn(inner, range(3), 0.0, {0: 0.2})
+            for row in rows:
+                left, right = map(ARMS.index, json.loads(row.shown)["pair"])
+                assert row.propensity == pytest.approx(chances[left, right], rel=1e-12)
+            assert had("control", rows) > 0.2 - 5.1 * np.sqrt(0.16 / SIZE)
+        await engine.rebuild("home", tacit.MinimumDuelShares(AskingDuel(ARMS), at_least={"new": 0.4}))
+        rows = await searches(engine, rounds=1, best="nobody", context=[1.0])
+        assert had("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
+        live = learned(engine)
+    is_the_fold(config, path, live)
+
+
+async def test_promises_of_lists_hold_for_each_who_asks_in_the_service(tmp_path):
+    """From any log: what is promised stands at each position with its half at least, whoever asked."""
+    path = tmp_path / "s.db"
+    table = {"kind": "slates", "arms": [*ARMS, "old"], "positions": 2, "at_least": {"new": 0.4}}
+    config = with_home(**table, policy="toy_asking:AskingList", context_dim=1)
+    assert config.placements["home"].policy == AskingList([*ARMS, "old"], 2, at_least={"new": 0.4})
+    async with served(path, config) as engine:
+        for x in (1.0, -1.0):
+            rows = await lists(engine, rounds=3, context=[x])
+            assert listed("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
+        engine.clock.now += 100 * SECOND
+        await engine.ask("home", ArmsOf(["newer"], ["old"]))
+        await lists(engine, rounds=1, context=[1.0])
+        await engine.rebuild("home", AskingList([*ARMS, "old"], 2, epsilon=0.2))
+        assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.4}
+        rows = await lists(engine, context=[1.0])
+        assert listed("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
+        engine.clock.now += 100 * SECOND
+        await engine.logged_by_now(["home"])
+        export(engine.config, engine.store, tmp_path / "log")
+        live = learned(engine)
+    is_the_fold(config, path, live)
+    log = [row for part in read_log(tmp_path / "log" / "lists-home.parquet") for row in part.to_pylist()]
+    assert {row["context"][0] for row in log} == {1.0, -1.0}
+    assert min(row["position_propensity"] for row in log if row["arm"] == "new") >= 0.2 - 1e-12

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
 from holdouts import FEATURED
+from toy_asking import AskingArm
 
+from tacit import Impression
 from tacit.errors import ConfigError, InvalidValue
+from tacit.logs import read_log
 from tacit.proof import ALARM
 from tacit.proof.harms import HarmSums, comparisons_of
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
+from tacit.service.maintenance.copies import export
 from tacit.service.page.overview import complaints, guarded_words
+from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import words
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import changes_of
@@ -216,6 +221,74 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
         live = seen(home)
     is_the_fold(config, path, live, seen)
+
+
+async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
+    """All at once: what is left at each step has its exact chance in decisions, log, export, page and replay."""
+    path, promised = tmp_path / "s.db", {"b": 0.2, "c": 0.1}
+    config = guarded(at_least=promised, policy="toy_asking:AskingArm", context_dim=1, snapshot_every=2000)
+    fine = dict.fromkeys(ARMS, 0.02)
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+
+        async def both(returns, rounds=6):
+            """Let two who ask something else decide, and return the decisions that taught nothing yet."""
+            rows = []
+            for x in (1.0, -1.0):
+                await traffic(engine, returns, rounds=rounds, context=[x])
+                names = [f"{engine.clock.now} {j}" for j in range(100)]
+                asked = [home.checked(DecisionRequest("key 1", id=name, context=[x])) for name in names]
+                made = list(await engine.decide_many("home", asked))
+                for row, chance in zip(made, chances(x, made), strict=True):
+                    assert row.propensity == pytest.approx(chance, rel=1e-12)
+                rows += made
+            return rows
+
+        def chances(x, rows):
+            """Return f + (1 − F)·p of what was shown, by enumeration of the policy's own p."""
+            offer = [home.living.slots[arm] for arm in home.offer.arms]
+            learner, own = home.learner, home.config.policy.policy
+            impression, lane = Impression(np.array(offer), np.array([x])), learner.keys.index("key 1")
+            kept = sum(promised.get(arm, 0.0) for arm in home.offer.arms)
+            found = {
+                arm: promised.get(arm, 0.0)
+                + (1 - kept) * own.propensity(own.params, learner.state, lane, impression, slot)
+                for arm, slot in zip(home.offer.arms, offer, strict=True)
+            }
+            assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
+            return [found[row.arm] for row in rows]
+
+        assert {row.arm for row in await both(fine)} == set(ARMS)
+        assert home.guardrail.harms == []
+        # A pin stands above promises, and what is pinned is no evidence, however it harms.
+        await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
+        for x in (1.0, -1.0):
+            rows = await traffic(engine, fine | {"b": 0.6}, rounds=4, context=[x])
+            assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
+        assert home.guardrail.harms == []
+        await engine.ask("home", Unpin())
+        # The other promised one does harm: it goes, its promise with it, and the first promise holds.
+        assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=16)} == {"a", "b"}
+        assert [harm.arm for harm in home.guardrail.harms] == ["c"]
+        # Another policy keeps promises and who was retired.
+        await engine.rebuild("home", AskingArm(ARMS))
+        home = engine.placements["home"]
+        assert dict(home.config.policy.at_least) == promised
+        assert {row.arm for row in await both(fine)} == {"a", "b"}
+        # The last but one goes, too; the last one stays, alone, with whatever it does.
+        assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=24)} == {"a"}
+        rows = await traffic(engine, {"a": 0.9}, rounds=8, context=[1.0])
+        assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
+        assert (home.offer.arms, [harm.arm for harm in home.guardrail.harms]) == (["a"], ["c", "b"])
+        page = await Pages(engine).placement("home", {})
+        assert all(f"arm retired: {arm}" in page for arm in "bc")
+        export(engine.config, engine.store, tmp_path / "log")
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+    log = [row for part in read_log(tmp_path / "log" / "clicks.parquet") for row in part.to_pylist()]
+    least = {arm: min(row["propensity"] for row in log if row["arm"] == arm) for arm in ARMS}
+    assert all(least[arm] >= promised[arm] - 1e-12 for arm in promised)
+    assert {len(row["arms"]) for row in log} == {1, 2, 3}
 
 
 @pytest.mark.long

@@ -265,5 +265,5 @@ def test_a_placement_made_in_python_is_checked_too():
         PlacementConfig(tacit.EXP3(ARMS), rule=RULE)
     with pytest.raises(ConfigError, match="mode: 'shadow' needs a second policy"):
         PlacementConfig(tacit.UCB1(ARMS), mode="shadow")
-    with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads 0"):
+    with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads no context; leave"):
         PlacementConfig(tacit.UCB1(ARMS), signals=SignalConfig(("volume",)))

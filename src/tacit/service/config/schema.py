@@ -106,11 +106,15 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
     check(config.names, config.fast, config.slow)
     given, read = len(config.names) + config.client, policy.context_dim
     if given != read:
-        raise InvalidValue(
-            "signals", list(config.names),
-            f"with client_signals = {config.client} a context has {given} numbers, and "
-            f"{policy.label} reads {read}; give its classifier dim={given}, or other signals",
-        )  # fmt: skip
+        what = (
+            f"with client_signals = {config.client} a context has {given} numbers, and {policy.label} reads "
+        )
+        remedy = (
+            f"{read}; give its classifier dim={given}, or other signals"
+            if read
+            else "no context; leave signals out"
+        )
+        raise InvalidValue("signals", list(config.names), what + remedy)
 
 
 # ---- The tables

@@ -56,9 +56,11 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        known = {"relevance_dim": self.relevance_dim} if self.relevance_dim else {}
-        asking = {"context_dim": self.context_dim or self.signals_dim, "context": self.context}
-        return {"shows": "slate", "positions": self.positions, **known, **asking}
+        # Signals are no context to lists of arms by name.
+        numbers, items = self.context_dim, self.relevance_dim
+        known = {"relevance_dim": items, "context_dim": numbers or self.signals_dim} if items else {}
+        asking = {"context_dim": numbers, "context": self.context}
+        return {"shows": "slate", "positions": self.positions} | asking | known
 
     @property
     def attribution(self) -> dict[str, Any]:
