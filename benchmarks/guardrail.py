@@ -132,8 +132,8 @@ CLICKS = 0.1
 DECISIONS, LONG = 15_000, 60_000
 PROMISED = "last far better, 0.2 promised to the first, 0.1 to the second"
 ERRORS = [
-    (2, 0.02, "alike", 0.0), (5, 0.2, "alike", 0.0), (5, 0.2, "last far better", 0.0), (3, 0.1, "alike", 0.05),
-    (5, 0.2, PROMISED, 0.0),
+    (2, 0.02, "alike", 0.0), (5, 0.2, "alike", 0.0), (5, 0.2, "last far better", 0.0),
+    (3, 0.1, "alike", 0.05), (5, 0.2, PROMISED, 0.0),
 ]  # fmt: skip
 """Arms, the rate of the metric, clicks, and the margin, which is also the true harm."""
 

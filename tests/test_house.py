@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_339,
+    "code": 60_344,
     "files": 352,
     "classes_twice": 5,
     "told": 0,

@@ -224,7 +224,7 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
 
 
 async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
-    """All at once: what is left at each step has its exact chance in decisions, log, export, page and replay."""
+    """All at once: what is left at each step has its exact chance, in decisions, log and export."""
     path, promised = tmp_path / "s.db", {"b": 0.2, "c": 0.1}
     config = guarded(at_least=promised, policy="toy_asking:AskingArm", context_dim=1, snapshot_every=2000)
     fine = dict.fromkeys(ARMS, 0.02)

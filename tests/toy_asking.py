@@ -1,6 +1,6 @@
 """Policies that read who is asking and know arms by name, of each thing to show: what somebody may write.
 
-Each has what it learned apart for contexts above 0 and for others, so that what a context must not mix up shows.
+Each keeps what it learned apart for contexts above 0 and for others.
 """
 
 from __future__ import annotations
