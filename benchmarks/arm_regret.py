@@ -25,8 +25,8 @@ class Recurring(tacit.ShiftingArms):
         return [drawn[i % self.intents] for i in range(count)]
 
 
-SHIFTING = [tacit.ShiftMixture, tacit.Thompson, tacit.KLUCB, tacit.GLRKLUCB]
-STEADY = SHIFTING[:3]
+SHIFTING = [tacit.DriftMixture, tacit.ShiftMixture, tacit.Thompson, tacit.KLUCB, tacit.GLRKLUCB]
+STEADY = SHIFTING[:4]
 SETTINGS: dict[str, tuple[tacit.environments.Environment, int, int, list[Any]]] = {
     "steady": (tacit.ShiftingArms(events=0), 10_000, 100, SHIFTING),
     "3 shifts": (tacit.ShiftingArms(events=3), 10_000, 100, SHIFTING),
@@ -39,7 +39,7 @@ SETTINGS: dict[str, tuple[tacit.environments.Environment, int, int, list[Any]]] 
         )
         for alike in ("arms", "clusters", "offsets", "nothing")
     },
-    "40 arms": (tacit.ShiftingArms(arms=40, events=0), 100_000, 60, STEADY[:2]),
+    "40 arms": (tacit.ShiftingArms(arms=40, events=0), 100_000, 60, STEADY[:3]),
 }  # fmt: skip
 """Environment, rounds, runs and policies by name."""
 
