@@ -20,8 +20,8 @@ import numpy as np
 from embedding_streams import STREAMS, Stream, regret, stream
 
 import tacit
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn, propensity
+from tacit.core.running import compiled
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 TUNING = 85_001

@@ -20,8 +20,8 @@ import c_loops
 import numpy as np
 
 import tacit
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn
+from tacit.core.running import compiled
 from tacit.policies.base import Impression, Outcome
 from tacit.policies.features.gaussian import Gaussian, belief, commit, dot, project
 

@@ -19,8 +19,8 @@ import numpy as np
 from item_list_streams import SETTINGS, ListStream, read_list, regret, stream
 
 import tacit
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import decide_and_weigh, learn, placed
+from tacit.core.running import compiled
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 TUNING = 85_001

@@ -10,7 +10,7 @@ import random
 import shutil
 from pathlib import Path
 
-import drawn  # noqa: F401  says how many examples are drawn, before any test is read
+import drawn  # says how many examples are drawn, before any test is read
 import pytest
 import stores
 
@@ -53,6 +53,16 @@ def pytest_collection_modifyitems(config, items):
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in set(left)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Compile nothing for tests that play few rounds, but in the long form."""
+    interpreted = item.get_closest_marker("interpreted") and not item.get_closest_marker("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        if interpreted and not drawn.is_long():
+            patch.setenv("TACIT_COMPILE", "0")
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,8 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 
+pytestmark = pytest.mark.interpreted
+
 
 @dataclass(frozen=True)
 class RandomDuel(tacit.DuelPolicy):
@@ -173,6 +175,7 @@ def test_a_duel_learns_in_batches_as_it_does_one_by_one():
     assert one.state.wins.tobytes() == many.state.wins.tobytes()
 
 
+@pytest.mark.compiled
 def test_duels_are_simulated_with_their_regret():
     result = tacit.simulate(RandomDuel(arms=3), FairDuels(), 30_000, runs=4, seed=1)
     # Each side misses arm 0 two times in three: 2/3 of 0.25. Five standard errors are 0.004.

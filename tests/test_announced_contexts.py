@@ -8,6 +8,8 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import RECENT
 
+pytestmark = pytest.mark.interpreted
+
 ARMS, DIM = 3, 2
 QUIET, LOUD = 0.0, 50.0
 
@@ -88,6 +90,7 @@ def test_warnings_that_were_wrong_are_believed_less_and_less():
     assert announced.right[0] < 0.1 * announced.warnings[0]
 
 
+@pytest.mark.compiled
 def test_what_was_announced_is_learned_sooner():
     """Tastes change at rounds that a signal announces: fixed seeds, ten of each."""
     missed = {"both": 0.0, "alone": 0.0}

@@ -21,6 +21,8 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import counts_of
 from tacit.service.log.sqlite import SqliteStore
 
+pytestmark = pytest.mark.interpreted
+
 
 def tacit_main(arguments):
     with pytest.raises(SystemExit) as ended:
@@ -188,6 +190,7 @@ def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
         assert load_config(path).placements["search"].policy == scene.policy
 
 
+@pytest.mark.compiled
 def test_the_demo_of_users_who_differ_gains_what_one_page_for_all_cannot():
     scene = scenario(None, None, 1500, seed=1, context=True)
     traffic = Traffic.drawn(scene)

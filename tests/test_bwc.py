@@ -18,6 +18,8 @@ from tacit.evaluate.windows import Replaying, WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 
+pytestmark = pytest.mark.interpreted
+
 BOX = tacit.Rectangle(dim=1, margin=0.1)
 QUIET, LOUD = [0.2], [0.9]
 
@@ -168,6 +170,7 @@ def test_going_on_from_a_snapshot_equals_never_having_stopped(base, tmp_path):
     np.testing.assert_array_equal(decisions[0].slots, decisions[1].slots)
 
 
+@pytest.mark.compiled
 @examples(30)
 @given(seed=st.integers(0, 10_000), merge=st.booleans(), rounds=st.integers(2, 12))
 def test_compiled_and_plain_kernels_agree(seed, merge, rounds):
@@ -326,6 +329,7 @@ def test_without_events_the_oracle_is_the_policy_itself():
     np.testing.assert_array_equal(result.regret[0], result.regret[1])
 
 
+@pytest.mark.compiled
 def test_bwc_is_near_the_oracle_where_contexts_tell():
     """The paper's setting, smaller: BWC within 30 % of ORA, UCB1 beyond that (paired runs)."""
     environment = tacit.ShiftingArms(arms=5, keys=20, shifting=0.25, events=(3, 3), dim=5, announced=True)

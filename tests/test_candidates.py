@@ -21,6 +21,8 @@ from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
 from tacit.policies.spec import goes_on, policy_from_stored
 
+pytestmark = pytest.mark.interpreted
+
 ARMS = 3
 # One Gibbs sweep in place of ten: these tests run plain Python.
 UNKNOWN = [
@@ -115,6 +117,7 @@ def floor():
     return tacit.ExplorationFloor(tacit.LogisticTS(2, 2), epsilon=0.2)
 
 
+@pytest.mark.compiled
 def test_compiled_and_plain_kernels_agree(floor):
     learner = tacit.Learner(floor, seed=np.random.SeedSequence(11))
     kind, params, state = type(floor), floor.params, floor.init(1)
@@ -152,6 +155,7 @@ def test_what_the_policy_learns_is_what_it_learns_alone(floor):
     assert learner.posterior("query").mean.tobytes() == alone.posterior("query").mean.tobytes()
 
 
+@pytest.mark.compiled
 def test_a_log_of_it_answers_for_other_policies_without_bias(floor):
     """Five logs of 1500 rounds: IPS of each arm is within 2 standard errors of the truth where it
     should be in 95 %; of 15 at most 4 may be beyond (probability 0.005), none beyond 5."""

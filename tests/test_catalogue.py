@@ -15,6 +15,8 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.catalogue import Catalogue
 
+pytestmark = pytest.mark.interpreted
+
 DIM = 5
 
 

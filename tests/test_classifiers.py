@@ -26,6 +26,8 @@ from tacit.classifiers.hyperplane import hull_distance, row_of
 from tacit.core.dispatch import learn_false, predict
 from tacit.errors import InvalidValue, UnknownName
 
+pytestmark = pytest.mark.interpreted
+
 unit = st.floats(0.0, 1.0)
 seeds = st.integers(0, 2**32)
 

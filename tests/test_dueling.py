@@ -11,8 +11,8 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose, learn
+from tacit.core.running import compiled
 from tacit.environments import preferences
 from tacit.errors import InvalidValue
 from tacit.policies import sample_size

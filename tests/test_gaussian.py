@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
-from tacit.core.compiled import compiled
+from tacit.core.running import compiled
 from tacit.policies.features.gaussian import (
     Gaussian,
     belief,

@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_344,
-    "files": 352,
+    "code": 60_362,
+    "files": 353,
     "classes_twice": 5,
     "told": 0,
     "know_pin": 12,

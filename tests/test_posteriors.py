@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
 from tacit.learning.estimates import chances_best, intervals
 from tacit.policies.stationary.beta_maximum import probability_largest
+
+pytestmark = pytest.mark.interpreted
 
 PARAMETER = st.floats(-1.3, 6.0).map(lambda exponent: 10.0**exponent)
 

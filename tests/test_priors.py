@@ -16,6 +16,8 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.spec import goes_on
 
+pytestmark = pytest.mark.interpreted
+
 NAMES = ("film", "holiday")
 KINDS = (tacit.Thompson, tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.ShiftMixture, tacit.DriftMixture)
 # Beta(4, 4) and Beta(1, 2): odds of 1 and ½, so the second is played where z is beyond what divides them by

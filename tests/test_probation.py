@@ -10,8 +10,8 @@ import pytest
 from drawn import is_long
 
 import tacit
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import choose
+from tacit.core.running import compiled
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome

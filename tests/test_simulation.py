@@ -15,6 +15,7 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
+from tacit.core.running import compiled
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.reproduce.regret_basics import lai_robbins
@@ -149,7 +150,6 @@ def test_table_summary_and_plot(tmp_path):
 
 def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
-    from tacit.core.compiled import compiled
     from tacit.simulation.rounds import InFlight, Round, play_delayed
 
     policy = tacit.EXP3(3)

@@ -22,6 +22,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints, lane_rows, leaves, rebuilt
 from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
+from tacit.core.running import compiled, compiles_loops
 from tacit.core.text import Tabulated, left_aligned
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, impression_of
@@ -284,6 +285,8 @@ def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, a
 
 def compiles(trial: Trial) -> str:
     """Compile what choosing and learning run."""
+    if not compiles_loops():
+        raise LeftOut("TACIT_COMPILE=0: nothing is compiled")
     trial.learner().compile()
     return "choose and learn"
 
@@ -384,8 +387,6 @@ def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
 
 def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tuple[Ints, Ints, Floats]:
     """Return what is shown, how often, and with what propensity."""
-    from tacit.core.compiled import compiled
-
     params, state = trial.policy.params, learner.state
     loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width

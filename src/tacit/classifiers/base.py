@@ -12,6 +12,7 @@ from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import learn_false, predict
 from tacit.core.part import Part, matched, named_class, read_call, whole
+from tacit.core.running import compiled
 from tacit.errors import InvalidValue
 
 # ---- Many contexts at once: the compiled loops behind :class:`~tacit.classifiers.SafeClassifier`
@@ -230,8 +231,6 @@ class SafeClassifier:
     """
 
     def __init__(self, classifier: Classifier) -> None:
-        from tacit.core.compiled import compiled
-
         self.classifier = checked_classifier("classifier", classifier)
         self.state = classifier.init(1)
         self.positives = 0

@@ -18,6 +18,7 @@ from tacit.classifiers.base import TIE, Classifier, learn_all_false
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import PositiveFraction, whole
+from tacit.core.running import compiled
 
 GAP = 1e-13
 """Distances are exact to this: the search stops when its two bounds are as near."""
@@ -383,8 +384,6 @@ class Hyperplane(Classifier):
         )
 
     def merged(self, first: HullPoints, second: HullPoints) -> HullPoints:
-        from tacit.core.compiled import compiled
-
         learn = compiled(learn_all_false, self.params)
         joined = self.init(len(first.held))
         for row in range(len(joined.held)):

@@ -242,22 +242,14 @@ def _parts_within(params: Any) -> Iterable[type]:
             yield from _parts_within(value)
 
 
-def compiled(driver: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return ``driver`` as compiled code for parts with these ``Params``.
-
-    Parameters
-    ----------
-    driver : function
-        A module-level function in numba's subset that calls the generic functions.
-    *all_params : named tuple
-        The ``Params`` of each part it will be called with.
-    """
+def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
+    """Return the driver that runs ``loop`` for parts with these ``Params``."""
     global _taught_helpers
     for helper in dispatch.helpers[_taught_helpers:]:
         register_jitable(**KERNEL_OPTIONS)(helper)
     _taught_helpers = len(dispatch.helpers)
     parts = (part for params in all_params for part in _parts_within(params))
-    return _driver(driver, tuple(parts))
+    return _driver(loop, tuple(parts))
 
 
 def cache_statistics() -> tuple[int, int]:

@@ -21,6 +21,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import one_of, param, whole
+from tacit.core.running import compiled
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
@@ -168,8 +169,6 @@ class InterleavedRankers(DuelEnvironment):
 
     def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
         """Return lists' chances, and the chances that left wins, ties and loses on each."""
-        from tacit.core.compiled import compiled
-
         pair = self.rankings[query][left], self.rankings[query][right]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
             items, weights = self._drafts(pair, len(self.grades[query]), [query, left, right])
@@ -187,8 +186,6 @@ class InterleavedRankers(DuelEnvironment):
 
     def _drafts(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
         """Return all lists of a team draft, or a sample of probabilistic ones, and weights."""
-        from tacit.core.compiled import compiled
-
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), NOTHING)
         for row, given in zip(ranked, pair, strict=True):

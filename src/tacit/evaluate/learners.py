@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learns_from_propensity, observe, placed, propensity
+from tacit.core.running import compiled
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import (
@@ -197,8 +198,6 @@ class Learning:
         return fresh
 
     def shown(self, rows: LoggedRows) -> Floats:
-        from tacit.core.compiled import compiled
-
         learner, everything = self._learner, np.arange(len(rows.reward))
         codes, slots = learner.slots(rows), learner.shown(rows)
         found = np.zeros(len(rows.reward))
@@ -282,8 +281,6 @@ class Frozen(EachArm):
         return np.asarray(lane[key.codes])
 
     def _weighed_items(self, rows: LoggedRows) -> Floats:
-        from tacit.core.compiled import compiled
-
         slots, lanes, params = self._rows.shown(rows), self._lanes(rows), self.policy.params
         everything, found = np.arange(len(slots)), np.zeros(len(slots))
         driver = compiled(weigh_shown, params)
@@ -293,8 +290,6 @@ class Frozen(EachArm):
         return found
 
     def _evaluated(self, rows: LoggedRows) -> Floats:
-        from tacit.core.compiled import compiled
-
         codes, lanes = self._rows.slots(rows), self._lanes(rows)
         batch = self._rows.impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
         found = np.zeros((len(rows.reward), self.policy.arm_count))
@@ -421,8 +416,6 @@ class Ranking:
 
     def shown(self, rows: LoggedRows) -> Floats:
         """Return the probability of each row's arm at its position, given those above it."""
-        from tacit.core.compiled import compiled
-
         learner = self._learner
         slots, lists = learner.shown(rows), lists_of(rows)
         self._check(rows, lists)

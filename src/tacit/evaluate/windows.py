@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.part import Fraction
+from tacit.core.running import compiled
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate.options import AtLeastOne, Options
@@ -388,8 +389,6 @@ class Pass:
 
     def play(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
         """Replay a window; yield the number of rows after each stretch of it."""
-        from tacit.core.compiled import compiled
-
         if lanes > self._capacity:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copied_into(self.state, self.policy.init(self._capacity))

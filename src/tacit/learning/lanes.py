@@ -18,6 +18,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view, leaves
 from tacit.core.dispatch import learns_from_propensity
+from tacit.core.running import compiled
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.batch import (
     Batch,
@@ -474,8 +475,6 @@ class Loops:
         return self._entry(place_rows, self.action, self.prefixes, self.places)
 
     def _compiled(self, loop: Callable[..., Any]) -> Any:
-        from tacit.core.compiled import compiled
-
         return compiled(loop, self.params)
 
     def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:

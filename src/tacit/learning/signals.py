@@ -45,6 +45,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into, leaves, rebuilt, trimmed
 from tacit.core.dispatch import kernel
+from tacit.core.running import compiled
 from tacit.errors import InvalidValue, SnapshotError
 
 VOLUME, ABANDONMENT, REFORMULATION, NEW_ARMS, SINCE_SHIFT = range(5)
@@ -323,8 +324,6 @@ class Signals:
 
     def _prepare(self) -> None:
         """Compile the loops, or find them in the cache, and keep their entry points."""
-        from tacit.core.compiled import compiled
-
         lanes, scales, none = self._lanes, self._scales, np.empty(0, np.int64)
         arrivals = self._arrivals(none, none, None, None, None)
         out = np.empty((0, len(NAMES)))

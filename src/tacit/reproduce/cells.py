@@ -13,8 +13,8 @@ import numpy as np
 
 from tacit.clicks import models
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.compiled import compiled
 from tacit.core.dispatch import kernel
+from tacit.core.running import compiled
 from tacit.environments import Environment, PreferenceMatrix, preferences
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.interleaving import TeamDraft

@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
+from tacit.core.running import compiled
 from tacit.environments import Environment, ExaminationArms
 from tacit.plots import band, looks
 from tacit.policies import (
@@ -159,8 +160,6 @@ def play_discrepancy(
 
 def discrepancies(policy: ClickModel, environment: Environment, setup: study.Setup) -> Floats:
     """Return Σ (f − f*)² up to each round, a row per run."""
-    from tacit.core.compiled import compiled
-
     squares = np.zeros((setup.runs, HORIZON))
     for run, row in enumerate(squares):
         env_rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)

@@ -18,6 +18,7 @@ import numpy as np
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
+from tacit.core.running import compiled
 from tacit.errors import InvalidValue
 from tacit.plots import looks
 from tacit.policies.base import Outcome
@@ -207,8 +208,6 @@ def replay_sessions(
 
 def replayed(policy: policies.Policy, log: CourseLog, run: int, seed: int) -> tuple[float, float]:
     """Return matches and click rate of one replay in a random order (Li et al. 2011)."""
-    from tacit.core.compiled import compiled
-
     rng = run_stream(seed, run, POLICY_STREAM)
     order = run_stream(seed, run, ENVIRONMENT_STREAM).permutation(len(log.video))
     most = int(np.diff(log.starts).max())

@@ -18,6 +18,7 @@ import numpy as np
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints, leaves
 from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
+from tacit.core.running import compiled
 from tacit.core.spread import spread
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
 from tacit.learning.merging import added, joined
@@ -152,8 +153,6 @@ def sharded_regret(benchmark: Benchmark, shards: int, interval: int | None, seed
     seed, number : int
         Runs of one number see the same impressions and chances whatever the shards.
     """
-    from tacit.core.compiled import compiled
-
     environment, horizon = benchmark.environment, benchmark.horizon
     env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
     rng = run_stream(seed, number, POLICY_STREAM)

@@ -23,6 +23,7 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
+from tacit.core.running import compiled
 from tacit.core.seeds import handed_back, taken_over
 from tacit.environments.base import Environment
 from tacit.policies.base import Impression, Policy, outcome_of
@@ -282,8 +283,6 @@ class Run:
         number: int,
         checkpoints: Ints,
     ) -> None:
-        from tacit.core.compiled import compiled
-
         self.policy, self.environment, self.horizon = policy, environment, horizon
         env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
         self.rng = run_stream(seed, number, POLICY_STREAM)

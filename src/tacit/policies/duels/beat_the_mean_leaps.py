@@ -29,6 +29,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.running import compiled
 from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
 CAUTION = 1.0 - 1e-12
@@ -436,8 +437,6 @@ def beat_the_mean(
     >>> beat_the_mean(matrix, matrix[0] - 0.5, 5.0, 10**9, rng).winner
     0
     """
-    from tacit.core.compiled import compiled
-
     book, totals = Book.opened(preferences), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
     play = compiled(explore)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.running import compiled
 from tacit.policies.duels.beat_the_mean_leaps import CAUTION, DEEPEST, SHARE
 from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
@@ -290,8 +291,6 @@ def interleaved_filter(
     >>> interleaved_filter(matrix, matrix[0] - 0.5, 5.0, 10**9, rng, prunes=True).winner
     0
     """
-    from tacit.core.compiled import compiled
-
     book, totals = FilterRun.opened(len(preferences)), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
     play = compiled(explore)

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.running import compiled
 from tacit.service.placements.results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, R, Results, W
 
 BUCKETS = 200
@@ -250,8 +251,6 @@ def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered:
 @cache
 def counting() -> Any:
     """Return :func:`count_rows`, compiled."""
-    from tacit.core.compiled import compiled
-
     none, sums = np.empty(0, np.int64), np.empty(0)
     return compiled(count_rows).entry((sums, sums, none, sums, none))
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.running import compiled
 
 # ---- Decisions by when something ends for them, as columns: nothing is made for one of them alone
 
@@ -353,8 +354,6 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
 @cache
 def loops() -> WindowLoops:
     """Return the loops :func:`open_rows`, :func:`tell_rows` and :func:`close_rows`, compiled."""
-    from tacit.core.compiled import compiled
-
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))

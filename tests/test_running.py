@@ -1,0 +1,58 @@
+"""Loops run compiled and, with TACIT_COMPILE=0, as plain Python: the same is shown and learned."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import tacit
+from tacit.checking.kernels import Trial
+from tacit.core.arrays import leaves
+from tacit.core.dispatch import shipped
+from tacit.policies.base import registry
+
+ROUNDS = range(50)
+SHIPPED = shipped(registry, "policies")
+
+
+def played(policy, monkeypatch, mode):
+    """Return what is shown in some rounds, with what propensities, and the state."""
+    monkeypatch.setenv("TACIT_COMPILE", mode)
+    trial = Trial(policy, 1, len(ROUNDS), 0, 0.0)
+    learner = trial.learner()
+    decisions = trial.play(learner, "a", ROUNDS)
+    told = [float("nan") if one.propensity is None else one.propensity for one in decisions]
+    return [one.slots.tolist() for one in decisions], told, learner.lanes.used()
+
+
+@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
+def test_each_policy_plays_the_same(kind, monkeypatch):
+    policy = kind.example(arms=3, dim=2)
+    (shown, told, state), (others, said, other) = (played(policy, monkeypatch, mode) for mode in "01")
+    assert shown == others
+    np.testing.assert_allclose(told, said, rtol=1e-6)
+    for (name, plain), (_, found) in zip(leaves(state), leaves(other), strict=True):
+        np.testing.assert_allclose(plain, found, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def simulated(monkeypatch, mode, environment):
+    monkeypatch.setenv("TACIT_COMPILE", mode)
+    return tacit.simulate(tacit.Thompson(3), environment, horizon=300, runs=2, seed=1).regret
+
+
+def test_a_simulation_is_the_same(monkeypatch):
+    environment = tacit.ShiftingArms.example(3)
+    np.testing.assert_allclose(*(simulated(monkeypatch, mode, environment) for mode in "01"), rtol=1e-9)
+
+
+def test_a_process_that_compiles_nothing_does_not_load_the_compiler():
+    code = """
+import sys
+import tacit
+learner = tacit.Learner(tacit.UCB1(2), seed=1)
+learner.learn(learner.choose("a"), 1.0)
+assert "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
