@@ -1,6 +1,9 @@
 """Typical mistakes in a configuration and over HTTP: the answer names the field, the value and the remedy."""
 
 import json
+import signal
+import subprocess
+import sys
 import tomllib
 import urllib.error
 import urllib.request
@@ -10,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from tacit.cli import cli
-from tacit.errors import ConfigError
+from tacit.client import Client, Decided
+from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 
@@ -24,7 +28,17 @@ CONFIGURED = {
         "give one of uniform, baseline",
     ),
     HOME + "holdout = { share = 10 }": ("home.holdout.share", "10", "give a number of at most 0.5"),
-    HOME + "holdout = 0.1": ("home.holdout", "0.1", "give a table of share, control, unit, look, or nothing"),
+    HOME + "holdout = 0.1": ("home.holdout", "0.1", "or nothing, such as { share = 0.1 }"),
+    HOME + "guardrail = 'returns'": ("home.guardrail", "'returns'", 'such as { metric = "returns" }'),
+    HOME + "at_least = 0.1": ("home.at_least", "0.1", "such as { NAME = 0.1 }"),
+    HOME + "reward = 'revenue'": (
+        "home.reward",
+        "'revenue'",
+        "add metrics.revenue = { range = [0, LARGEST] }",
+    ),
+    HOME + "metrics = { revenue = {} }": ("home.metrics", "they need", "a holdout, or a guardrail"),
+    HOME + "holdout = { control = { arm = 'x' } }": ("control.arm", "'x'", "none of the arms, film, song"),
+    "[placements.home]\nkind = 'duels'\narms = ['a', 'b']": ("home.arms", "unknown", "did you mean rankers?"),
     HOME + "attribution_window = '1h'": (
         "home.attribution_window",
         "'1h'",
@@ -45,21 +59,26 @@ CONFIGURED = {
     HOME + "holdout = { control = 'film' }": (
         "control",
         "'film'",
-        "give one of uniform, baseline, or a table of arm",
+        'or a table of arm or policy, such as { arm = "film" }',
     ),
     "home: 3": ("toml", "line 1, column 5", 'write lines such as name = "text"'),
     HOME + "[feeds.shop]\nmap = 'nowhere.toml'": (
-        "feeds.shop",
-        "nowhere.toml",
+        "feeds.shop.map: ",
+        "nowhere.toml: there is no such file",
         "tacit feed --example segment",
     ),
     HOME + "attribution_window = -1": ("home.attribution_window", "-1", "give a number of at least 0.001"),
     HOME + "mode = 'learn'": ("home.mode", "'learn'", "give one of online, apprentice, frozen, shadow"),
     HOME + "aggregation = 'mean'": ("home.aggregation", "'mean'", "give one of first, last, sum, max"),
     HOME + "positions = 2": ("home.positions", "unknown field", "there is kind, policy"),
-    "[placements.home]\narms = 'film, song'": ("home.arms", "'film, song'", "give a whole number or a list"),
+    "[placements.home]\narms = 'film, song'": (
+        "home.arms",
+        "'film, song'",
+        'a list, such as ["film","song"]',
+    ),
     "[placements]\nhome = 3": ("placements.home", "3", "give a table of names and values"),
     "[keys.x]\nscopes = ['decides']": ("keys.x.scopes[0]", "'decides'", "give one of decide,"),
+    "[keys.x]\nsha256 = 'secret'": ("keys.x.sha256", "(hidden)", "tacit key x prints such a table"),
 }
 C = {"device": "ios", "age": 31}
 ASKED = {
@@ -122,6 +141,63 @@ def test_a_wrong_configuration_is_told_by_field_value_and_remedy(text, tmp_path)
         load_config(path)
     for part in CONFIGURED[text]:
         assert part in str(caught.value)
+
+
+STORE = '[server]\nport = 0\n[store]\npath = "s.db"\n'
+LISTS = '[placements.list]\nkind = "slates"\narms = ["a", "b"]\npositions = 9\n'
+LATE = '[placements.late]\narms = 2\nlate = "correct"\n'
+KEY = f"[keys.web]\nsha256 = '{'0' * 64}'\nscopes = ['admin']\nplacements = ['hom']\n"
+BEGUN = STORE + LISTS + LATE + KEY + '[placements.home]\narms = ["a", "b"]\nat_least = { a = 0.3 }\n'
+DOUBTED = [
+    "store.path: there is a new log at",
+    "keys.web.placements: 'hom' fits none of the placements, list, late, home; mend it",
+    'placements.late.late: with "correct" "auto" is Thompson; give that, or no late',
+    "placements.list.positions: 9 are more than the 2 arms; give 2",
+]
+ANEW = {
+    # what of the file is replaced, by what, and what the service says of it at SIGHUP
+    ("port = 0", "port = 1"): "server.port: 1 needs a restart; still 0",
+    ("s.db", "t.db"): "t.db needs a restart; still",
+    (
+        "at_least = { a = 0.3 }",
+        "",
+    ): "placements.home.at_least: the store holds what was learned with {'a': 0.3}",
+    ("placements.home", "placements.house"): "placements.home: no longer served; what it learned stays",
+    ('arms = ["a", "b"]\nat', 'arms = ["a"]\nat'): "placements.home.arms: ('a',), before: ('a', 'b')",
+    (
+        "[placements.home]",
+        "[placements.home]\nkind = 'duels'\nrankers = ['a', 'b']\n[placements.new]",
+    ): "home.kind",
+}
+
+
+def test_what_is_configured_and_can_hardly_be_meant_is_said_and_what_is_read_anew(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text(BEGUN)
+    command = [sys.executable, "-m", "tacit", "serve", "--config", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        said = []
+        service.stdout.readline()
+        for (old, new), what in ANEW.items():
+            path.write_text(BEGUN.replace(old, new))
+            service.send_signal(signal.SIGHUP)
+            said += until(service.stderr, what)
+            path.write_text(BEGUN)
+            service.send_signal(signal.SIGHUP)
+            said += until(service.stderr, "was read anew")
+        service.terminate()
+    for what in DOUBTED:
+        assert any(what in line for line in said)
+
+
+def until(lines, what):
+    """Return lines up to the one that says something; it must come."""
+    read = []
+    for line in lines:
+        read.append(line)
+        if what in line:
+            return read
+    raise AssertionError(f"{what!r} was never said: {read}")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +276,8 @@ def test_a_body_that_is_not_json_is_told_where_it_ends_to_be(body, why, address)
 def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     decide = f"{address}/v1/placements/home/decide"
     assert "GET /openapi.json lists" in answered(f"{address}/v1/decide/home", b"{}")["detail"]
+    meant = "did you mean /v1/placements/home/decide? "
+    assert meant in answered(f"{address}/placements/home/decide", b"{}")["detail"]
     assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"
     what = "content-type: 'text/plain' is not allowed; send application/json"
     assert answered(decide, b"{}", "text/plain")["detail"] == what
@@ -262,6 +340,7 @@ TYPED = {
     "log verify --store nowhere.db": ("--store", "nowhere.db", "give another, or the service's --config"),
     "log export out --store nowhere.db": ("--store", "nowhere.db", "give another"),
     "log export": ("'FOLDER'", "for example: ", "log export exported"),
+    "lift home --key map.toml": ("--key", "this is a file", "give what is in it"),
     "evaluate": ("'LOGS...'", "for example: ", "evaluate clicks.parquet --policy thompson"),
     "placement pin home film": ("'--until'", "for example: ", "pin home film --until 2030-01-01T12:00"),
     "placement rebuild home": ("'--policy'", "for example: ", "rebuild home --policy thompson"),
@@ -299,6 +378,13 @@ def test_an_event_that_is_none_or_is_left_out_is_told_why(tmp_path, monkeypatch)
         (tmp_path / name).write_text(text)
     said = CliRunner().invoke(cli, ["feed", "lines.jsonl", "--map", "map.toml", "--check"]).output
     assert "line 1: left out: e is 'Click'; [reward] has 'click'" in said
+    lacking = CliRunner().invoke(cli, ["feed", "nowhere.jsonl", "--map", "map.toml"])
+    assert (lacking.output, "there is no such file" in str(lacking.exception)) == ("", True)
+    elsewhere = '[shown]\nelsewhere = true\nwhere = { e = "Click" }\narm = "d"\n'
+    (tmp_path / "map.toml").write_text(MAP.replace('"p"', '"home"') + elsewhere)
+    warned = CliRunner().invoke(cli, ["feed", "lines.jsonl", "--map", "map.toml", "--check"]).output
+    assert "shown.propensity: without it no lift will be known" in warned
+    assert 'home: it is not there; if that is its name, give placement = { value = "home" }' in warned
     assert (
         "line 2: rejected, not-json: it ends at byte 36 with a bracket or quote still open; give one" in said
     )
@@ -323,6 +409,15 @@ def commands(found, words):
     context = click.Context(found)
     for name in found.list_commands(context):
         yield from commands(found.get_command(context, name), [*words, name])
+
+
+def test_a_client_that_is_closed_and_a_decision_in_place_of_its_id_are_refused_with_a_remedy():
+    client = Client("http://127.0.0.1:9")
+    with pytest.raises(InvalidValue, match=r"decision_id: 'Decided' is not allowed; give its \.decision_id"):
+        client.feedback("home", Decided("d", "film", 0.5, 0, "committed"), 1)
+    client.close()
+    with pytest.raises(InvalidValue, match="client: 'closed' is not allowed; make another"):
+        client.decide("home", "a")
 
 
 @pytest.mark.parametrize("typed", ["lift home", "placement unpin home"])

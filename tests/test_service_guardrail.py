@@ -397,7 +397,7 @@ async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_
         ({"guardrail": {"metric": "refunds"}}, "guardrail.metric: 'refunds' is none of the metrics"),
         ({"guardrail": RETIRE | {"margin": -0.1}}, "guardrail.margin"),
         ({"guardrail": RETIRE | {"then": "stop"}}, "guardrail.then"),
-        ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the policy's arms"),
+        ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the arms"),
         ({"guardrail": RETIRE | {"against": "b"}, "holdout": HELD}, "guardrail.against: leave it out"),
         ({"policy": "ucb1"}, "guardrail: decisions of UCB1 carry no propensity"),
         ({"propensities": False}, "carry no propensity"),

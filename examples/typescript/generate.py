@@ -24,6 +24,7 @@ export class Refused extends Error {
 /** A client of the decision service at an address, with a key where the service asks for one. */
 export class Tacit {
   constructor(address, { key, timeout = 5000, fetch: ask = globalThis.fetch } = {}) {
+    if (!/^https?:\\/\\//.test(address ?? "")) throw new TypeError(`address: ${address}; give http://HOST:PORT`);
     Object.assign(this, { address: address.replace(/\\/+$/, ""), key, timeout, ask });
   }
 
@@ -34,7 +35,14 @@ export class Tacit {
     if (body !== undefined) headers["content-type"] = "application/json";
     const signal = AbortSignal.timeout(this.timeout);
     const ask = this.ask;
-    const answer = await ask(url, { method, headers, signal, body: JSON.stringify(body) });
+    const answer = await ask(url, { method, headers, signal, body: JSON.stringify(body) }).catch((error) => {
+      const why = error.cause?.code ?? error.cause?.message ?? error.message;
+      const remedy = "see whether the service runs there";
+      throw new Error(
+        `no answer from ${url} (${why}, timeout ${this.timeout} ms); ${remedy}`,
+        { cause: error },
+      );
+    });
     const kind = answer.headers.get("content-type") ?? "";
     if (!answer.ok) {
       const told = kind.includes("json") ? await answer.json() : { detail: await answer.text() };

@@ -93,12 +93,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.path.append(os.getcwd())
     try:
         code = cli.main(arguments, prog_name="tacit", standalone_mode=False)
-    except click.UsageError as error:
-        error.show()
-        code = 2
     except click.ClickException as error:
         error.show()
-        code = 1
+        code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         code = 130

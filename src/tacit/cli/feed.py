@@ -179,6 +179,10 @@ def feed(
     same_file(source, reading.rejected)
     with usage():
         event_map = map_at(map)
+    shown = event_map.shown
+    if shown is not None and shown.elsewhere and shown.propensity is None:
+        remedy = 'name the field that has it, or give "uniform" with the arms'
+        click.echo(f"warning: shown.propensity: without it no lift will be known; {remedy}", err=True)
     if past.past:
         click.get_current_context().exit(_start(event_map, source, reading, past, as_json))
     mapper = Mapper(event_map)
@@ -289,7 +293,8 @@ def _feed(
             code = REJECTED
         except BaseException:
             line.clear()
-            click.echo(f"{tally.summary()}\nfeed it again: what is sent counts once", err=True)
+            if tally.read:
+                click.echo(f"{tally.summary()}\nfeed it again: what is sent counts once", err=True)
             raise
         line.clear()
         report(ended=True)

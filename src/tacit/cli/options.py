@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 import click
 
 from tacit.core.text import no_toml, number_of, said_in
-from tacit.errors import LogError, TacitError
+from tacit.errors import ConfigError, LogError, TacitError
 from tacit.policies.context import declared
 
 if TYPE_CHECKING:
@@ -280,7 +280,13 @@ def usage() -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        raise click.UsageError(str(error)) from error
+        raise (WrongFile if isinstance(error, ConfigError) else click.UsageError)(str(error)) from error
+
+
+class WrongFile(click.ClickException):
+    """What is wrong in a file, where it would not help to see how a command is typed."""
+
+    exit_code = 2
 
 
 @contextmanager

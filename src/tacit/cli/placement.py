@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -28,6 +29,8 @@ def connected(url: str, key: str | None, **options: Any) -> Any:
     """Return a client of the service."""
     with needing("client"):
         from tacit.client import Client
+    if key and Path(key).is_file():
+        raise click.UsageError("--key: this is a file; give what is in it")
     return Client(url, key, **options)
 
 

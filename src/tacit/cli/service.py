@@ -249,7 +249,7 @@ def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
         logging.getLogger("tacit").critical("%s", error)
         sys.exit(2 if wrong else 1)
     if wrong:
-        raise click.UsageError(str(error)) from error
+        raise options.WrongFile(str(error)) from error
     raise error
 
 

@@ -69,6 +69,8 @@ def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
             if not field.name.endswith("_id"):
                 continue
             value = new_id(time.time_ns() // 1000)
+        if hasattr(value, "decision_id"):
+            raise InvalidValue(place + field.name, type(value).__name__, "give its .decision_id")
         sent[field.sent_as] = field.check(place + field.name, value)
     return sent
 

@@ -76,6 +76,8 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
 
     def _pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
         """Yield the seconds before each try, whose reply is then appended to ``replies``."""
+        if self._http.is_closed:
+            raise InvalidValue("client", "closed", "make another: its connections are gone")
         seconds = 0.0
         while seconds < math.inf:
             yield seconds

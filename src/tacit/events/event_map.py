@@ -308,8 +308,9 @@ def map_at(path: Path) -> EventMap:
     try:
         return map_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
         made = "begin with one that tacit feed --example segment prints"
-        raise ConfigError(f"{path}: cannot be read: {error}; {made}") from error
+        raise ConfigError(f"{path}: {why}; {made}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

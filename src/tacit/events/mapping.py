@@ -243,7 +243,12 @@ class Mapper:
         """
         fields = self._map
         name = fields.placement if isinstance(fields.placement, str) else "placement"
-        placement = text_of(name, self._placement(event), "bad-placement")
+        given = self._placement(event)
+        if given is None:
+            # A name in place of a field's is the usual mistake.
+            remedy = f'if that is its name, give placement = {{ value = "{name}" }}, or else name a field'
+            raise BadEvent("missing-field", f"{name}: it is not there; {remedy}")
+        placement = text_of(name, given, "bad-placement")
         time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
         if self._shown is None or not self.is_shown(event):
             seen = self.is_seen(event)

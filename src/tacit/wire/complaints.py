@@ -36,6 +36,8 @@ NAMES = {
     "array": "a list",
     "object": "a table of names and values",
 }
+MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions"}
+"""What another kind calls it."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
@@ -105,11 +107,14 @@ def refusal(
         words = (
             words.replace(NAMES["object"], f"a table of {', '.join(names)}") if 0 < len(names) < 10 else words
         )
-        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}")
+        such = "" if hidden or not path else _such(value, kind)
+        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{such}")
     if "enum value" in what and choices:
         tables = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
         table = f", or a table of {' or '.join(tables)}" if tables else ""
-        return InvalidValue(path or "body", value, f"give one of {', '.join(map(str, choices))}{table}")
+        return InvalidValue(
+            path or "body", value, f"give one of {', '.join(map(str, choices))}{table}{_such(value, kind)}"
+        )
     return TacitError(f"{path or 'body'}: {what}")
 
 
@@ -141,6 +146,23 @@ def _fits(value: Any, kind: Any) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _such(value: Any, kind: Any) -> str:
+    """Return how a value stands in the table or list that is wanted, if it can stand there."""
+    for each in _alternatives(kind):
+        first, names = next(iter(_fields(each)), None), get_origin(each) in (dict, Mapping)
+        if first is not None and _fits(value, first.type):
+            return f", such as {{ {first.encode_name} = {_literal(value)} }}"
+        if names and _fits(value, _inner(each, "")):
+            return f", such as {{ NAME = {_literal(value)} }}"
+        if get_origin(each) in (list, tuple) and isinstance(value, str) and _fits(value, _inner(each, "")):
+            return f", such as {_literal([part.strip() for part in value.split(',')])}"
+    return ""
+
+
+def _literal(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _inner(kind: Any, name: str) -> Any:
@@ -209,7 +231,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 def known_fields(name: str, kind: Any) -> str:
     """Return which fields there are where one is not known, the one that was meant first."""
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, known, 1) or [each for each in known if each == MEANT.get(name)]
     hint = f"did you mean {near[0]}? " if near else ""
     return f"; {hint}there is {', '.join(known)}" if known else ""
 

@@ -6,10 +6,12 @@ import json
 import logging
 import sys
 import threading
+import warnings
 from datetime import UTC, datetime
 from typing import Any
 
 from tacit.core.compilation import notice
+from tacit.errors import AssumptionWarning
 from tacit.service.http.messages import request_id
 
 TEXT = "%(levelname)s %(name)s: %(message)s"
@@ -79,7 +81,16 @@ def set_up(form: str) -> None:
             other.propagate = True
     logging.getLogger("tacit").setLevel(logging.INFO)
     logging.captureWarnings(True)
+    warnings.formatwarning = _worded
     notice.say = Pieces()
+
+
+def _worded(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as it is logged: of ours its words, of others also where they come from."""
+    ours = issubclass(category, AssumptionWarning)
+    return str(message) if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
 
 
 def log_the_uncaught() -> None:

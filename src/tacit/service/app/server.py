@@ -17,8 +17,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ import uvicorn
 from tacit.errors import ConfigError, InvalidValue, TacitError, needing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
+from tacit.service.config.file import doubts, news
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Overview, Service
@@ -196,6 +198,7 @@ class Server(uvicorn.Server):
         traced: Callable[[Guard, Service], Any] | None = None,
     ) -> None:
         self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
+        self._began = config
         self._connections = Connections(config.server)
         self._app = application(engine, self._connections)
         self._watching: list[asyncio.Task[None]] = []
@@ -233,6 +236,7 @@ class Server(uvicorn.Server):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew)
                 if self._missed:
                     self._renew()
+            _say(logging.WARNING, doubts(self._began))
             self._ready()
             notify(READY)
 
@@ -251,7 +255,7 @@ class Server(uvicorn.Server):
         TacitError
             If it cannot be; then nothing changes.
         """
-        before = self._engine.config.keys
+        before = self._engine.config
         if not config.keys and not all(map(is_loopback, self._hosts)):
             raise ConfigError(
                 f"keys: there is none, and {', '.join(self._hosts)} answers to other machines, "
@@ -260,15 +264,13 @@ class Server(uvicorn.Server):
         await self._engine.reload(config)
         self._app.configure(config)
         self._connections.configure(config.server)
-        if config.keys != before:
+        if config.keys != before.keys:
             self._app.close()
-        opened = bool(before) and not config.keys
-        logger.log(
-            logging.WARNING if opened else logging.INFO,
-            "the configuration was read anew: %d placements%s",
-            len(config.placements),
-            "; it has no keys any more: everybody on this machine may do everything" * opened,
-        )
+        logger.info("the configuration was read anew: %d placements", len(config.placements))
+        if before.keys and not config.keys:
+            logger.warning("it has no keys any more: everybody on this machine may do everything")
+        _say(logging.INFO, news(self._began, before, config))
+        _say(logging.WARNING, doubts(config))
 
     def _renew(self) -> None:
         self._renewing = asyncio.ensure_future(self._take_over_anew())
@@ -280,6 +282,11 @@ class Server(uvicorn.Server):
             await self.take_over(await asyncio.to_thread(self._reread))
         except TacitError as error:
             logger.error("the configuration stays as it was: %s", error)
+
+
+def _say(level: int, sentences: Iterable[str]) -> None:
+    for each in sentences:
+        logger.log(level, "configuration: %s", each)
 
 
 def _protocol(connections: Connections) -> type[Protocol]:
@@ -482,6 +489,8 @@ def _opened(config: Config) -> Service:
     from tacit.service.engine.opening import open_store
 
     store = open_store(config.store)
+    if not store.end().seq and config.store.url is None:
+        logger.info("store.path: there is a new log at %s", Path(config.store.path).absolute())
     try:
         return Engine(config, store)
     except BaseException:

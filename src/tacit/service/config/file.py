@@ -5,6 +5,7 @@ First settings as the log knows them, the learner that a placement starts from, 
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import re
@@ -12,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,11 +22,12 @@ import msgspec.structs
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
+from tacit.events.event_map import map_at
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.spec import AUTO, goes_on
-from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, hook_of, is_loopback
+from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, secret_of
 from tacit.service.config.schema import (
     ARMS,
     PERSONALIZER,
@@ -131,6 +134,65 @@ def differences(before: str, now: str) -> dict[str, Any]:
         for name in sorted(old | new)
         if old.get(name) != new.get(name)
     }
+
+
+FIXED = (
+    "server.host", "server.port", "server.log", "store.path", "store.schema", "store.url", "traces", "export",
+)  # fmt: skip
+"""What stays as it was at the start; the values of the last three may hold secrets."""
+
+
+def news(began: Config, before: Config, now: Config) -> list[str]:
+    """Return, in words, what another configuration changes, and what only a restart would.
+
+    Parameters
+    ----------
+    began, before, now : Config
+        The one of the start, the one that was followed until now, and the one that will be.
+    """
+    said = []
+    for place in FIXED:
+        then, wanted = (attrgetter(place)(config) for config in (began, now))
+        values = f"; still {then}" if place in FIXED[:-3] else ""
+        said += [f"{place}: {wanted if values else 'this'} needs a restart{values}"] if wanted != then else []
+    old, new = before.placements, now.placements
+    gone, come = old.keys() - new, new.keys() - old
+    said += [f"placements.{name}: no longer served; what it learned stays in the store" for name in gone]
+    said += [f"placements.{name}: served now, with what the store has of this name" for name in come]
+    for name in sorted(old.keys() & new):
+        then, wanted = (
+            {"arms": each.configured_arms} | json.loads(settings_of(each)) for each in (old[name], new[name])
+        )
+        said += _changed(f"placements.{name}", then, wanted)
+    return said
+
+
+def _changed(place: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in before | now:
+            yield from _changed(f"{place}.{name}", before.get(name), now.get(name))
+    elif before != now:
+        yield f"{place}: {now}, before: {before}"
+
+
+def doubts(config: Config) -> Iterator[str]:
+    """Yield, in words, what is allowed and can hardly be meant."""
+    for name, key in config.keys.items():
+        for pattern in key.placements or ():
+            if not fnmatch.filter(config.placements, pattern):
+                known = ", ".join(config.placements)
+                yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
+    for name, each in config.placements.items():
+        arms = each.configured_arms
+        count = arms if isinstance(arms, int | None) else len(arms)
+        positions = getattr(each.policy, "positions", 0)
+        if count == 1:
+            yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
+        elif count is not None and positions > count:
+            yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
+        if each.recommended and each.rule.late == "correct":
+            label = each.policy.label
+            yield f'placements.{name}.late: with "correct" "auto" is {label}; give that, or no late'
 
 
 # ---- The learner that a placement starts from, read from its file and checked against it
@@ -348,7 +410,10 @@ def _check_name(name: str, key: str, what: str, source: str) -> None:
 
 
 def _key(name: str, table: Any, source: str) -> KeyConfig:
-    made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
+    try:
+        made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
+    except ConfigError as error:
+        raise ConfigError(f"{error}; tacit key {name} prints such a table") from error
     with _within(f"{source}: keys.{name}."):
         made.check()
     return made
@@ -356,8 +421,10 @@ def _key(name: str, table: Any, source: str) -> KeyConfig:
 
 def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
     _check_name(name, f"feeds.{name}", "its", source)
+    with _within(f"{source}: feeds.{name}.map: "):
+        events = map_at(folder / table.map)
     with _within(f"{source}: feeds.{name}."):
-        return hook_of(table, folder)
+        return HookConfig(events, secret_of(table, folder))
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:

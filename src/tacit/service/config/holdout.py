@@ -292,7 +292,8 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.metric not in placement.metrics:
             known = ", ".join(placement.metrics) or "none"
             raise ConfigError(
-                f"guardrail.metric: {self.metric!r} is none of the metrics ({known}); add it there"
+                f"guardrail.metric: {self.metric!r} is none of the metrics ({known}); add metrics."
+                f"{self.metric} = {{}}"
             )
         if placement.holdout is not None:
             if self.against is not None:
@@ -317,7 +318,8 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "cannot be weighed; give another policy (such as auto), or a holdout"
             )
         if self.arm_of(placement) not in _named(placement):
-            raise ConfigError(f"guardrail.against: {self.against!r} is none of the policy's arms")
+            arms = ", ".join(map(str, _named(placement)))
+            raise ConfigError(f"guardrail.against: {self.against!r} is none of the arms, {arms}")
 
     def arm_of(self, placement: PlacementConfig) -> Arm:
         """Return the arm that others are held against."""

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import EventMap, map_at
+from tacit.events.event_map import EventMap
 from tacit.service.errors import Forbidden
 
 DECIDE, FEEDBACK, READ, ADMIN = SCOPES = ("decide", "feedback", "read", "admin")
@@ -256,24 +256,14 @@ class HookConfig(msgspec.Struct, frozen=True):
     secret: Secret | None = None
 
 
-def hook_of(table: HookTable, folder: Path) -> HookConfig:
-    """Return the feed of a table, with its map and its secret.
-
-    Parameters
-    ----------
-    table : HookTable
-    folder : path
-        To which its files are relative.
+def secret_of(table: HookTable, folder: Path) -> Secret | None:
+    """Return the secret of a feed's table, whose files are relative to a folder.
 
     Raises
     ------
     ConfigError
-        If the map is wrong, or there is no secret where one is named; it never says what that is.
+        If there is none where one is named; it never says what that is.
     """
-    return HookConfig(map_at(folder / table.map), _secret(table, folder))
-
-
-def _secret(table: HookTable, folder: Path) -> Secret | None:
     name, file = table.secret_env, table.secret_file
     if name is None and file is None:
         return None

@@ -385,7 +385,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         if self.learned is not None:
             if self.learned not in self.metrics:
                 raise ConfigError(
-                    f"reward: {self.learned!r} is none of the metrics; add metrics.{self.learned} = {{}}"
+                    f"reward: {self.learned!r} is none of the metrics; add metrics.{self.learned} = "
+                    "{ range = [0, LARGEST] }"
                 )
             self.metrics[self.learned].check_learned(self.learned)
         kind = self.served_as
@@ -393,13 +394,15 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             self.guardrail.check(self, kind)
         if self.holdout is None:
             if self.metrics.keys() - {self.learned, self.guardrail and self.guardrail.metric}:
-                raise ConfigError("metrics: they are compared over a holdout; add one")
+                raise ConfigError("metrics: they need a holdout, or a guardrail; add one")
             return
         self.holdout.check(self.kind, kind.controls, kind.units)
         arms, arm = self.configured_arms, self.holdout.arm
         known = range(arms) if isinstance(arms, int) else arms or ()
         if arm is not None and arm not in known:
-            raise ConfigError(f"holdout.control.arm: {arm!r} is none of the policy's arms")
+            raise ConfigError(
+                f"holdout.control.arm: {arm!r} is none of the arms, {', '.join(map(str, known))}"
+            )
         if self.holdout.policy is not None and self.spread:
             raise ConfigError(
                 "holdout.control.policy: with spread, shards add up what the placement's policy "

@@ -20,7 +20,7 @@ import json
 import logging
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -288,10 +288,10 @@ def as_stored(
     known = [before, *map(policy_from_stored, rebuilt)]
     same = any(goes_on(config.policy, earlier) for earlier in known)
     if not (same or ((config.recommended or config.rebuild) and _for_same(config, before))):
+        field, then, now = _differing(known[-1], config.policy)
         raise ConfigError(
-            f"placements.{name}.policy: the store holds what {before} learned, which is not for "
-            f"{config.policy}; set it back, rebuild it with rebuild = true, or give the "
-            "placement a new name"
+            f"placements.{name}.{field}: the store holds what was learned with {then}, which is not for "
+            f"{now}; set it back, rebuild it with rebuild = true, or give the placement a new name"
         )
     if config.seed not in (None, stored.seed):
         raise ConfigError(
@@ -299,6 +299,17 @@ def as_stored(
             f"{config.seed}; leave it out, or give the placement a new name"
         )
     return msgspec.structs.replace(config, policy=known[-1], seed=stored.seed)
+
+
+def _differing(before: Policy, now: Policy) -> tuple[str, Any, Any]:
+    """Return which setting makes policies differ, and what it is for either, as short as it can be said."""
+    said: dict[str, Callable[[Policy], Any]] = {
+        "kind": lambda policy: f"a policy of {policy.shows}s",
+        "at_least": lambda policy: dict(getattr(policy, "at_least", ())) or "no share promised",
+        "policy": lambda policy: policy.label,
+    }
+    ways = ((field, say(before), say(now)) for field, say in said.items())
+    return next((way for way in ways if way[1] != way[2]), ("policy", before, now))
 
 
 def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:

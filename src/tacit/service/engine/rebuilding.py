@@ -176,7 +176,8 @@ class Rebuilder:
         for what in SAME:
             mine, its = getattr(before, what, None), getattr(policy, what, None)
             if mine != its:
-                raise InvalidValue("policy", policy, f"give one whose {what} are {mine}")
+                remedy = f"its {what} are not those of {before.label}, {mine}; give one that shows the same"
+                raise InvalidValue("policy", policy.label, remedy)
         if policy.context_dim not in (0, before.context_dim):
             remedy = f"give one that reads a context of {before.context_dim} numbers, or none"
             raise InvalidValue("policy", policy, remedy)

@@ -345,7 +345,8 @@ def problem(kind: str, field: str, detail: str) -> Problem:
 
 def nothing_at(path: str) -> str:
     """Return that there is nothing at a path, and what says which paths there are."""
-    return f"path: there is nothing at {path!r}; GET /openapi.json lists what there is"
+    meant = f"did you mean /v1{path}? " if path.startswith("/placements") else ""
+    return f"path: there is nothing at {path!r}; {meant}GET /openapi.json lists what there is"
 
 
 def refusal_headers(status: int) -> dict[str, Any]:

@@ -394,5 +394,5 @@ def _checked_reward(reward: float | None, lowest: float) -> float:
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:
-        raise InvalidValue("reward", None, f"give a number from {lowest:g} to 1")
+        raise InvalidValue("reward", None, f"give a number from {lowest:g} to 1, beside metrics, too")
     return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]
