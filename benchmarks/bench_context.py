@@ -75,10 +75,10 @@ RIVALS = {
 OURS = "tacit"
 HEAD = """# A user's context, beside other packages
 
-Regret, mean ± standard error over 12 seeds (6 for the slow packages, which did not play the four longest
-streams); a star where it is less than that of `tacit.auto` on the same seeds by twice the error of the
-difference, ′ where the seeds are older. By `python benchmarks/bench_context.py --full`; machine, candidates
-and every score are in `context.json`.
+Regret, mean ± standard error over 24 seeds (12 for other packages on the four longest streams; 6 for the slow
+ones, which did not play these); a star where it is less than that of `tacit.auto` on the same seeds by twice
+the error of the difference, ′ where the seeds are older. By `python benchmarks/bench_context.py --full`;
+machine, candidates and every score are in `context.json`.
 """
 SHORT = ("digits", "wine, unscaled", "iris")
 """What is played unless asked otherwise."""
@@ -171,12 +171,15 @@ def timed(bench: Bench, rows: list[Row]) -> list[Row]:
             measured = bench.once(job, lambda: bench.play(peer, TIMED, seeds, role, policy))  # noqa: B023
             if "result" in measured:
                 found.setdefault(rival, []).append(measured["result"])
+    paces = {
+        rival: [1e6 * run[0] / run[1] for each in results for runs in each["played"].values() for run in runs]
+        for rival, results in found.items()
+    }
     return [
         {
             "rival": rival,
-            "microseconds": median(
-                1e6 * run[0] / run[1] for each in results for runs in each["played"].values() for run in runs
-            ),
+            "microseconds": median(paces[rival]),
+            "ratio": median(theirs / own for theirs, own in zip(paces[rival], paces[OURS], strict=False)),
             "megabytes": max(each["megabytes"] for each in results),
         }
         for rival, results in found.items()
@@ -222,7 +225,8 @@ def table(results: Row, rivals: list[str] | None = None) -> str:
     names = [name for name in FULL if (name, OURS) in found]
     lines = [(name, *(cell(found.get((name, rival)), rows) for rival in rivals)) for name in names]
     lines.append(("beside tacit (streams)", *(against(rows, rival) for rival in rivals)))
-    for head, key in (("µs, choose and learn", "microseconds"), ("process, MB", "megabytes")):
+    heads = (("µs, choose and learn", "microseconds"), ("the same beside tacit", "ratio"))
+    for head, key in (*heads, ("process, MB", "megabytes")):
         lines.append((head, *(page.number(times.get(rival, {}).get(key)) for rival in rivals)))
     heads = ("regret", *rivals)
     rule = "|".join(["---", *["--:"] * len(rivals)])

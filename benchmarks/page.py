@@ -294,12 +294,12 @@ def context(_: Results, __: str) -> str:
         ratio, streams = against(rows, rival)
         best[rival.split()[0]] = min(best.get(rival.split()[0], (0, 0.0, "")), (-streams, ratio, rival))
     return table(
-        "played by | regret over that of `tacit.auto`, mean (streams) | µs a round | process, MB",
+        "played by | regret over that of `tacit.auto`, mean (streams) | µs a round | to ours | process, MB",
         [
             (
                 "`tacit.auto`, untuned" if rival == "tacit" else rival,
                 f"{ratio:.2f}{older(rows, rival)} ({-streams})",
-                *(number(times.get(rival, {}).get(key)) for key in ("microseconds", "megabytes")),
+                *(number(times.get(rival, {}).get(key)) for key in ("microseconds", "ratio", "megabytes")),
             )
             for streams, ratio, rival in sorted(best.values(), key=lambda each: each[1])
         ],
