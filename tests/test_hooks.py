@@ -287,7 +287,7 @@ def test_a_feed_that_is_configured_wrong_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("SHOP_SECRET", raising=False)
     for table, said in (
         ({}, "feeds.shop"),
-        ({"map": str(tmp_path / "none.toml")}, "cannot be read"),
+        ({"map": str(tmp_path / "none.toml")}, "feeds.shop.map: .*there is no such file"),
         ({"map": str(tmp_path / "wrong.toml")}, "placement"),
         (good | {"secret_env": "SHOP_SECRET"}, "secret_env: SHOP_SECRET has 0 characters"),
         (good | {"secret_file": str(tmp_path / "short")}, "give 16 at least"),

@@ -264,7 +264,7 @@ class LiftReport(msgspec.Struct, frozen=True):
     unit : str or None
         Who stays in one group: ``decision``, ``session`` or ``user``.
     since : str or None
-        From when on decisions count, in ISO 8601; None before the first decision.
+        From when on decisions count, by when they arrived, in ISO 8601; None before the first one.
     until : str or None
         Before when they count, of a stretch of time; else None.
     confidence : float
