@@ -6,6 +6,8 @@ import pytest
 import tacit
 from tacit.errors import InvalidValue
 
+pytestmark = pytest.mark.interpreted
+
 ARMS = ["short", "long"]
 
 
@@ -71,6 +73,7 @@ def test_snapshots_keep_it(tmp_path):
     assert shown(learner, 1.0) == shown(again, 1.0)
 
 
+@pytest.mark.compiled
 def test_contexts_pay_where_keys_are_many():
     environment = tacit.ContextualDuels(arms=4, context_dim=3, keys=200)
     policies = [tacit.FeelGoodThompson(4, 3), tacit.RMED1(4)]

@@ -28,7 +28,7 @@ COUPLED = [
     tacit.LaplaceEC(2, 3, relevance_intercept=True, draw="coupled"),
     tacit.ClickMixture(2, 3),
 ]
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning"), pytest.mark.interpreted]
 by_label = pytest.mark.parametrize("policy", COUPLED, ids=lambda policy: policy.label)
 
 
@@ -345,6 +345,7 @@ def test_offsets_end_where_arms_are_many():
         np.testing.assert_array_equal(was, now)
 
 
+@pytest.mark.compiled
 def test_few_crossed_arms_are_told_apart():
     """The best of four arms on a line is beside the worst: no linear score puts it first."""
     environment = tacit.ExaminationArms.crossed()
@@ -489,6 +490,7 @@ def test_the_heaviest_component_is_told():
     assert told.relevance.mean.shape == told.examination.mean.shape == (3,)
 
 
+@pytest.mark.compiled
 @by_label
 def test_compiled_and_plain_kernels_agree(policy):
     learner, rng = tacit.Learner(policy, seed=np.random.SeedSequence(11)), np.random.default_rng(3)

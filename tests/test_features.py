@@ -19,6 +19,8 @@ from tacit.policies.base import Outcome, outcome_of
 from tacit.policies.features.ec_bandit import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
+pytestmark = pytest.mark.interpreted
+
 FEATURED = [
     tacit.ECBandit(2, 3),
     tacit.ECBandit(2, 3, relevance_intercept=True, discount=0.99),
@@ -287,6 +289,7 @@ def test_intercepts_stand_last_in_their_block():
 # In the learner and in simulations -----------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_learning_pays_and_modelling_examination_more():
     """Margins: the differences are above 10 standard errors in runs of this length."""
     policies = [tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5), tacit.UniformRandom(10)]

@@ -18,6 +18,8 @@ from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.placements.attribution import LEARNED
 
+pytestmark = pytest.mark.interpreted
+
 POLICIES = {
     "lin": "lin-ts(relevance_dim=2, examination_dim=1)",
     "logistic": "logistic-ts(relevance_dim=2, examination_dim=1)",
@@ -204,6 +206,7 @@ def test_a_context_that_no_policy_reads_is_refused_in_the_configuration(table, r
         configured(**table)
 
 
+@pytest.mark.compiled
 async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_path):
     # To learn from what a control shows takes it 13 s of compilation.
     held = {"holdout": {"share": 0.2}} if is_long() else {}
