@@ -22,6 +22,8 @@ from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, outcome_of
 from tacit.policies.lists.cascade_ec import click_given_above, fill_list
 
+pytestmark = pytest.mark.interpreted
+
 POLICIES = [
     tacit.CascadeEC(2, 3),
     tacit.CascadeEC(2, 3, one_click=False, relevance_intercept=True, discount=0.99),
@@ -51,6 +53,7 @@ def teach(policy, rounds, seed=1, arms=None):
 # The three drivers ----------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     "policy",
     [*POLICIES[:-1], pytest.param(POLICIES[-1], marks=pytest.mark.long)],
@@ -418,6 +421,7 @@ def test_readers_who_leave_do_not_come_back():
     assert feedback.tolist() == [1, 0, 0]
 
 
+@pytest.mark.compiled
 def test_late_feedback_is_learned():
     """The second half of 6000 rounds has less than half the regret of the first, in 6 runs."""
     environment = tacit.ContextualCascade(scale=4, delay=(0, 9), batch=4)

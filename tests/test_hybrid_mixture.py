@@ -16,7 +16,7 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIMS = 2, 1
 KEYS = 3
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning"), pytest.mark.interpreted]
 
 
 def clicks(rng, rounds, offered=4):

@@ -17,6 +17,8 @@ from tacit.logs import click_log
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.lists.one_draw import LinePolicy, Lines
 
+pytestmark = pytest.mark.interpreted
+
 ITEMS = np.random.default_rng(1).standard_normal((200, 6)).astype(np.float32)
 NAMES = [f"item {i}" for i in range(len(ITEMS))]
 TABLE = {"id": NAMES, "vector": ITEMS.tolist()}

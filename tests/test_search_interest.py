@@ -24,6 +24,8 @@ from tacit.reproduce.eventful import search_interest as study
 from tacit.reproduce.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
 from tacit.reproduce.study import Setup, write
 
+pytestmark = pytest.mark.interpreted
+
 DAYS = 12
 
 
@@ -146,6 +148,7 @@ def test_the_signals_change_nothing_for_a_policy_without_contexts(interest: Sear
     assert watched.regret.tolist() == plain.regret.tolist()
 
 
+@pytest.mark.compiled
 def test_bwc_restarts_on_the_signals(interest: SearchInterest) -> None:
     policy = BWC(policy=KLUCB(3), classifier=Rectangle(dim=2, margin=0.06), test_rounds=300)
     environment = WatchedInterest(interest)
@@ -156,6 +159,7 @@ def test_bwc_restarts_on_the_signals(interest: SearchInterest) -> None:
     assert sum(one.regret[-1] for one in announced) < sum(one.regret[-1] for one in plain)
 
 
+@pytest.mark.compiled
 def test_the_optimum_is_what_was_got_and_missed(interest: SearchInterest) -> None:
     environment, horizon = WatchedInterest(interest), 60_000
     best = best_clicks(interest, day_ends(environment, horizon))
