@@ -341,6 +341,8 @@ TYPED = {
     "log export out --store nowhere.db": ("--store", "nowhere.db", "give another"),
     "log export": ("'FOLDER'", "for example: ", "log export exported"),
     "lift home --key map.toml": ("--key", "this is a file", "give what is in it"),
+    "demo --context --lists": ("give one", "--context", "--interest give one"),
+    "demo --duel --holdout 0.1": ("--duel", "it has no holdout", "leave out --holdout"),
     "evaluate": ("'LOGS...'", "for example: ", "evaluate clicks.parquet --policy thompson"),
     "placement pin home film": ("'--until'", "for example: ", "pin home film --until 2030-01-01T12:00"),
     "placement rebuild home": ("'--policy'", "for example: ", "rebuild home --policy thompson"),
@@ -388,6 +390,16 @@ def test_an_event_that_is_none_or_is_left_out_is_told_why(tmp_path, monkeypatch)
     assert (
         "line 2: rejected, not-json: it ends at byte 36 with a bracket or quote still open; give one" in said
     )
+
+
+def test_events_that_are_wrong_are_counted_by_reason_and_field(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lacking = '{"p": "home", "e": "click"}\n', '{"d": "x", "e": "click"}\n', '{"p": "home", "d": "x"}\n'
+    (tmp_path / "lines.jsonl").write_text(lacking[0] * 3 + lacking[1] * 2 + lacking[2])
+    (tmp_path / "map.toml").write_text(MAP)
+    said = CliRunner().invoke(cli, ["feed", "lines.jsonl", "--map", "map.toml", "--check"]).output
+    for line, count in ((1, 3), (4, 2), (6, 1)):
+        assert f"{count} rejected, missing-field; the first in lines.jsonl, line {line}:" in said
 
 
 def test_every_example_of_a_command_has_all_that_it_needs(tmp_path, monkeypatch):

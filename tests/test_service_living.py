@@ -217,6 +217,8 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
         assert client.feedback("home", first.decision_id, 1.0).outcome == LEARNED
         with pytest.raises(InvalidRequest, match="'a' is not on offer"):
             client.decide("home", "q", arms=["a", "b"])
+        with pytest.raises(InvalidRequest, match=r"'z' is not on offer; on offer are \['b', 'c'\]"):
+            client.decide("home", "q", arms=["z", "b"])
         with pytest.raises(InvalidRequest, match="add"):
             client.change_arms("home", add=["c", "d"], retire=["b"])
     with running(config) as address, Client(address) as client:

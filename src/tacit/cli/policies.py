@@ -64,10 +64,10 @@ def demo(
 
     share = show_case.HOLDOUT if holdout is None else holdout or None
 
-    if sum((lists, duel, context, interest is not None)) > 1 or (duel and holdout):
-        raise click.UsageError(
-            "of --lists, --duel, --context and --interest give one; --duel has no --holdout"
-        )
+    if sum((lists, duel, context, interest is not None)) > 1:
+        raise click.UsageError("of --lists, --duel, --context and --interest give one")
+    if duel and holdout:
+        raise click.UsageError("--duel: it has no holdout; leave out --holdout")
     if feed and (lists or duel):
         raise click.UsageError("--feed: leave out --lists and --duel")
     if lists:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -19,6 +21,8 @@ MADE = {
     REMEMBERED: "it says what was shown, and events without a decision's id are joined to it",
 }
 """What became of events besides feedback."""
+FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
+MOST_FAULTS = 50
 CHARACTERS = 200
 """The most that is shown of an event."""
 
@@ -38,13 +42,21 @@ class FeedTally(EventCounts):
 
     Attributes
     ----------
-    first : dict
-        The first rejected one by reason.
+    faults : Counter
+        Rejected ones by reason and field, where there is one.
+    firsts : dict
+        The first of each of these.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.first: dict[str, First] = {}
+        self.faults: Counter[tuple[str, str]] = Counter()
+        self.firsts: dict[tuple[str, str], First] = {}
+
+    @property
+    def first(self) -> dict[str, First]:
+        """The first rejected one by reason."""
+        return {reason: first for (reason, _), first in reversed(self.firsts.items())}
 
     @property
     def judged(self) -> int:
@@ -59,8 +71,12 @@ class FeedTally(EventCounts):
     def reject(self, found: Found, reason: str, detail: str) -> None:
         """Count an event that was rejected."""
         self.rejected[reason] += 1
-        if reason not in self.first:
-            self.first[reason] = First(found.source, found.line, found.place, detail, shown(found))
+        named = FIELD.match(detail)
+        # Events may bring fields of any name.
+        fault = reason, named[0] if named and len(self.firsts) < MOST_FAULTS else ""
+        self.faults[fault] += 1
+        if fault not in self.firsts:
+            self.firsts[fault] = First(found.source, found.line, found.place, detail, shown(found))
 
     def summary(self) -> str:
         """Return what became of all, in lines."""
@@ -74,8 +90,8 @@ class FeedTally(EventCounts):
             if outcome == FORESEEN:
                 continue
             lines.append(f"  {count:,} {outcome}: {(OUTCOMES | MADE).get(outcome, 'as the service says it')}")
-        for reason, count in self.rejected.most_common():
-            first = self.first[reason]
+        for fault, count in self.faults.most_common():
+            reason, first = fault[0], self.firsts[fault]
             lines += [
                 f"  {count:,} rejected, {reason}; the first in {first.place}:",
                 f"    {first.detail}",

@@ -191,7 +191,7 @@ class Living(Aspect):
         InvalidValue, UnknownName
             If there never was one of them, or one is named twice.
         """
-        known = Offer(self.offer.all) if self.offer.retired else self.offer
+        known = Offer(self.offer.all) if self.offer.retired and self.slots.keys() >= {*arms} else self.offer
         return [self.names[slot] for slot in known.slots_of(arms).tolist()]
 
     @property
