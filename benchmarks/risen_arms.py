@@ -2,8 +2,12 @@
 
 Each arm but the best has a doubt: the probability that it has risen above the best since it was last
 looked at. It grows while the arm is not shown; where it is worth a look, the arm is shown until clicks
-have settled it.
-``frontier.py`` plays it with several thresholds.
+have settled it. ``frontier.py`` plays it with several thresholds.
+
+Why it is not shipped: on streams that chose nothing (seed 86000, 128 runs of 10,000 rounds) it has 0.986 ±
+0.029 times the default's regret where changes are unseen, 1.02 ± 0.05 times where five arms stay as they
+are, and choosing and learning take 1.6 times as long with ten arms. With a memory of 0.1 and a threshold of
+12 (seed 85000, 256 runs) it had 0.860 ± 0.019 and 1.15 ± 0.04 times: what one gains the other loses.
 """
 
 from __future__ import annotations
@@ -119,8 +123,9 @@ def note_checks(params: Any, state: Any, lane: int, impression: Impression) -> f
     """Write with what probability each arm is checked, and return their sum."""
     room, total, best = state.doubts.room[0], 0.0, state.doubts.best[lane]
     top, level = levels_of(state, lane)
-    others = max(state.own.counts.shape[2] - 1, 1)
-    worth = 16.0 / (others * others * USUAL * rise_rate(state, lane) * params.threshold**2)
+    # The threshold is that of five arms; of more arms, each is checked less.
+    many = 4.0 / max(state.own.counts.shape[2] - 1, 1)
+    worth = many * many / (USUAL * rise_rate(state, lane) * params.threshold**2)
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
         room[i] = 0.0 if arm == best else check_of(params, state, lane, arm, top, level, worth)
