@@ -439,6 +439,14 @@ WRONG = {
         lambda: tacit.auto(relevance_dim=0),
         ("arms", "None", "relevance_dim, at least 1"),
     ),
+    "vectors of another width": (
+        lambda: tacit.Learner(tacit.auto(relevance_dim=2)).choose(relevance=np.zeros((50, 3))),
+        ("relevance", "array(", "a row of 2 finite numbers", "these have 3 numbers each"),
+    ),
+    "estimates of what has none": (
+        lambda: tacit.Learner(tacit.auto(ARMS, shows="duel")).estimates("tomato"),
+        ("estimates", "HorizonDraw", "tacit duel gives a verdict"),
+    ),
     "a context of no field": (lambda: tacit.auto(3, context={}), ("context", "{}", "name each field")),
     "a number that nobody has": (
         lambda: tacit.Learner(tacit.auto(3, context={"age": "number"})).choose(context={"age": 1e300}),

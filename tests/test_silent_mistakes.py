@@ -142,6 +142,17 @@ def test_a_short_list_takes_a_click_for_each_arm_that_it_shows(clicks):
         known.learn(known.choose("a"), [0, 1, 0])
 
 
+def test_a_row_of_a_frame_says_who_asks():
+    known = learner(arms=3, context={"age": "number", "device": "category"})
+    users = pandas.DataFrame({"age": [31, 40], "device": ["ios", "web"]})
+    assert (
+        known.choose(context=users.iloc[:1]).context.tolist()
+        == known.choose(context=users.iloc[0]).context.tolist()
+    )
+    with pytest.raises(TacitError, match="context: '2 contexts' is not allowed; give one for each"):
+        known.choose(context=users)
+
+
 def test_the_arms_of_a_placement_are_no_mistake_where_the_policy_knows_features():
     assert policy_from_spec("auto(relevance_dim=4)", ARMS) == tacit.auto(relevance_dim=4)
 

@@ -257,7 +257,9 @@ def test_estimates_of_many_plays_and_of_none_stand_side_by_side():
 
 def test_a_policy_that_believes_nothing_of_arms_says_so():
     learner, _ = taught(tacit.EXP3(ARMS), 2)
-    with pytest.raises(UnknownName, match="beliefs: EXP3 believes nothing of single arms"):
+    with pytest.raises(
+        UnknownName, match=r"estimates: EXP3 believes nothing of single arms; .* method beliefs"
+    ):
         learner.estimates("a")
     with pytest.raises(UnknownName, match="nothing was ever chosen for 'c'"):
         tacit.Learner(tacit.UCB1(ARMS)).estimates("c")

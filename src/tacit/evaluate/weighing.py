@@ -376,7 +376,7 @@ def off_policy(
         :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
         :class:`~tacit.evaluate.ByClassifier`, :class:`~tacit.evaluate.Probabilities`, or a policy,
         which then learns from the log as :class:`~tacit.evaluate.Learning` says, or, if it shows
-        lists, :class:`~tacit.evaluate.Ranking`.
+        lists, :class:`~tacit.evaluate.Ranking`. A learner is judged as it is: by other rows than it learned.
     log : LogReader, path, or table in memory
         A click log with propensities; what :func:`tacit.read_log` takes.
     estimators : sequence of Estimator, optional

@@ -159,8 +159,9 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         try:
             return getattr(self.policy, name)
         except AttributeError:
-            policy = type(self.policy).__name__
-            raise UnknownName(f"{name}: {policy} {otherwise}") from None
+            called = "estimates" if name in ("beliefs", "reward_draws") else name
+            own = f"; one of your own does by a method {name}" if called != name else ""
+            raise UnknownName(f"{called}: {type(self.policy).__name__} {otherwise}{own}") from None
 
     def probabilities(
         self,

@@ -301,6 +301,9 @@ def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats,
         each = f"a row of {dim} finite numbers for each arm on offer"
         if given is None and field == "relevance" and policy.arms is None:
             each += ", or put the arms into learner.items, and name them"
+        shape: Any = () if given is None else getattr(given[0], "shape", ())
+        if len(shape) == 2 and shape[1] != dim:
+            each += f"; these have {shape[1]} numbers each"
         if given is None or _is_one(given, rows):
             return InvalidValue(field, given and given[0], f"give {each}")
         return InvalidValue(field, given, f"give, for each of {rows} impressions, {each}")

@@ -343,6 +343,8 @@ class Encoder:
             A table, such as a data frame, has a column for each field.
         field : str, default "context"
         """
+        if isinstance(given, list) and len(given) == 1 and np.ndim(given[0]) == 2 and is_frame(given[0]):
+            given = given[0]
         if is_frame(given):
             names = frame_names(given)
             given = [row for batch in frame_batches(given, names) for row in batch.to_pylist()]

@@ -439,7 +439,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         "products with a user's, and readers near one of fourteen hypotheses",
         fails="lists are ordered by what clicks their places won or lost them",
         otherwise="ListMix for a few items that stay; CascadeEC where features say who looks on; "
-        "ListMix(epsilon=0.1) as here for logs that shall answer for all",
+        "epsilon, here as in ListMix(epsilon=0.1), for logs that shall answer for all",
         suits="lists of items known by embeddings, however they are read: no knobs, exact propensities",
         weak="readers who may stop at a click, 1.13 ± 0.05 times the regret of logistic Thompson sampling "
         "that knows how often each position is clicked",
