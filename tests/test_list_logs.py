@@ -37,7 +37,7 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.copies import export
 
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning"), pytest.mark.interpreted]
 
 ARMS = "a", "b", "c", "d", "e"
 ATTRACTION = np.array([0.2, 0.6, 0.3, 0.5, 0.1])
@@ -180,6 +180,7 @@ def truth_of(decisions, clicks, policy):
     return total / len(decisions)
 
 
+@pytest.mark.compiled
 def test_estimates_of_ranking_policies_are_unbiased():
     """50 logs of 60 lists: the mean error within 4 standard errors, of each estimator and target.
 
@@ -206,6 +207,7 @@ def test_estimates_of_ranking_policies_are_unbiased():
         assert abs(np.mean(values)) < 4 * error, case
 
 
+@pytest.mark.compiled
 def test_lists_are_drawn_from_policies_that_do_not_know_their_propensities():
     """Each key is heard of once, so that a list is drawn uniformly: within 4 standard errors."""
     log, _, _ = logged(list_mix(), 3000, 4)

@@ -17,6 +17,8 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression
 
+pytestmark = pytest.mark.interpreted
+
 THREE = ("a", "b", "c")
 MOST = 5
 

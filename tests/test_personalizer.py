@@ -51,6 +51,8 @@ from tacit.service.log.rows import ACTIVATE, FeedbackRow
 from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
+pytestmark = pytest.mark.interpreted
+
 SECOND = 1_000_000
 FOODS = {
     "pasta": {"taste": "salty", "spice": "medium"},
@@ -598,6 +600,7 @@ def test_configurations_that_are_refused(values, message):
 # Evaluations ---------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_an_evaluation_is_importance_weighting_of_the_log(tmp_path):
     rng = np.random.default_rng(3)
     config = configured(tmp_path / "s.db", policy="linear-epsilon-greedy(dim=64, epsilon=0.6)")

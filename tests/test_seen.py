@@ -20,6 +20,8 @@ from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.decisions import Event
 
+pytestmark = pytest.mark.interpreted
+
 LEARNS = {
     "ec": tacit.ECBandit(2, 1),
     "laplace": tacit.LaplaceEC(2, 1),
@@ -171,6 +173,7 @@ def regret(policy, seed, known, rounds=600):
     return lost
 
 
+@pytest.mark.compiled
 def test_who_knows_what_was_seen_learns_faster():
     """Twelve pairs of runs. On other seeds it would fail with a probability of about 1e-4 (60 pairs)."""
     lost = np.array([[regret(tacit.LaplaceEC(5, 5), seed, known) for known in (0, 1)] for seed in range(12)])
