@@ -106,6 +106,16 @@ ASKED = {
         {"decisions": [{"key": "a"}, {"key": "b", "user": 7}]},
         ("decisions[1].user", "7", "give text, or nothing"),
     ),
+    "a policy that shows otherwise": (
+        "home/rebuild",
+        {"policy": "list-mix(positions=2)"},
+        ("policy", "'ListMix(", "are not those of"),
+    ),
+    "a metric alone": (
+        "home/feedback",
+        {"decision_id": "d", "metrics": {"revenue": 1}},
+        ("reward", "null", "give a number from 0 to 1, beside metrics, too"),
+    ),
     "a mode that is none": (
         "home/mode",
         {"mode": "live"},

@@ -254,7 +254,8 @@ class Guard:
                 header = (b"www-authenticate", scheme + b' realm="tacit"')
                 why = "which this one is not, " if key else ""
                 what = (
-                    f"send a key that is known, {why}as Authorization: Bearer KEY; tacit key NAME makes one"
+                    f"send a key that is known, {why}as Authorization: Bearer KEY, of a command --key KEY; "
+                    "tacit key NAME makes one"
                 )
                 return _no("unauthorized", "authorization", what, header)
             # Whom no path answers is to hear that, whatever the key is for.

@@ -37,7 +37,7 @@ from tacit.service.placements.placement import Placement
 
 Result = TypeVar("Result")
 
-SAME = "arms", "feature_dims", "action_width"
+SAME = {"arms": "arms", "feature_dims": "numbers of features", "action_width": "positions"}
 """What a policy must have in common with the one before."""
 ROWS = 2000
 """Rows that are read at once, so that no commit waits long."""
@@ -173,10 +173,10 @@ class Rebuilder:
         if placement.kind.form is None:
             remedy = f"placements of kind {placement.kind.name!r} keep their policy"
             raise InvalidValue("placement", name, remedy)
-        for what in SAME:
+        for what, named in SAME.items():
             mine, its = getattr(before, what, None), getattr(policy, what, None)
             if mine != its:
-                remedy = f"its {what} are not those of {before.label}, {mine}; give one that shows the same"
+                remedy = f"its {named} are not those of {before.label}, {mine}; give one with the same"
                 raise InvalidValue("policy", policy.label, remedy)
         if policy.context_dim not in (0, before.context_dim):
             remedy = f"give one that reads a context of {before.context_dim} numbers, or none"
