@@ -137,7 +137,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         otherwise="ClickMixture where items go unseen or have few numbers; of large catalogues offer what a "
         "search finds; ExplorationFloor over it where logs shall answer for all",
         suits="items known by embeddings, for a user or for all: no knobs, exact propensities",
-        weak="paragraphs of a manual, 1.1 times the regret of LinUCB, tuned, that knew the scales of all",
+        weak="clusters in 50 directions, 1.3 times the regret of a tuned logistic UCB that knew all scales",
     )
 
     @param
