@@ -443,7 +443,8 @@ async def test_the_page_tells_of_duels_with_promised_shares(tmp_path):
     async with served(tmp_path / "s.db", with_home(**DUELS)) as engine:
         await searches(engine, rounds=2, count=60)
         page = await Pages(engine).placement("home", {})
-    assert "MinimumDuelShares(HorizonDraw, at_least=((&#39;control&#39;, 0.2),))" in page
+    assert "MinimumDuelShares(HorizonDraw, at_least={&#39;control&#39;: 0.2})" in page
+    assert "Shown at least, whatever is learned: control 20.0 %." in page
     # Both tables are there: how often each won against each, and how often it was shown.
     assert all(page.count(name) > 3 for name in ARMS)
 

@@ -280,8 +280,13 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         rows = await traffic(engine, {"a": 0.9}, rounds=8, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
         assert (home.offer.arms, [harm.arm for harm in home.guardrail.harms]) == (["a"], ["c", "b"])
-        page = await Pages(engine).placement("home", {})
+        pages = Pages(engine)
+        page, overview = await pages.placement("home", {}), await pages.overview()
         assert all(f"arm retired: {arm}" in page for arm in "bc")
+        assert "Shown at least" not in page
+        # Nobody has to look, but who looks is not left in the belief that nothing happened.
+        assert "none needs a look; a guardrail has acted" in overview
+        assert all(f"{arm} was retired." in overview for arm in "bc")
         export(engine.config, engine.store, tmp_path / "log")
         live = seen(home)
     is_the_fold(config, path, live, seen)

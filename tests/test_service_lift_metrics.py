@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.page.charts import written
 from tacit.service.page.pages import Pages
+from tacit.service.placements.lift_report import Wish
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):
@@ -134,16 +137,35 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
                         "home", [Told(row.id, metrics=as_content({"revenue": sent[row.id]}))]
                     )
             await closed(engine)
-            return report(engine), await Pages(engine).placement("home", {}), sum(sent.values())
+            pages, seen = (
+                Pages(engine),
+                [report(engine, wish=Wish(rate=rate)) for rate in (None, largest / 4)],
+            )
+            with pytest.raises(InvalidValue, match="rate"):
+                report(engine, wish=Wish(rate=1.01 * largest))
+            shown = await pages.placement("home", {}), await pages.key("home", "k")
+            return *seen, *shown, sum(sent.values())
 
-    found, page, total = asyncio.run(session())
+    found, planned, page, of_key, total = asyncio.run(session())
     counts = sum(group.decisions for group in found.groups.values())
     means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
     assert found.rewards == unit
     assert found.difference.estimate == pytest.approx(means["policy"] - means["control"])
     assert 0 < found.difference.estimate < 0.2 * largest
     assert f"<dt>{unit}</dt>" in page
-    assert f" of {unit}." in page
+    # What a plan reckons with is asked and said in it, too.
+    assert found.planner.rate == pytest.approx(sum(group.rewards for group in found.groups.values()) / counts)
+    assert planned.planner.rate == largest / 4
+    scarcer = planned.planner.rate < found.planner.rate
+    assert (planned.planner.decisions > found.planner.decisions) == scarcer
+    # So is what is believed of the arms of a key.
+    assert f">Its {unit}</th>" in page
+    assert f">{unit.capitalize()}</th>" in of_key
+    cells = r'<td class="number" data-value="(0\.\d+)">([^<]+)</td>\s*<td class="number">([^<]+)</td>'
+    rows, scale = re.findall(cells, of_key), config.placements["home"].scale
+    assert [shown for _, shown, _ in rows] == [written(largest * float(value), scale) for value, *_ in rows]
+    assert len(rows) == 2
+    assert ("%" in "".join(ends for *_, ends in rows)) == (largest == 1.0)
     if largest > 1:
         assert sum(group.rewards for group in found.groups.values()) == pytest.approx(total)
         assert f">{total / counts:.4g}</dd>" in page

@@ -60,7 +60,7 @@ class LiftOptions:
     share
         The control's share that it reckons with.
     rate
-        The mean reward that it reckons with, such as 0.05.
+        The mean reward that it reckons with, such as 0.05; of a metric that is learned in its unit.
     daily
         The decisions a day that it reckons with.
     """

@@ -527,4 +527,7 @@ def _labelled(name: str, value: Any) -> str:
         return value.label
     if is_dataclass(value):
         return type(value).__name__
+    if value and isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
+        # What was given by name is shown so.
+        value = {first: rest[0] if len(rest) == 1 else rest for first, *rest in value}
     return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"

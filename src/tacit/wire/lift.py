@@ -29,8 +29,8 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
     share : float, optional
         The control's share that it reckons with; by default the holdout's, or 0.1.
     rate : float, optional
-        The mean reward that it reckons with; by default the observed one. Give it before there is
-        traffic.
+        The mean reward that it reckons with, in the unit of ``rewards``; by default the observed one. Give
+        it before there is traffic.
     daily : float, optional
         The decisions a day that it reckons with; by default those so far.
     """
@@ -50,7 +50,7 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
     end: Annotated[str, Meta(description="Only decisions before then.")] | None = None
     shown: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 100})] | None = None
     share: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5})] | None = None
-    rate: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})] | None = None
+    rate: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})] | None = None
     daily: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e12})] | None = None
 
 
@@ -114,7 +114,7 @@ class Plan(Keyed, frozen=True):
     share : float
         Of the control.
     rate : float
-        Mean reward that it reckons with.
+        Mean reward that it reckons with, in the unit of ``rewards``.
     daily : float or None
         Decisions a day that it reckons with.
     verdict : str

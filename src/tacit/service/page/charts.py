@@ -327,6 +327,30 @@ def written(amount: float, scale: RewardScale) -> str:
     return percent(amount) if scale.shares else f"{amount:.4g}"
 
 
+def reward(share: float, scale: RewardScale) -> str:
+    """Write a mean reward from 0 to 1 in its unit.
+
+    Examples
+    --------
+    >>> reward(0.25, SHARES), reward(0.25, RewardScale(0.0, 200.0, "revenue"))
+    ('25.0 %', '50')
+    """
+    return written(scale.amount(share), scale)
+
+
+def interval(ends: Sequence[float], scale: RewardScale) -> str:
+    """Write an interval of mean rewards in their unit.
+
+    Examples
+    --------
+    >>> interval([0.1, 0.25], SHARES), interval([20.0, 50.0], RewardScale(0.0, 200.0, "revenue"))
+    ('10.0–25.0 %', '20–50')
+    """
+    if scale.shares:
+        return "{:.1f}–{:.1f} %".format(*(100 * end for end in ends))
+    return "–".join(written(end, scale) for end in ends)
+
+
 def clock_time(time: int, step: int = MINUTE) -> str:
     """Write a moment in UTC, as precisely as a step needs.
 

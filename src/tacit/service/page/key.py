@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -157,16 +157,17 @@ class RestartRow(NamedTuple):
     came_true: str
 
 
-def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str]) -> list[BusyKey]:
-    """Return keys with their leading arms, where plays and rewards of arms are known."""
-    rows = []
+def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()) -> list[BusyKey]:
+    """Return keys with their leading arms on offer, where plays and rewards of arms are known."""
+    rows, there = [], [i for i, arm in enumerate(arms) if arm not in retired]
     for fact in facts:
         if fact.counts is None:
             continue
-        (leader,) = arms_believed(arms, *fact.counts, most=1)
-        plays = float(fact.counts[0].sum())
-        ever = float(fact.plays.sum())
-        rows.append(BusyKey(fact.name, ever, plays, fact.epoch, leader if plays else None))
+        plays, rewards = fact.counts
+        leader = arms_believed([arms[i] for i in there], plays[there], rewards[there], most=1)[:1]
+        counted, ever = float(plays.sum()), float(fact.plays.sum())
+        shown = leader[0] if leader and plays[there].any() else None
+        rows.append(BusyKey(fact.name, ever, counted, fact.epoch, shown))
     return rows
 
 
@@ -186,7 +187,7 @@ class KeyView:
         self.name, self.epoch = facts.name, facts.epoch
         self.placement = placement.name
         self.policy = type(placement.config.policy).__name__
-        self.listed = placement.kind.showing.listed
+        self.listed, self.unit = placement.kind.showing.listed, placement.config.scale
         self.restarting = placement.restarts
         self._facts, self._of, self._now = facts, placement, now
 

@@ -185,11 +185,11 @@ def missing(needed: int | None) -> str:
     Examples
     --------
     >>> missing(0), missing(1200), missing(None)
-    ('decided', '1\u202f200', '?')
+    ('decided', '1,200', '?')
     """
     if needed is None or not math.isfinite(needed):
         return "?"
-    return f"{needed:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if needed else "decided"
+    return f"{needed:,}" if needed else "decided"
 
 
 # ---- What the page shows of a feature placement: what is believed of each feature's weight

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from tacit.policies import Policy
 from tacit.proof.sentences import harm_sentence
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
@@ -64,8 +65,7 @@ def _unanswered(placement: Placement, now: int) -> str:
     closed = placement.decisions - placement.pending
     if _feedback_count(placement) or closed < FEW:
         return ""
-    many = f"{closed:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-    return f"No feedback has come for {many} decisions: nothing can be learned from clicks."
+    return f"No feedback has come for {closed:,} decisions: nothing can be learned from clicks."
 
 
 def _feedback_count(placement: Placement) -> int:
@@ -84,7 +84,7 @@ def _unrewarded(placement: Placement, now: int) -> str:
     if expected < SURE:
         return ""
     return (
-        f"No reward has come for {int(lately[DECISIONS])} decisions of the last hour; at the rate "
+        f"No reward has come for {int(lately[DECISIONS]):,} decisions of the last hour; at the rate "
         f"of the day before there would be {expected:.0f}. Is feedback still sent?"
     )
 
@@ -107,13 +107,22 @@ def _harmed(placement: Placement, now: int) -> str:
     guardrail = placement.guardrail
     if guardrail is None:
         return ""
-    offered = placement.offer.arms
-    lasting = [
-        harm
-        for harm in guardrail.harms
-        if (harm.arm in offered if harm.arm is not None else harm.then == "tell" or placement.mode == CONTROL)
-    ]
+    lasting = (harm for harm in guardrail.harms if _lasts(placement, harm))
     return " ".join(harm_words(guardrail, harm) for harm in lasting)
+
+
+def _lasts(placement: Placement, harm: Harm) -> bool:
+    """Whether somebody is to look at harm that was proved; an arm that is shown no more does none."""
+    if harm.arm is not None:
+        return harm.arm in placement.offer.arms
+    return harm.then == "tell" or placement.mode == CONTROL
+
+
+def acted(placement: Placement) -> list[str]:
+    """Return which harm was proved and is over, as what did it is shown no more."""
+    guardrail = placement.guardrail
+    harms = [] if guardrail is None else guardrail.harms
+    return [harm_words(guardrail, harm) for harm in harms if guardrail and not _lasts(placement, harm)]
 
 
 def harm_words(guardrail: Guardrail, harm: Harm) -> str:
@@ -151,7 +160,7 @@ def _old_snapshot(placement: Placement, now: int) -> str:
     if since < LATE_SNAPSHOT * every:
         return ""
     return (
-        f"The snapshot is late: {since} events came since, and there should be one every {every}. "
+        f"The snapshot is late: {since:,} events came since, and there should be one every {every:,}. "
         "A restart will take longer."
     )
 
@@ -172,6 +181,8 @@ MODES = {
     "shadow": "The policy decides and learns; a second one does so unseen.",
     "control": "The holdout's control decides everything; the policy learns from it.",
 }
+LONGEST_LABEL = 60
+"""Characters; of a policy with more to say, such as a schema, the name is shown."""
 SPARK_POINTS = 48
 KEPT_SECONDS = 30
 MANY = 50
@@ -196,8 +207,8 @@ class Row:
         What it does, and in a sentence.
     hour, day : int
         Decisions of the last hour; and of the last day, for each of its hours.
-    rate : str
-        Rewards per impression in the range of the sparkline.
+    rate, rewards : str
+        Rewards per impression in the range of the sparkline; of what, per what.
     spark : Markup
     range : str
         What time that is.
@@ -208,11 +219,13 @@ class Row:
     claim : str
     wrong : list of str
         What is wrong; nothing where all is well.
+    acted : list of str
+        What the guardrail has done, where nobody has to look at it any more.
     """
 
     def __init__(self, placement: Placement, now: int, answered: timeline.Answered | None = None) -> None:
         config = placement.config
-        self.name, self.kind, self.policy = placement.name, config.kind, config.policy.label
+        self.name, self.kind, self.policy = placement.name, config.kind, name_of(config.policy)
         self.mode, self.mode_hint = mode_of(placement, now), MODES.get(placement.mode, "")
         self.hour, day = (timeline.decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
         hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
@@ -223,6 +236,7 @@ class Row:
         self.verdict = placement.kind.view.verdict_of(placement) if report is None else report.verdict
         self.claim = "none" if report is None else report.claim
         self.without = "" if report is None else lifts.compared(report)
+        self.acted = acted(placement)
         self.wrong = ([] if report is None else lifts.alarms(report)) + complaints(placement, now, answered)
 
     def _draw(self, placement: Placement, now: int) -> None:
@@ -234,12 +248,18 @@ class Row:
         trials = sum(point.trials for point in points)
         rate = sum(point.value * point.trials for point in points) / trials if trials else None
         unit = placement.config.scale
+        self.rewards = f"{unit.named} per {view.counted}"
         self.rate = "\N{EN DASH}" if rate is None else written(rate, unit)
         values = [point.value for point in points]
         between = f", between {written(min(values), unit)} and {written(max(values), unit)}" if values else ""
         title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {self.rate}{between}"
         self.spark = sparkline(points, asked.span, title)
         self.range = asked.label if points else f"nothing shown in {asked.label}"
+
+
+def name_of(policy: Policy) -> str:
+    """Return a policy as pages name it: with its settings, where these are few."""
+    return policy.label if len(policy.label) <= LONGEST_LABEL else type(policy).__name__
 
 
 def mode_of(placement: Placement, now: int) -> str:

@@ -20,7 +20,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.service import Service
 from tacit.service.page import lift as lifts
-from tacit.service.page.charts import age, chance, percent, seconds, size
+from tacit.service.page.charts import SHARES, age, chance, interval, percent, reward, seconds, size
 from tacit.service.page.key import KeyView
 from tacit.service.page.kinds import missing
 from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded_words, mode_of, seconds_kept
@@ -115,12 +115,14 @@ class Pages:
         self._templates.filters |= {
             "missing": missing,
             "percent": percent,
+            "reward": reward,
+            "interval": interval,
             "size": size,
             "seconds": seconds,
             "chance": chance,
-            "grouped": lambda number: f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+            "grouped": "{:,}".format,
         }
-        self._templates.globals |= {"version": tacit.__version__}
+        self._templates.globals |= {"version": tacit.__version__, "shares": SHARES}
 
     async def _template(self, name: str) -> jinja2.Template:
         """Return a template; before the first one all are compiled, and decisions do not wait."""
@@ -151,6 +153,7 @@ class Pages:
             whole=names.issuperset(self._engine.placements),
             every=seconds_kept(len(rows)),
             troubled=sum(bool(row.wrong) for row in rows),
+            acted=any(row.acted for row in rows),
             health=health,
             committed=None if health.committed is None else age(now - health.committed),
             snapshot=age(now - min(snapshots)) if snapshots else None,

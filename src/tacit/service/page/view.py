@@ -26,7 +26,7 @@ from tacit.service.page import timeline
 from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent, written
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
-from tacit.service.page.overview import MODES
+from tacit.service.page.overview import MODES, name_of
 from tacit.service.placements.aspects.living import check_living
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.results import R
@@ -101,7 +101,7 @@ class Controls:
         offer = placement.offer
         self.numbered, self.offered, self.retired = isinstance(offer.all, int), offer.arms, offer.retired
         self.pinnable = placement.most_fixed > 0
-        self.several = not placement.kind.showing.single or not offer.arms
+        self.several = placement.kind.showing.listed or not offer.arms
         self.pin = placement.pins.at(now)
         self.until = "" if self.pin is None else clock_time(self.pin.until)
         self.states = [
@@ -135,8 +135,13 @@ def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
 MOST_ARMS = 7
 MOST_SHIFTS = 8
 MOST_REMARKS = 12
-LONGEST_LABEL = 60
-"""Characters; of a policy with more to say, such as a schema, the name is shown."""
+
+
+def _promised(placement: Placement) -> str:
+    """Return what arms on offer are promised, in words; empty where nothing is."""
+    shares = dict(getattr(placement.config.policy, "at_least", ()))
+    shown = [f"{arm} {percent(shares[arm])}" for arm in placement.offer.arms if arm in shares]
+    return ", ".join(shown)
 
 
 class Share(NamedTuple):
@@ -238,8 +243,8 @@ class View:
         self.config = placement.config
         self.path = placement.kind.path
         self.policy = type(placement.config.policy).__name__
-        label = placement.config.policy.label
-        self.label = label if len(label) <= LONGEST_LABEL else self.policy
+        self.label = name_of(placement.config.policy)
+        self.promised = _promised(placement)
         self.settings = repr(placement.config.policy)
         self.randomized = placement.learner.reports_propensities
         self.restarts = placement.restarts
@@ -323,7 +328,7 @@ class View:
     @cached_property
     def busiest(self) -> list[BusyKey]:
         """The keys with the most impressions, where the policy counts them."""
-        return rows_of(self._busiest, self._arms)
+        return rows_of(self._busiest, self._arms, self.retired)
 
     # Over time -------------------------------------------------------------------------------
 

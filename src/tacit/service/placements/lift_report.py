@@ -111,7 +111,7 @@ def lift_report(
         no sums of that time are kept.
     """
     boundary(confidence)
-    _check_wish(wish)
+    _check_wish(wish, placement.config.scale)
     if not placement.kind.showing.single:
         if placement.holdout is None:
             remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
@@ -140,12 +140,12 @@ def lift_of_metric(placement: Any, name: str) -> Lift:
     return _Reporter(placement, 0, 0.95, None, Wish()).of_metric(name)
 
 
-def _check_wish(wish: Wish | None) -> None:
+def _check_wish(wish: Wish | None, scale: RewardScale) -> None:
     if wish is None:
         return
     checks.number("shown", wish.lift, 0.0, 100.0, open_low=True)
     for field, value, most in (
-        ("share", wish.share, 0.5), ("rate", wish.rate, 1.0), ("daily", wish.daily, MOST_DAILY)
+        ("share", wish.share, 0.5), ("rate", wish.rate, scale.amount(1.0)), ("daily", wish.daily, MOST_DAILY)
     ):  # fmt: skip
         if value is not None:
             checks.number(field, value, 0.0, most, open_low=True)
@@ -474,7 +474,7 @@ class _Reporter:
         share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observed()
         # The control's own rate is known too badly at first.
-        rate = wish.rate or (rewards / n if n else 0.0)
+        rate = wish.rate / self._scale.span if wish.rate else (rewards / n if n else 0.0)
         since = self._since() if self._held is self._holdout else self._sums.time
         passed = (self._now - since) / DAY if since else 0.0
         daily = wish.daily or (n / passed if n and passed > 0 else None)
@@ -489,7 +489,7 @@ class _Reporter:
         days = None if daily is None else max(needed - begun, 0.0) / daily
         whole = None if daily is None else needed / daily
         verdict = said.plan_sentence(needed, whole, wish.lift, share)
-        return wire.Plan(wish.lift, needed, days, share, rate, daily, verdict)
+        return wire.Plan(wish.lift, needed, days, share, self._scale.amount(rate), daily, verdict)
 
     def _observed(self) -> tuple[float, float, float]:
         """Return how many decisions there were, their rewards, and how these scatter."""
