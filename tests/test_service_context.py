@@ -30,6 +30,8 @@ from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
 from tacit.wire.control import ArmsOf
 
+pytestmark = pytest.mark.interpreted
+
 ROOT = Path(__file__).parent.parent
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
 
@@ -56,6 +58,7 @@ async def traffic(engine, rounds, first=0):
     return right
 
 
+@pytest.mark.compiled
 async def test_it_learns_who_likes_what_and_recovers_it_from_the_log(tmp_path):
     path = tmp_path / "s.db"
     config = configured(path, holdout={"share": 0.2})

@@ -15,6 +15,8 @@ from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.logs import click_log, read_log, write_log
 from tacit.policies.stationary.beta_maximum import probability_largest
 
+pytestmark = pytest.mark.interpreted
+
 ARMS = ["film", "holiday", "speech"]
 
 
