@@ -7,8 +7,10 @@ import warnings
 import numpy as np
 import pandas
 import pytest
+from click.testing import CliRunner
 
 import tacit
+from tacit.cli import cli
 from tacit.environments import simulated_log
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate.interleaved import read_interleaved
@@ -16,6 +18,7 @@ from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
 from tacit.proof import duels_needed
+from tacit.service.log.sqlite import SqliteStore
 
 ARMS = ["film", "song", "game"]
 SHOWN = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "a", "c"]], np.random.default_rng(1))
@@ -190,3 +193,16 @@ def test_a_column_that_only_some_searches_have_is_read(searches):
     report, rows = read_interleaved(searches, by=["device"], unit="user")
     assert rows.kept == 9
     assert re.search(r"^device ios +1 +1 +0 ", report.summary(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("command", "file"), [("backup", "copy.db"), ("export", "decisions.parquet")])
+def test_what_a_command_writes_over_is_said(tmp_path, command, file):
+    SqliteStore(tmp_path / "s.db").close()
+    target = tmp_path / "out" / file if command == "backup" else tmp_path / "out"
+    (tmp_path / "out").mkdir()
+    typed = ["log", command, "--store", str(tmp_path / "s.db"), str(target)]
+    once, again = (CliRunner().invoke(cli, typed) for _ in range(2))
+    assert (once.exit_code, again.exit_code) == (0, 0)
+    assert "replaced" not in once.output
+    assert file in again.output
+    assert "replaced, as such files were there" in again.output
