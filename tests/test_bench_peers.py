@@ -30,9 +30,10 @@ def results():
     return json.loads((BENCHMARKS / "peers.json").read_text())
 
 
-def test_the_page_shows_the_results(modules, results):
-    text = modules["page"].PAGE.read_text()
-    assert modules["page"].filled(text, results) == text
+def test_the_pages_show_the_results(modules, results):
+    for page in modules["page"].PAGES:
+        text = page.read_text()
+        assert modules["page"].filled(text, results) == text
 
 
 def test_every_package_has_the_same_budget(results):
