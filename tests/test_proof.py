@@ -308,6 +308,16 @@ def test_a_winner_needs_traffic_and_two_arms():
     assert not winner(sums).declared
 
 
+def test_a_winner_is_found_among_the_arms_that_are_asked_about():
+    sums = ScoreSums.empty(3)
+    shown = np.tile([0, 2], 2000)
+    sums.add(shown, np.arange(4000) % 4 == 1, np.full(4000, 0.5))
+    found = winner(sums, arms=[0, 2])
+    assert (found.leader, found.declared) == (2, True)
+    assert (found.behind[0].low < 0.5 < found.behind[0].high, found.behind[1].high) == (True, 0.0)
+    assert winner(sums, arms=[2]) is None
+
+
 def test_propensities_must_be_probabilities():
     with pytest.raises(InvalidValue, match="propensities"):
         ScoreSums.empty(2).add([0], [1.0], [0.0])

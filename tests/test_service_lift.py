@@ -518,6 +518,22 @@ async def test_arms_that_change_leave_the_lift_known_where_there_is_a_floor(tmp_
     assert "than arms drawn uniformly" in found.verdict
 
 
+async def test_an_arm_that_is_retired_is_compared_with_no_more(tmp_path):
+    """Nothing tells what it would have earned since: the others have a winner among themselves."""
+    config = configured(holdout=None, arms=list(BEFORE), policy="uniform-random")
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 20, rates={"film": 0.9, "recipe": 0.1, "song": 0.8})
+        await engine.ask("home", ArmsOf(retire=["song"]))
+        await traffic(engine, 20, rates={"film": 0.9, "recipe": 0.1})
+        await closed(engine)
+        found = report(engine)
+        assert (found.winner.arm, found.winner.declared) == ("film", True)
+        assert list(found.winner.behind) == ["film", "recipe"]
+        assert found.winner.behind["recipe"].low < 0.8 < found.winner.behind["recipe"].high
+        with pytest.raises(InvalidValue, match="retired: give one of uniform, arm film, arm recipe"):
+            report(engine, control="arm song")
+
+
 async def elsewhere(engine, arms, propensity, rates=GAINED):
     """Take over decisions that were made elsewhere, and what came of them."""
     home, rng = engine.placements["home"], np.random.default_rng(len(arms))

@@ -7,7 +7,7 @@ the decisions before. Its mean is the difference between the two, whatever m is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,7 +259,7 @@ class Winner(NamedTuple):
     declared : bool
         Whether it beats every other one, without doubt.
     behind : list of Interval
-        By how much each arm earns less than the leader, per decision; the leader's own is 0.
+        By how much each of the arms earns less than the leader, per decision; the leader's own is 0.
     """
 
     leader: int
@@ -267,7 +267,7 @@ class Winner(NamedTuple):
     behind: list[Interval]
 
 
-def winner(sums: ScoreSums, confidence: float = 0.95) -> Winner | None:
+def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None = None) -> Winner | None:
     """Return which arm is best, on average over all decisions so far.
 
     The means may drift together, as they do over a day: counts of clicks would then declare false
@@ -276,9 +276,11 @@ def winner(sums: ScoreSums, confidence: float = 0.95) -> Winner | None:
     Parameters
     ----------
     sums : ScoreSums
-        Of decisions that could show every arm.
+        Of decisions that could show every one of these arms.
     confidence : float, default 0.95
         Probability that no look ever declares a false winner: 0.9, 0.95 or 0.99.
+    arms : sequence of int, optional
+        Those to compare; all by default.
 
     Returns
     -------
@@ -303,16 +305,14 @@ def winner(sums: ScoreSums, confidence: float = 0.95) -> Winner | None:
     >>> found.leader, found.declared, round(found.behind[0].low, 2)
     (1, True, 0.3)
     """
-    arms = sums.arms.shape[1]
-    if arms < 2:
+    compared = range(sums.arms.shape[1]) if arms is None else arms
+    if len(compared) < 2:
         return None
-    c = boundary(confidence, arms - 1)
-    leader = int(np.argmax(sums.arms[0]))
-    pairs = [sums.between(leader, arm) for arm in range(arms)]
-    others = [pair for arm, pair in enumerate(pairs) if arm != leader]
-    if not all(pair.enough for pair in others):
+    c = boundary(confidence, len(compared) - 1)
+    leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))
+    pairs = {arm: sums.between(leader, arm) for arm in compared if arm != leader}
+    if not all(pair.enough for pair in pairs.values()):
         return None
-    behind = [Interval(float(p.d / p.n), *map(float, p.ends(c))) for p in pairs]
-    behind[leader] = Interval(0.0, 0.0, 0.0)
-    declared = all(behind[arm].low > 0 for arm in range(arms) if arm != leader)
-    return Winner(leader, declared, behind)
+    behind = {arm: Interval(float(p.d / p.n), *map(float, p.ends(c))) for arm, p in pairs.items()}
+    declared = all(interval.low > 0 for interval in behind.values())
+    return Winner(leader, declared, [behind.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])

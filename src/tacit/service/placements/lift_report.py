@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.learning.lanes import Offer
 from tacit.proof import (
     ALARM,
     HoldoutSums,
@@ -169,7 +170,7 @@ class _Reporter:
 
     def __init__(self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish) -> None:
         self._wish = wish
-        self._name, self._arms = placement.name, placement.arms
+        self._name, self._offer = placement.name, placement.offer
         self._sums: LiftSums = placement.lift
         self._config: PlacementConfig = placement.config
         self._held: HoldoutConfig | None = placement.holdout
@@ -301,7 +302,7 @@ class _Reporter:
 
     def _by_propensities(self) -> Lift:
         lift = (
-            _weighed(self._sums, self._control, self._arms).lift(self._confidence)
+            _weighed(self._sums, self._control, self._offer).lift(self._confidence)
             if self._covered
             else Lift("early")
         )
@@ -324,7 +325,7 @@ class _Reporter:
 
     def _groups(self) -> dict[str, wire.Group]:
         if self._holdout is None:
-            n, rewards = _weighed(self._sums, self._control, self._arms)[:2]
+            n, rewards = _weighed(self._sums, self._control, self._offer)[:2]
             return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
         empty = HoldoutSums.empty()
         return _groups_of([stratum.own for stratum in self._strata] or [empty], self._scale)
@@ -506,7 +507,7 @@ class _Reporter:
     def _winner(self) -> tuple[wire.BestArm | None, str]:
         """Return the best arm, and what can be said of it."""
         scores = self._sums.scores
-        if len(self._arms) < 2 or not self._shows_one:
+        if len(self._offer.slots) < 2 or not self._shows_one:
             return None, ""
         holdout = self._held
         if not scores.overall[0] and holdout is None:
@@ -517,15 +518,14 @@ class _Reporter:
         # A unit that stays with the policy is never shown what the control draws.
         floor = floor_of(self._config.policy, None if self._sums.clustered else holdout)
         allowed = floor > 0 or scores.over_uniform().even
-        found = winner(scores, self._confidence)
+        found = winner(scores, self._confidence, self._offer.slots.tolist())
         if found is None:
             return None, said.EARLY_WINNER if allowed else said.NO_WINNER
-        names = [str(arm) for arm in self._arms]
         behind = {
-            name: wire.Bounds(*(self._scale.span * end for end in interval))
-            for name, interval in zip(names, found.behind, strict=True)
+            str(arm): wire.Bounds(*(self._scale.span * end for end in interval))
+            for arm, interval in zip(self._offer.arms, found.behind, strict=True)
         }
-        best, declared = self._arms[found.leader], found.declared and allowed
+        best, declared = self._offer.names[found.leader], found.declared and allowed
         sentence = said.winner_sentence(str(best) if declared else None)
         if not allowed:
             sentence = said.NO_WINNER
@@ -591,18 +591,19 @@ def _unclosed(placement: Any, now: int) -> str:
     return said.unclosed_sentence(placement.pending, moment(now), None if closes is None else moment(closes))
 
 
-def _weighed(sums: LiftSums, control: str, arms: Sequence[Any]) -> Scores:
+def _weighed(sums: LiftSums, control: str, offer: Offer) -> Scores:
     """Return the comparison with a control by propensities."""
     if control == "uniform":
         return _uniform(sums)
-    names = {f"arm {arm}": slot for slot, arm in enumerate(arms)}
-    if control not in names:
-        allowed = ", ".join(["uniform", *names][:10])
-        raise InvalidValue("control", control, f"give one of {allowed}")
+    slots = dict(zip((f"arm {arm}" for arm in offer.arms), offer.slots.tolist(), strict=True))
+    if control not in slots:
+        gone = control in {f"arm {arm}" for arm in offer.retired}
+        allowed = ", ".join(["uniform", *slots][:10])
+        raise InvalidValue("control", control, f"{'it is retired: ' if gone else ''}give one of {allowed}")
     if sums.partial:
         remedy = "compare with uniform: some decisions did not have every arm on offer"
         raise InvalidValue("control", control, remedy)
-    return sums.scores.over(names[control])
+    return sums.scores.over(slots[control])
 
 
 def _sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple[str, str]:
