@@ -20,7 +20,7 @@ os.environ.setdefault("TACIT_QUIET", "1")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Looked through for examples they would be read twice, and each class in them be two.
-collect_ignore = ["items_of_ones_own.py", "toy_set.py"]
+collect_ignore = ["items_of_ones_own.py", "toy_asking.py", "toy_set.py"]
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"

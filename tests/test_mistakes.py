@@ -596,7 +596,7 @@ def test_a_name_misspelt_says_which_was_meant():
     ("policy", "remedy"),
     [
         ("atuo", "did you mean auto?"),
-        ("json", "did you mean json:CLASS?"),
+        ("pathlib", "did you mean pathlib:CLASS?"),
         ("tacit.policies:UBC1", "tacit.policies has no 'UBC1'; it has "),
     ],
 )

@@ -1,5 +1,6 @@
 """Loops run compiled and, with TACIT_COMPILE=0, as plain Python: the same is shown and learned."""
 
+import os
 import subprocess
 import sys
 
@@ -55,4 +56,5 @@ learner = tacit.Learner(tacit.UCB1(2), seed=1)
 learner.learn(learner.choose("a"), 1.0)
 assert "numba" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    plain = os.environ | {"TACIT_COMPILE": "0"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=plain)

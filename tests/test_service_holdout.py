@@ -521,7 +521,7 @@ def test_features_have_a_holdout(tmp_path):
     [
         ({"holdout": {"share": 0.0}}, "holdout.share"),
         ({"holdout": {"share": 0.6}}, "holdout.share"),
-        ({"holdout": {"control": {"arm": "soup"}}}, "none of the policy's arms"),
+        ({"holdout": {"control": {"arm": "soup"}}}, "none of the arms"),
         ({"holdout": {"control": "best"}}, "holdout.control"),
         ({"holdout": {"unit": "tribe"}}, "holdout.unit"),
         ({"holdout": {"control": {}}}, "give an arm, or a policy"),

@@ -366,7 +366,7 @@ def test_events_of_several_slots_have_none(tmp_path):
         (LISTS, {"control": {"arm": "a"}}, "it is one of uniform, baseline, not arm"),
         (LISTS, {"control": {"policy": "list-mix"}}, "not policy"),
         (DUELS, {"control": {"policy": "rmed1"}}, "uniform, baseline, arm, not policy"),
-        (DUELS, {"control": {"arm": "soup"}}, "none of the policy's arms"),
+        (DUELS, {"control": {"arm": "soup"}}, "none of the arms"),
         (RANKS, {"control": "baseline", "unit": "user"}, "name no user; give one of decision"),
     ],
 )

@@ -103,6 +103,9 @@ class AskingDuel(Asking, DuelPolicy):
 class AskingList(tacit.ListMix):
     """List what is believed to be best; for contexts above 0 what is believed to be worst."""
 
+    # Nobody is told to use it.
+    about = tacit.ListMix.about._replace(suits="")
+
     @property
     def context_dim(self):
         return 1

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import frame_batches, frame_names, is_frame
 
@@ -117,6 +117,22 @@ def _width(holds: str) -> int:
         return HASHED
     match = _HASHED.fullmatch(holds)
     return int(match[1]) if match else 0
+
+
+def flags_of(schema: Declared) -> Ints | None:
+    """Return for each column the one that says that its field is missing, -1 for none; None without any.
+
+    Examples
+    --------
+    >>> flags_of((("age", "number"), ("visits", "signal")))
+    array([ 1, -1, -1])
+    """
+    names = columns_of(schema)
+    found = [
+        names.index(flag) if (flag := f"{name} missing") in names and flag != column else -1
+        for column, name in zip(names, fields_of(schema), strict=True)
+    ]
+    return np.array(found, np.int64) if schema else None
 
 
 @lru_cache(maxsize=256)

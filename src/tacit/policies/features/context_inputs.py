@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats
+from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 
 Singles = npt.NDArray[np.float32]
@@ -212,6 +212,14 @@ def scale_context(measure: Measure, model: int, context: Floats, scaled: Singles
     for j in range(len(scaled)):
         off = (context[j] - measure.mean[model, j]) * measure.factor[model, j]
         scaled[j] = np.float32(min(max(off, -FURTHEST), FURTHEST))
+
+
+@kernel
+def leave_out(flags: Ints, context: Floats, scaled: Singles) -> None:
+    """Take what is missing for the average: where no number is given, a column holds 0, which is none."""
+    for j in range(len(scaled)):
+        if flags[j] >= 0 and context[flags[j]] != 0.0:
+            scaled[j] = np.float32(0.0)
 
 
 # ---- The directions in which contexts differ most, by subspace iteration

@@ -18,7 +18,7 @@ from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, param, whole
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared, signals_within
+from tacit.policies.context import Declared, context_width, declared, flags_of, signals_within
 from tacit.policies.features import context_inputs, context_models, context_weights
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_models import Base, Models, Room
@@ -33,19 +33,21 @@ MARGIN = 0.1
 
 
 @kernel
-def read_context(state: ContextState, model: int, context: Floats) -> None:
-    """Fill the room with what follows from a context."""
+def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
+    """Fill the room with what follows from a context; a missing field, by its flag, counts as the average."""
     room, measure = state.room, state.measure
     context_inputs.scale_context(measure, model, context, room.scaled[0])
+    if flags is not None:
+        context_inputs.leave_out(flags, context, room.scaled[0])
     context_inputs.fill_features(measure, model, room.scaled[0], room.features[0])
     known = context_models.context_layout(len(room.scaled[0])).known
     context_models.fill_products(room.features[0], known, room.squares[0], room.products[0])
 
 
 @kernel
-def draw_lines(state: ContextState, model: int, impression: Impression) -> None:
+def draw_lines(state: ContextState, model: int, impression: Impression, flags: Ints | None) -> None:
     """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
-    read_context(state, model, impression.context)
+    read_context(state, model, impression.context, flags)
     models, room, weights = state.models, state.room, state.tally.weights[model]
     base = context_weights.base_of(state.tally, model)
     least, total = context_weights.weight_in_use(weights)
@@ -210,6 +212,12 @@ class ContextMixture(TellsArms):
         """What is known of arms, as observations of their constants; None where nothing is."""
         return context_models.surmised(self.known) if self.priors else None
 
+    @param
+    def flags(self) -> Ints | None:
+        """Which column says that another one is missing; None where contexts are numbers alone."""
+        flags = flags_of(self.context)
+        return None if flags is None else flags[: self.read_dim]
+
     @property
     def read_dim(self) -> int:
         """Numbers of a context that are about who is asking; the signals follow them."""
@@ -250,7 +258,7 @@ class ContextMixture(TellsArms):
         model = lane if self.per_key else 0
         weights, base = state.tally.weights[model], context_weights.base_of(state.tally, model)
         read = contexts[:, : self.read_dim]
-        return beliefs_in(state.models, state.measure, weights, base, model, read)
+        return beliefs_in(state.models, state.measure, weights, base, model, read, self.flags)
 
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
@@ -258,7 +266,7 @@ class ContextMixture(TellsArms):
         """Return draws of the arms' mean rewards in a context."""
         model = lane if self.per_key else 0
         base, weights = context_weights.base_of(state.tally, model), state.tally.weights[model]
-        read_context(state, model, impression.context)
+        read_context(state, model, impression.context, self.flags)
         found = []
         for h, share in enumerate(rng.multinomial(draws, weights)):
             beliefs = [
@@ -279,7 +287,7 @@ class ContextMixture(TellsArms):
     def choose(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        draw_lines(state, lane if params.per_key else 0, impression)
+        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
         arm = coupled_choice(params, state, lane, impression, rng)
         context_models.clear_room(state.room)
         return arm
@@ -293,7 +301,7 @@ class ContextMixture(TellsArms):
         rng: Generator,
         action: Ints,
     ) -> float:
-        draw_lines(state, lane if params.per_key else 0, asked)
+        draw_lines(state, lane if params.per_key else 0, asked, params.flags)
         action[0] = coupled_choice(params, state, lane, asked, rng)
         place = place_of(asked.arms, action[0])
         share = envelope_share(state.room.lines[0], len(asked.arms), place)
@@ -310,7 +318,7 @@ class ContextMixture(TellsArms):
     def propensity(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
     ) -> float:
-        draw_lines(state, lane if params.per_key else 0, impression)
+        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
         place = place_of(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
         context_models.clear_room(state.room)
@@ -336,7 +344,7 @@ class ContextMixture(TellsArms):
             else:
                 for j in range(room.raw.shape[1]):
                     room.raw[0, j] = context[j]
-            read_context(state, model, room.raw[0])
+            read_context(state, model, room.raw[0], params.flags)
             times = 1.0
             if not context_weights.tells_as_clicks(state.tally, model, reward):
                 times = context_weights.clicks_worth(
@@ -391,7 +399,13 @@ class ContextBeliefs(NamedTuple):
 
 
 def beliefs_in(
-    models: Models, measure: context_inputs.Measure, weights: Floats, base: Base, model: int, contexts: Floats
+    models: Models,
+    measure: context_inputs.Measure,
+    weights: Floats,
+    base: Base,
+    model: int,
+    contexts: Floats,
+    flags: Ints | None,
 ) -> ContextBeliefs:
     """Return what one of the models believes in contexts.
 
@@ -404,9 +418,13 @@ def beliefs_in(
         What is expected of an arm that was not met.
     model : int
     contexts : array of float64, shape (contexts, d)
+    flags : array of int64, shape (d,), or None
+        Which column says that another one is missing.
     """
     off = (contexts - measure.mean[model]) * measure.factor[model]
     scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
+    if flags is not None:
+        scaled[(flags >= 0) & (contexts[:, flags] != 0.0)] = 0.0
     directions = measure.directions[model].astype(float)
     known = 1 + (len(directions) or contexts.shape[1])
     along = scaled @ directions.T

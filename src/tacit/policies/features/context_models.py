@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.features.context_inputs import LEADING, Singles, add_times, dot_single
 from tacit.policies.features.gaussian import logistic_step, sigmoid
@@ -64,6 +64,8 @@ class Design(NamedTuple):
     order : int
         1 where an item's place in the order offered is a feature, else 0. Then the last hypothesis is that
         nothing else says anything, and has a covariance of the constant and the place.
+    flags : array of int64, shape (user,), or None
+        Which number of a user says that another one is missing.
     """
 
     dim: int
@@ -77,6 +79,7 @@ class Design(NamedTuple):
     scales: tuple[float, float, float, float]
     across: tuple[float, float, float, float]
     order: int
+    flags: Ints | None
 
 
 @kernel
@@ -84,7 +87,7 @@ def context_layout(dim: int) -> Design:
     """Return how a context of so many numbers is laid out, for arms that have models of their own."""
     leading = min(dim, LEADING)
     known, rest = 1 + leading, dim if dim > LEADING else 0
-    return Design(dim, leading, known, known, rest, rest, 0, 0, SCALES, SCALES, 0)
+    return Design(dim, leading, known, known, rest, rest, 0, 0, SCALES, SCALES, 0, None)
 
 
 @kernel

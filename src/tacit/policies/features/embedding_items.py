@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, byte_count
+from tacit.core.arrays import Floats, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression
 from tacit.policies.features import context_inputs
@@ -59,14 +59,14 @@ def user_directions(users: int) -> int:
     return read_of(users) if users > USER_LEADING else 0
 
 
-def embedding_layout(items: int, users: int) -> Design:
+def embedding_layout(items: int, users: int, flags: Ints | None) -> Design:
     """Return how items and users of so many numbers are laid out, for all items alike."""
-    return _laid_out(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)
+    return _laid_out(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)._replace(flags=flags)
 
 
-def list_layout(items: int, users: int) -> Design:
+def list_layout(items: int, users: int, flags: Ints | None) -> Design:
     """Return how they are laid out for lists, where the order offered is a first guess."""
-    return _laid_out(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)
+    return _laid_out(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
 
 
 def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
@@ -77,7 +77,8 @@ def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales,
     wide = 1 + order + leading + int(items == users)
     crossed = min(along, MOST_CROSSED // rest) if rest else 0
     lean = rest * (1 + crossed) + wide * (read_of(users) - along)
-    return Design(items, leading, wide, wide * (1 + along), lean, rest, crossed, users, scales, across, order)
+    known = wide * (1 + along)
+    return Design(items, leading, wide, known, lean, rest, crossed, users, scales, across, order, None)
 
 
 @kernel
@@ -144,10 +145,12 @@ def empty_room(layout: Design) -> Room:
 
 
 @kernel
-def user_features(state: EmbeddingState, model: int, user: Floats) -> Singles:
+def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints | None) -> Singles:
     """Return 1 and the leading directions of a user, and what follows."""
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
     context_inputs.scale_context(state.users, model, user, scaled)
+    if flags is not None:
+        context_inputs.leave_out(flags, user, scaled)
     found = np.zeros(1 + state.users.directions.shape[1] + len(scaled), np.float32)
     context_inputs.fill_features(state.users, model, scaled, found)
     return found
@@ -173,7 +176,7 @@ def read_event(
     product = np.float32(0.0)
     if wide > first + leading:
         product = product_of(state, model, user, item)
-    asking = user_features(state, model, user)
+    asking = user_features(state, model, user, layout.flags)
     rows, left = layout.known // wide, layout.rest * (1 + layout.crossed)
     for row in range(rows + (layout.lean - left) // wide):
         start = row * wide + (left if row >= rows else 0)
@@ -279,7 +282,7 @@ def view_of(
 ) -> UserView:
     """Return what the models are to a user, with so much weight each."""
     models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
-    asking, directions = user_features(state, model, user), state.items.directions[model]
+    asking, directions = user_features(state, model, user, layout.flags), state.items.directions[model]
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
     spread, whole = np.zeros((wide, wide), np.float32), np.zeros(models.spread.shape[3], np.float32)
     columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)

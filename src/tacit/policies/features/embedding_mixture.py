@@ -17,7 +17,7 @@ from tacit.core.part import Flag, param, whole
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared, signals_in
+from tacit.policies.context import Declared, context_width, declared, flags_of, signals_in
 from tacit.policies.features import context_weights, embedding_items
 from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
 from tacit.policies.features.context_inputs import KEPT, is_due, keep, notice_changes, recall
@@ -143,7 +143,7 @@ class EmbeddingMixture(EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return embedding_items.embedding_layout(self.relevance_dim, self.context_dim)
+        return embedding_items.embedding_layout(self.relevance_dim, self.context_dim, flags_of(self.context))
 
     @property
     def model_bytes(self) -> int:

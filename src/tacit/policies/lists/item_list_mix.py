@@ -15,6 +15,7 @@ from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.context import flags_of
 from tacit.policies.features import context_models, context_weights, embedding_items
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.context_inputs import Singles, keep, notice_changes, recall
@@ -455,7 +456,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return embedding_items.list_layout(self.relevance_dim, self.context_dim)
+        return embedding_items.list_layout(self.relevance_dim, self.context_dim, flags_of(self.context))
 
     @property
     def model_bytes(self) -> int:
