@@ -45,6 +45,17 @@ REFUSED = {
     "a log for a context": (lambda: tacit.auto(arms=3, context=LOG), "context: ['reward', 'arm']", "frame[["),
     "names and features": (lambda: tacit.auto(arms=ARMS, relevance_dim=4), "arms: ['film'", "choose(arms="),
     "a number as text": (lambda: tacit.auto(arms=3, context_dim="8"), "context_dim: '8'", "whole number"),
+    "a list in a list": (lambda: learner(arms=ARMS).choose(arms=[ARMS]), "arms: [['film'", "in one list"),
+    "a list for an item": (
+        lambda: with_items().choose(arms=[["p"], ["q"]], relevance=[[1, 0], [0, 1]]),
+        "arms: [['p']",
+        "give names, in one list",
+    ),
+    "a list for an arm": (
+        lambda: learner(relevance_dim=2).choose(arms=[["p"], ["q"]], relevance=[[1, 0], [0, 1]]),
+        "arms: [['p']",
+        "give names, in one list",
+    ),
     "signals as text": (lambda: tacit.auto(arms=3, signals_dim="2"), "signals_dim: '2'", "whole number"),
     "examination alone": (
         lambda: tacit.auto(examination_dim=2),

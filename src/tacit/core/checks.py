@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -117,6 +117,14 @@ def names(field: str, value: Any) -> Any:
     if isinstance(value, str | bytes):
         raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
     return value
+
+
+def offered(value: Any) -> Any:
+    """Return the arms of one offer, unless it is no list of names."""
+    nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
+    if nested or not isinstance(value, Iterable):
+        raise InvalidValue("arms", value, "give names, in one list")
+    return names("arms", value)
 
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,7 +201,8 @@ class Catalogue:
 
     def doubt(self, offers: Sequence[Any]) -> None:
         """Warn once of candidates that are here, although their vectors are given anew."""
-        known = next((arm for arms in offers for arm in list(arms or ())[:1] if arm in self._rows), None)
+        firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offered(arms), 1))
+        known = next((arm for arm in firsts if arm in self._rows), None)
         if known is not None and not self._doubted:
             self._doubted = True
             warnings.warn(

@@ -88,7 +88,7 @@ class Offer:
         """
         offered = set(self.slots.tolist())
         slots = []
-        for arm in checks.names("arms", arms):
+        for arm in checks.offered(arms):
             slot = self._slot_of.get(arm)
             if slot is None or slot not in offered:
                 raise UnknownName(f"arms: {arm!r} is not on offer; on offer are {self.arms}")
@@ -158,7 +158,7 @@ class Offer:
     def _known(self, arms: Sequence[Arm]) -> set[int]:
         """Return the slots of arms, be they on offer or retired."""
         slots = set()
-        for arm in checks.names("arms", arms):
+        for arm in checks.offered(arms):
             if arm not in self._slot_of:
                 raise UnknownName(f"arms: there is no arm {arm!r}; the arms are {list(self.names)}")
             slots.add(self._slot_of[arm])

@@ -357,8 +357,7 @@ def _offers(
 
 def _check_names(names: Sequence[Arm] | None, size: int) -> None:
     """Refuse names that do not fit the arms on offer."""
-    checks.names("arms", names)
-    if names is not None and not len(names) == len(set(names)) == size:
+    if names is not None and not len(names) == len(set(checks.offered(names))) == size:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
 
