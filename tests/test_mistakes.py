@@ -1,5 +1,7 @@
 """Typical mistakes of beginners: the error names the field, the value and the remedy, in a line."""
 
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -9,7 +11,7 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.errors import AssumptionWarning, TacitError
+from tacit.errors import AssumptionWarning, TacitError, UnknownName
 from tacit.evaluate import (
     IPS,
     SNIPS,
@@ -22,6 +24,7 @@ from tacit.evaluate import (
     off_policy,
 )
 from tacit.interleaving import TeamDraft
+from tacit.policies.spec import policy_from_spec
 
 ARMS = ["film", "holiday"]
 KEYS = ["a", "b"]
@@ -604,6 +607,13 @@ def test_a_policy_by_another_name_says_how_it_is_called(policy, remedy):
     run = CliRunner().invoke(cli, ["check", policy])
     assert run.exit_code == 2
     assert remedy in " ".join(run.output.split())
+
+
+def test_a_policy_called_as_a_module_of_no_file_is_refused_as_any_other(monkeypatch):
+    # As __main__ is, in a notebook.
+    monkeypatch.setitem(sys.modules, "unwritten", types.ModuleType("unwritten"))
+    with pytest.raises(UnknownName, match="none is called 'unwritten'; did you mean unwritten:CLASS"):
+        policy_from_spec("unwritten", 3)
 
 
 @pytest.mark.parametrize("rewards", [[None] * ROWS, [float("nan")] * ROWS])

@@ -384,6 +384,11 @@ def test_a_command_typed_wrongly_is_told_by_field_value_and_remedy(typed, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
 
 
+def test_a_key_longer_than_a_file_name_may_be_is_a_key():
+    ran = CliRunner().invoke(cli, ["lift", "home", "--url", "x", "--key", "k" * 5000])
+    assert str(ran.exception).startswith("url: 'x' is not allowed; give http://")
+
+
 def test_an_event_that_is_none_or_is_left_out_is_told_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():

@@ -4,11 +4,11 @@ What a placement earned; how a verb becomes a command, and which do; last, its c
 """
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -29,7 +29,8 @@ def connected(url: str, key: str | None, **options: Any) -> Any:
     """Return a client of the service."""
     with needing("client"):
         from tacit.client import Client
-    if key and Path(key).is_file():
+    # Path.is_file raises where a key is longer than a file's name may be.
+    if key and os.path.isfile(key):
         raise click.UsageError("--key: this is a file; give what is in it")
     return Client(url, key, **options)
 

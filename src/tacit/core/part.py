@@ -241,7 +241,7 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also:
     names = ", ".join(sorted(found.__name__ for found in known.values()))
     near = get_close_matches(canonical(name), [*known, *also.split()], n=1)
     meant = [known[each].__name__ if each in known else each for each in near]
-    if not near and name.isidentifier() and find_spec(name):
+    if not near and name.isidentifier() and (name in sys.modules or find_spec(name)):
         meant = [f"{name}:CLASS"]
     remedy = f"did you mean {meant[0]}?" if meant else f"there are {names};"
     raise UnknownName(f'{kind}: none is called {name!r}; {remedy} "module:Class" is for your own')
