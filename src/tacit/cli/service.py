@@ -332,7 +332,9 @@ def export(
         Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
     """
     counts: dict[str, int] = {}
-    before = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
+    # Those of shards lie one folder below; what else is in there may be much.
+    files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
+    before = {path.relative_to(folder).as_posix() for path in files}
     for name, configuration, opened in kept.open_each(reading=True):
         if format == "ubi":
             from tacit.service.doors.ubi_routes import export_ubi
