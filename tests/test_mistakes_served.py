@@ -109,7 +109,7 @@ ASKED = {
     "a policy that shows otherwise": (
         "home/rebuild",
         {"policy": "list-mix(positions=2)"},
-        ("policy", "'ListMix(", "are not those of"),
+        ("policy", "'ListMix(", "it has other "),
     ),
     "a metric alone": (
         "home/feedback",

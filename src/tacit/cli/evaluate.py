@@ -143,7 +143,7 @@ class Question:
 
     @property
     def replayable(self) -> bool:
-        """Whether propensities may be those of uniform choice."""
+        """Whether arms may have been drawn uniformly, as a replay needs it."""
         return self.propensities in ("logged", "uniform")
 
     @property

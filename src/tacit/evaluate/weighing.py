@@ -263,7 +263,7 @@ class Weighing(Options):
 
     @property
     def assumes(self) -> str:
-        """What is assumed of propensities that are not those of the log."""
+        """What is assumed of propensities that the log does not have."""
         if self.propensities == LOGGED:
             return ""
         estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)

@@ -11,9 +11,9 @@ A schema says of each field what it holds, and so which columns of numbers it ta
 ``"signal"``          a number that may announce that tastes change, such as how busy it is
 ====================  ==========================================================================
 
-Each field has one more column, which is 1 where the value is missing; a signal has none, must be there, and
-comes after all others. What policies read are the columns: :class:`~tacit.ContextMixture` brings their
-numbers to a common size.
+Each field has one more column, which is 1 where the value is missing: the others then count as average. A
+signal has none, must be there, and comes after all others. What policies read are the columns:
+:class:`~tacit.ContextMixture` brings their numbers to a common size.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Rebuilder:
         for what, named in SAME.items():
             mine, its = getattr(before, what, None), getattr(policy, what, None)
             if mine != its:
-                remedy = f"its {named} are not those of {before.label}, {mine}; give one with the same"
+                remedy = f"it has other {named} than {before.label}, {mine}; give one with the same"
                 raise InvalidValue("policy", policy.label, remedy)
         if policy.context_dim not in (0, before.context_dim):
             remedy = f"give one that reads a context of {before.context_dim} numbers, or none"

@@ -273,7 +273,7 @@ class LiftSums(Chapter):
             self.partial += int((closed.offered[now] < self._offered).sum())
             _score(self.scores, closed, now)
         if (before := known & ~recent).any():
-            # What was open when the arms changed could not show those of now: it counts with what was before.
+            # What was open when the arms changed could not show today's: it counts with what was before.
             sums = ScoreSums.empty(self._arms)
             sums.overall[:], sums.uniform[:] = self.uniform[:3], self.uniform[3:]
             _score(sums, closed, before)
