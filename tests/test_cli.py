@@ -588,6 +588,9 @@ def test_on_a_terminal_a_first_run_says_that_it_compiles(tmp_path):
     assert "compiling" not in told[1]
 
 
+END = b"\0"
+
+
 def said_on_a_terminal(*arguments, cache):
     """Run the command with a terminal as its standard error; return what it said there."""
     ours, its = pty.openpty()
@@ -599,10 +602,11 @@ def said_on_a_terminal(*arguments, cache):
         timeout=PATIENCE,
         check=True,
     )
+    # What was said may come later than the command ends; it has come when this has.
+    os.write(its, END)
+    said = b""
+    while not said.endswith(END):
+        said += os.read(ours, 10_000)
     os.close(its)
-    try:
-        return os.read(ours, 10_000).decode()
-    except OSError:
-        return ""  # the other end is closed and nothing was said
-    finally:
-        os.close(ours)
+    os.close(ours)
+    return said.removesuffix(END).decode()

@@ -611,9 +611,9 @@ def test_a_policy_by_another_name_says_how_it_is_called(policy, remedy):
 
 def test_a_policy_called_as_a_module_of_no_file_is_refused_as_any_other(monkeypatch):
     # As __main__ is, in a notebook.
-    monkeypatch.setitem(sys.modules, "unwritten", types.ModuleType("unwritten"))
-    with pytest.raises(UnknownName, match="none is called 'unwritten'; did you mean unwritten:CLASS"):
-        policy_from_spec("unwritten", 3)
+    monkeypatch.setitem(sys.modules, "nb_zyx", types.ModuleType("nb_zyx"))
+    with pytest.raises(UnknownName, match="none is called 'nb_zyx'; did you mean nb_zyx:CLASS"):
+        policy_from_spec("nb_zyx", 3)
 
 
 @pytest.mark.parametrize("rewards", [[None] * ROWS, [float("nan")] * ROWS])
