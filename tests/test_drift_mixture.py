@@ -229,6 +229,18 @@ def test_what_decides_most_is_what_is_told_of_arms():
 
 
 @pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.ShiftMixture])
+def test_a_change_that_was_believed_and_is_no_more_says_nothing_of_arms(policy):
+    """A hypothesis that is believed keeps a trace of weight, whatever speaks against it."""
+    learner = tacit.Learner(policy(2), seed=1)
+    learner.learn(learner.choose("query"), 1.0)
+    own = learner.state.own
+    own.counts[0, 0], own.counts[0, 1] = [[0, 8], [8, 0]], [[3, 0], [0, 3]]
+    own.weight[0], own.leading[0], own.kind[0, 1] = [1.0 - 1e-12, 1e-12, 0, 0, 0, 0, 0, 0], 1, 1
+    assert [each.mean for each in learner.estimates("query")] == pytest.approx([0.1, 0.9])
+    assert learner.probabilities("query").argmax() == 1
+
+
+@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.ShiftMixture])
 def test_an_arm_that_is_alone_on_offer_has_a_propensity_of_1_and_no_more(policy):
     found = set()
     for seed in range(10):

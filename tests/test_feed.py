@@ -677,9 +677,25 @@ def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service,
     # What is shown to nobody's knowledge has no feedback either.
     assert counts["rejected"] == {"invalid-value": 1, "unknown-decision": 1}
     _, counts = fed(url, path)
-    assert counts["sent"] == {"logged": 2, "duplicate": 1}
+    assert counts["sent"] == {"duplicate": 3}
     (home,) = asked(url, "/v1/placements")["placements"]
     assert (home["decisions"], home["feedback"]) == (2, 1)
+
+
+@pytest.mark.parametrize("worth", [0, 1])
+def test_past_clicks_without_what_was_not_clicked_are_said_to_mislead(service, tmp_path, worth):
+    url, _ = service
+    (tmp_path / "feed.toml").write_text(f"{ELSEWHERE}".replace("[reward]", f"[reward]\nleave = {worth}"))
+    events = [{"id": f"v{i}", "kind": "view", "page": f"p{i}", "banner": "a"} for i in range(2)]
+    events += [{"id": "c0", "kind": "click", "page": "p0"}, {"id": "c1", "kind": "leave", "page": "p1"}]
+    path = written(tmp_path / "events.jsonl", events)
+    came = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
+    assert ("no event says what was not clicked" in came.stdout) == (worth == 1)
+    # What was known already says so.
+    again = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
+    assert "4 duplicate: it was recorded before" in again.stdout
+    assert "nothing changed: all 4 were sent before" in again.stdout
+    assert "not clicked" not in again.stdout
 
 
 def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one_by_one(service, tmp_path):

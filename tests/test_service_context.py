@@ -319,6 +319,7 @@ def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
         whole = json.loads(CliRunner().invoke(cli, [*command, "--limit", "5", "--json"]).stdout)
     assert found.decisions == sum(arm.shown for arm in found.arms) == 20
     assert printed == f"{found}\n" == f"{found!r}\n"
+    assert printed.splitlines()[-1].startswith("this adds: to the log-odds of a reward")
     verdict, head, first, *_ = printed.splitlines()
     assert (verdict, head.split()[:3]) == (found.verdict, ["who", "is", "asking"])
     assert first.split()[:2] == [f"{found.fields[0].field}:", found.fields[0].segments[0].value.split()[0]]

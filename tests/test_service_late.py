@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from drawn import examples
-from harness import SECOND, START, Clock, everything, served, with_policy
+from harness import SECOND, START, Clock, everything, served, with_home, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
 from test_service_attribution import ARMS, configured, fold_of
@@ -23,11 +23,12 @@ from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.requests import FeedbackRequest
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import CORRECTED, DUPLICATE, FROZEN, LATE, LEARNED, Attribution
+from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ModeOf
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)
@@ -267,3 +268,18 @@ def test_a_placement_made_in_python_is_checked_too():
         PlacementConfig(tacit.UCB1(ARMS), mode="shadow")
     with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads no context; leave"):
         PlacementConfig(tacit.UCB1(ARMS), signals=SignalConfig(("volume",)))
+
+
+async def test_what_came_after_the_window_is_in_no_lift_which_says_so(tmp_path):
+    table = {"late": "correct", "attribution_window": 30, "correction_window": 100, "policy": "thompson"}
+    config = with_home(arms=ARMS, holdout={"share": 0.5}, **table)
+    async with served(tmp_path / "s.db", config, Clock()) as engine:
+        home = engine.placements["home"]
+        rows = await engine.decide_many("home", [home.checked(DecisionRequest("k"))] * 40)
+        engine.clock.now += 31 * SECOND
+        came = await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0) for row in rows[:7]])
+        assert came == [CORRECTED] * 7
+        found = lift_report(home, engine.clock())
+    assert sum(group.rewards for group in found.groups.values()) == 0
+    left_out = "This leaves out rewards that came after the window: 7 so far; a longer attribution_window"
+    assert found.verdict.startswith(left_out)

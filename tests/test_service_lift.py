@@ -514,7 +514,7 @@ async def test_arms_that_change_leave_the_lift_known_where_there_is_a_floor(tmp_
         await closed(engine)
         found = report(engine)
     assert (found.claim, over(found)) == ("better", 2000 + 50 * rounds)
-    assert found.verdict.startswith("Learning earned ")
+    assert found.verdict.startswith("What was shown earned ")
     assert "than arms drawn uniformly" in found.verdict
 
 

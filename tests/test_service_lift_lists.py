@@ -23,6 +23,7 @@ from harness import (
     served,
     with_home,
 )
+from test_cli import tacit
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -381,7 +382,7 @@ def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message)
 def test_the_lift_of_lists_and_duels_over_http(tmp_path):
     clock = Clock()
     held = {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}}
-    placements = {"lists": LISTS | held, "duels": DUELS | held, "plain": LISTS}
+    placements = {"lists": LISTS | held, "duels": DUELS | held, "plain": LISTS, "alone": DUELS}
     rng = np.random.default_rng(4)
     with (
         by_clock(configured(tmp_path / "s.db", placements=placements), clock) as address,
@@ -405,6 +406,14 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
         client.duel("duels", RANKINGS, user="u")
         found = client.lift("duels")
         assert found.claim == "better"
+        # Which ranker is best is no question of what learning earned.
+        assert found.winner_verdict == client.standings("duels").report["verdict"]
+        said = tacit("placement", "duels", "duels", "--url", address).stdout
+        assert said.splitlines()[0] == found.winner_verdict
+        assert "key k; in the race: " in said
+        assert found.winner_verdict in tacit("lift", "duels", "--url", address).stdout
         with pytest.raises(InvalidRequest, match="give it a holdout"):
             client.lift("plain")
+        with pytest.raises(InvalidRequest, match="tacit placement duels alone says"):
+            client.lift("alone")
         assert {row["alarm"] for row in found.srm} == {False}

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from tacit.policies.base import ArmBeliefs
 from tacit.service.app.server import running
 from tacit.service.config.holdout import RewardScale
 from tacit.service.page.charts import (
@@ -383,7 +384,7 @@ def test_ages_beside_each_other_differ(seconds, told):
     ("plays", "rewards"), [(12, 0), (12, 12), (12, 0.01), (12, 11.99), (12, 1), (12, 6), (1, 1)]
 )
 def test_an_estimate_is_within_its_interval(plays, rewards):
-    (arm,) = arms_believed(["a"], np.array([float(plays)]), np.array([float(rewards)]))
+    (arm,) = arms_believed(["a"], ArmBeliefs.of_counts(np.array([float(plays)]), np.array([float(rewards)])))
     assert arm.low <= arm.estimate <= arm.high
     posterior = beta(1 + rewards, 1 + plays - rewards)
     assert posterior.cdf(arm.high) - posterior.cdf(arm.low) == pytest.approx(0.95, abs=1e-3)
@@ -424,7 +425,8 @@ def test_the_busiest_keys_are_those_of_the_store(opened, store):
         assert cell(row, 0) == cell(row, 1) == count
         leader = row.locator("td").nth(2).inner_text().removesuffix(" too early to say")
         plays, rewards = of_key(store, "home", key, leader)
-        assert cell(row, 3) == pytest.approx(rewards / plays)
+        # Of its posterior, from a uniform prior.
+        assert cell(row, 3) == pytest.approx((rewards + 1) / (plays + 2))
 
 
 def test_a_key_leads_to_its_arms(opened, store):
@@ -440,7 +442,7 @@ def test_a_key_leads_to_its_arms(opened, store):
     for i, arm in enumerate(ARMS):
         plays, rewards = of_key(store, "home", key, arm)
         assert cell(rows.nth(i), 0) == cell(rows.nth(i), 1) == plays
-        assert cell(rows.nth(i), 2) == pytest.approx((rewards or 0.0) / max(plays, 1))
+        assert cell(rows.nth(i), 2) == pytest.approx(((rewards or 0.0) + 1) / (plays + 2))
         chances += cell(rows.nth(i), 4)
     assert chances == pytest.approx(1.0, abs=0.01)
 
@@ -523,7 +525,7 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
         arms = int(rng.integers(2, 6))
         plays = np.floor(10 ** rng.uniform(0, 5, arms)) * (rng.random(arms) < 0.9)
         rewards = np.floor(plays * rng.random(arms) ** 3)
-        believed = arms_believed([str(i) for i in range(arms)], plays, rewards)
+        believed = arms_believed([str(i) for i in range(arms)], ArmBeliefs.of_counts(plays, rewards))
         for i, one_arm in enumerate(believed):
             law = stats.beta(1 + rewards[i], 1 + plays[i] - rewards[i])
             # Of an arm without clicks, or of nothing else, the interval begins or ends at its rate.

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from harness import PATIENCE, eventually, served, with_home
 from test_service_page import post
 
+from tacit.client import Client
+from tacit.learning.learner import restored
+from tacit.learning.snapshot import from_bytes
 from tacit.service.app.server import running
 from tacit.service.log.requests import Impression
 from tacit.service.page import pages
 from tacit.service.page.pages import REST, Looks
+from tacit.wire.decisions import Feedback, LocalDecision
 
 ARMS = 10_000
 
@@ -135,13 +141,36 @@ async def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
         assert placement.lift.decided.sum() == 20
 
 
-def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path):
+@pytest.mark.parametrize("learned", [False, True])
+def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path, learned):
+    """Once: the one that is learned is the reward."""
     shop = {"arms": 2, "attribution_window": 0.1, "holdout": {"share": 0.5}}
-    shop["metrics"] = {"revenue": {"range": [0, 100]}}
+    shop |= {"metrics": {"revenue": {"range": [0, 100]}}} | ({"reward": "revenue"} if learned else {})
+    came = {"metrics": {"revenue": 30.0}} | ({} if learned else {"reward": 1.0})
     with running(with_home(tmp_path / "s.db", "shop", **shop)) as address:
         for i in range(10):
             post(address, "shop/decide", {"key": "a", "decision_id": f"{i}"})
-            told = {"decision_id": f"{i}", "reward": 1.0, "metrics": {"revenue": 30.0}}
-            post(address, "shop/feedback", told)
-        eventually(lambda: "of 10 whose windows have closed" in page(address, "/placements/shop"))
-        assert 'data-field="metric-revenue" data-value="30.0"' in page(address, "/placements/shop")
+            post(address, "shop/feedback", {"decision_id": f"{i}"} | came)
+        eventually(lambda: "over 10 decisions" in page(address, "/placements/shop"))
+        text = page(address, "/placements/shop")
+        assert ('data-field="metric-revenue" data-value="30.0"' in text) == (not learned)
+        assert text.count("<dt>revenue</dt>") == 1
+
+
+def test_the_leading_arm_of_a_key_is_the_one_that_the_policy_shows(tmp_path):
+    """Where what other keys have says more than the key's few own clicks."""
+    arms, rng = ["red", "green", "blue"], np.random.default_rng(1)
+    with running(with_home(tmp_path / "s.db", arms=arms, attribution_window=36_000)) as address:
+        made = [
+            LocalDecision(f"d{i}", f"k{rng.integers(10)}", arms[rng.integers(3)], 1 / 3) for i in range(1000)
+        ]
+        rates = {f"k{k}": dict(zip(arms, rng.permutation([0.3, 0.2, 0.1]), strict=True)) for k in range(10)}
+        came = [Feedback(one.decision_id, float(rng.random() < rates[one.key][one.arm])) for one in made]
+        with Client(address) as client:
+            client.take_over("home", made)
+            client.feedback_many("home", sorted(came, key=lambda one: -one.reward))
+            learner = from_bytes(client.learner("home"), "home", restored)
+        text = page(address, "/placements/home")
+    shown = dict(re.findall(r'<tr data-key="(k\d)">.*?<td class="key">(\w+)', text, re.DOTALL))
+    chances = {key: learner.probabilities(key) for key in rates}
+    assert shown == {key: arms[each.argmax()] for key, each in chances.items()}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -190,6 +191,8 @@ class VerbCommand(NamedTuple):
         Returns what was typed as it is sent; it may ask the service.
     slow : bool
         Whether it takes as long as it takes, and is asked once.
+    call : str
+        The client's call, where it isn't called as the verb.
     """
 
     verb: str
@@ -200,6 +203,7 @@ class VerbCommand(NamedTuple):
     defaults: Mapping[str, Any] = MappingProxyType({})
     read: Callable[[Any, str, dict[str, Any]], dict[str, Any]] = lambda client, name, given: given
     slow: bool = False
+    call: str = ""
 
 
 class AskingGroup(click.Group):
@@ -291,12 +295,12 @@ def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bo
         if given.pop(flag):
             verb, given = other, {}
     # The client's calls are called as the verbs are.
-    call = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
+    named = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
     patience: dict[str, Any] = {"timeout": LONGEST, "retries": 0} if asked.slow else {}
     with connected(url, key, **patience) as client:
         try:
             sent = asked.read(client, name, given) if given else {}
-            answer = getattr(client, call)(name, **sent)
+            answer = getattr(client, asked.call or named)(name, **sent)
         except InvalidValue as error:
             raise click.UsageError(str(error)) from error
     show_answer({asked.field: answer} if asked.field else answer, asked.text(answer), as_json)
@@ -366,6 +370,13 @@ def _value(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def duels_text(found: Any) -> str:
+    """Return which ranker is best by the duels of a key, and which are out."""
+    report = found.report
+    left, out = _listed(report["left"]), _listed(report["out"])
+    return f"{report['verdict']}\nkey {found.key}; in the race: {left}; out: {out}"
+
+
 def arms_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a change of arms as it is sent: numbers, where arms are numbered."""
     # To change nothing says which arms there are.
@@ -414,6 +425,8 @@ placement.asked = {
     "history": VerbCommand("HISTORY", history_text, defaults={"limit": 20}),
     "arms": VerbCommand("ARMS", arms_text, read=arms_typed),
     "for-whom": VerbCommand("FOR_WHOM", str),
+    "duels": VerbCommand("STANDINGS", duels_text, call="standings"),
+    "verdict": VerbCommand("VERDICT", attrgetter("verdict")),
     "mode": VerbCommand("MODE", str, "mode"),
 }
 

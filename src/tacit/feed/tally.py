@@ -13,7 +13,7 @@ import msgspec
 from tacit.errors import ConfigError
 from tacit.events.mapping import EventCounts
 from tacit.feed.sources import REJECTED, Found
-from tacit.wire.decisions import OUTCOMES
+from tacit.wire.decisions import OUTCOMES, Feedback
 
 DUPLICATE, FORESEEN, REMEMBERED = "duplicate", "foreseen", "remembered"
 MADE = {
@@ -21,6 +21,10 @@ MADE = {
     REMEMBERED: "it says what was shown, and events without a decision's id are joined to it",
 }
 """What became of events besides feedback."""
+ONLY_CLICKS = (
+    "no event says what was not clicked, which is learned only as windows close: of past events that is "
+    "after all clicks, and misleads; add events that are worth 0, or feed them with --past"
+)
 FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
 MOST_FAULTS = 50
 CHARACTERS = 200
@@ -46,12 +50,15 @@ class FeedTally(EventCounts):
         Rejected ones by reason and field, where there is one.
     firsts : dict
         The first of each of these.
+    unclicked : int
+        Events that say that there was no reward.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.faults: Counter[tuple[str, str]] = Counter()
         self.firsts: dict[tuple[str, str], First] = {}
+        self.unclicked = 0
 
     @property
     def first(self) -> dict[str, First]:
@@ -99,6 +106,8 @@ class FeedTally(EventCounts):
             ]
         if sent and sent == self.sent[DUPLICATE]:
             lines.append(f"nothing changed: all {sent:,} were sent before")
+        if 0 < self.sent["logged"] < sent and not self.unclicked:
+            lines.append(ONLY_CLICKS)
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,6 +120,11 @@ class FeedTally(EventCounts):
             "first": {reason: first._asdict() for reason, first in self.first.items()},
             "last": self.last,
         }
+
+
+def nothing_came(message: Any) -> bool:
+    """Whether a message says that there was no reward."""
+    return isinstance(message, Feedback) and not any((message.reward, *(message.metrics or {}).values()))
 
 
 def shown(found: Found) -> str:

@@ -284,6 +284,18 @@ def left_out_sentence(shards: int) -> str:
     return f"This leaves out {which} not begun with this holdout yet."
 
 
+def corrected_sentence(rewards: int) -> str:
+    """Return what to say where rewards took the place of a default after their windows.
+
+    Examples
+    --------
+    >>> corrected_sentence(376)
+    'This leaves out rewards that came after the window: 376 so far; a longer attribution_window counts them.'
+    """
+    which = f"rewards that came after the window: {rewards:,} so far"
+    return f"This leaves out {which}; a longer attribution_window counts them."
+
+
 PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
 
 NO_PROPENSITIES = (
@@ -346,7 +358,7 @@ def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
         case "harm":
             return f"Learning harms {metric}."
         case "safe":
-            return f"{metric} is not worse by more than {percent(margin)}."
+            return f"{metric} is not worse{f' by more than {percent(margin)}' if margin else ''}."
         case "early":
             return f"Too early to say whether learning harms {metric}."
     return f"It is not known yet whether learning harms {metric}."

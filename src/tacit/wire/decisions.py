@@ -105,7 +105,7 @@ OUTCOMES = {
     "noted": "an examination or activation, taken in",
     "tied": "the duel was a tie, from which nothing is learned here: recorded only",
     "held-out": "the control showed one ranker's list, which is no duel: it counts for the lift",
-    "duplicate": "this very feedback was recorded before: nothing was done",
+    "duplicate": "it was recorded before: nothing was done",
 }
 """What became of feedback."""
 
@@ -354,8 +354,8 @@ class TakenOver(msgspec.Struct, frozen=True):
     ----------
     decision_id : str
     outcome : str
-        ``logged``, or the kind of its problem: ``invalid-value``; ``conflict`` where the id stands for
-        another decision.
+        ``logged``; ``duplicate`` where it was logged before; or the kind of its problem: ``invalid-value``;
+        ``conflict`` where the id stands for another decision.
     detail : str
         What the problem is; empty if there is none.
     """

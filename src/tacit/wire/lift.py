@@ -565,4 +565,5 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
                    Column("is shown most", "{arm}"), Column("how often", "{share:.0%}"),
                    Column(self.rewards, "{mean:.4g}"), Column("95 %", "[{low:.4g}, {high:.4g}]"),
                    Column("this adds", "{adds:+.2f}")]  # fmt: skip
-        return f"{self.verdict}\n{laid_out(rows, columns)}"
+        adds = "this adds: to the log-odds of a reward, beside an average user; +0.7 doubles the odds"
+        return f"{self.verdict}\n{laid_out(rows, columns)}\n{adds}"

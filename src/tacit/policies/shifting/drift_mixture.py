@@ -360,11 +360,10 @@ class DriftMixture(shift_mixture.ShiftMixture):
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms by what decides most: the memory or a hypothesis."""
         memory = state.memory
-        if memory.weight[lane] <= 0.5:
+        if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
             return super().beliefs(state, lane)
-        pairs = [remembered(state, lane, arm) for arm in range(self.arm_count)]
-        plays = memory.scale[lane] * memory.counts[lane].sum(axis=1, dtype=np.float64)
-        return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
+        counts = memory.scale[lane] * memory.counts[lane].astype(np.float64)
+        return ArmBeliefs.of_posteriors(counts.sum(axis=1), *(state.shared.priors.beta[0, 1:] + counts).T)
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:

@@ -432,11 +432,12 @@ class ShiftMixture(TellsArms):
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms under the hypothesis of most weight."""
-        own, arms = state.own, range(self.arm_count)
-        leading = int(own.leading[lane])
-        pairs = [hypotheses.posterior(own, state.shared.priors, lane, leading, arm) for arm in arms]
-        plays = own.counts[lane, leading].sum(axis=1, dtype=np.float64)
-        return ArmBeliefs.of_posteriors(plays, *np.array(pairs).T)
+        own, beta = state.own, state.shared.priors.beta[0]
+        # The one that was believed last may have next to none by now.
+        most = int(own.weight[lane].argmax())
+        counts = own.counts[lane, most].astype(np.float64)
+        prior = beta[1:] if own.kind[lane, most] == hypotheses.INITIAL else beta[0]
+        return ArmBeliefs.of_posteriors(counts.sum(axis=1), *(prior + counts).T)
 
     @staticmethod
     def restart(params: ShiftMixture, state: State, lane: int) -> None:

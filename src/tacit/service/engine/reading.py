@@ -22,7 +22,7 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.errors import UnknownName
 from tacit.learning.snapshot import LearnerSnapshot, views
-from tacit.policies.base import Counts
+from tacit.policies.base import ArmBeliefs, Counts
 from tacit.policies.lists.position_based import PositionCounts
 from tacit.policies.shifting.hypotheses import Hypotheses
 from tacit.policies.stationary.thompson import Thompson
@@ -44,31 +44,27 @@ def parts_of(state: Any) -> Iterator[Any]:
                 yield from parts_of(part)
 
 
-def counts_of(state: Any) -> Counts | BetaState | PositionCounts | None:
+def counts_of(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
     """Return plays and rewards as a policy counts them; None where it counts otherwise."""
     kinds = (Counts, BetaState, PositionCounts, Hypotheses)
-    found = next((part for part in parts_of(state) if isinstance(part, kinds)), None)
-    return _led(found) if isinstance(found, Hypotheses) else found
+    return next((part for part in parts_of(state) if isinstance(part, kinds)), None)
 
 
-def _led(of: Hypotheses) -> Counts:
-    """Return what was counted since the change that each lane believes in, if in any."""
-    led = of.counts[np.arange(len(of.leading)), of.leading].astype(np.float64)
-    return Counts(led.sum(axis=-1), led[..., 0], of.rounds.astype(np.float64))
-
-
-def rounds_of(counts: Counts | BetaState | PositionCounts) -> Floats:
+def rounds_of(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
     """Return how many impressions each lane counts."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
-    return counts.rounds
+    return counts.rounds.astype(np.float64)
 
 
-def plays_and_rewards(counts: Counts | BetaState, lane: int) -> tuple[Floats, Floats]:
-    """Return the counts of each arm of a lane."""
-    if isinstance(counts, Thompson.State):
-        return counts.successes[lane] + counts.failures[lane], counts.successes[lane]
-    return counts.plays[lane], counts.rewards[lane]
+def believed_of(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
+    """Return by what a lane decides between its arms: what the policy believes, or else its counts."""
+    counts = counts_of(state)
+    if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
+        return policy.beliefs(state, lane)  # type: ignore[no-any-return]
+    if not isinstance(counts, Counts):
+        return None
+    return ArmBeliefs.of_counts(counts.plays[lane], counts.rewards[lane])
 
 
 # ---- How the engine, its store and its shards are
@@ -160,8 +156,8 @@ class KeyFacts(NamedTuple):
     rounds : float
         Impressions learned from since it last restarted; 0 where the policy counts none.
     epoch : int
-    counts : (array of float64, array of float64) or None
-        Plays and rewards of each arm, where the policy counts these.
+    believed : ArmBeliefs or None
+        What decides between the arms, where the policy counts their plays and rewards.
     placed : tuple of array or None
         Shows and clicks of each arm at each position, and how likely positions are examined, where
         the policy models that.
@@ -174,7 +170,7 @@ class KeyFacts(NamedTuple):
     name: str
     rounds: float
     epoch: int
-    counts: tuple[Floats, Floats] | None
+    believed: ArmBeliefs | None
     placed: tuple[Floats, Floats, Floats] | None
     restarts: list[Any] | None
     plays: Floats
@@ -208,21 +204,19 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     learner = placement.learner
     lane, epoch = learner.lane(key), learner.epoch(key)
     counts, rounds = counts_of(learner.state), 0.0
-    arms: Any = None
+    believed = believed_of(learner.policy, learner.state, lane)
     placed: Any = None
     if isinstance(counts, PositionCounts):
         placed = (counts.shows[lane].copy(), counts.clicks[lane].copy(), counts.effects[lane].copy())
-    if isinstance(counts, (Counts, Thompson.State)):
-        arms = tuple(array.copy() for array in plays_and_rewards(counts, lane))
     if counts is not None:
         rounds = float(rounds_of(counts)[lane])
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
     plays = learner.plays_of(lane)
-    if arms is not None and not learner.policy.forgets:
-        plays = arms[0]
-    return KeyFacts(key, rounds, epoch, arms, placed, restarts, plays)
+    if believed is not None and np.isnan(plays).any() and not learner.policy.forgets:
+        plays = believed.plays
+    return KeyFacts(key, rounds, epoch, believed, placed, restarts, plays)
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:

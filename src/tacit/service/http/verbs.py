@@ -24,6 +24,7 @@ from tacit.service.http.arms import Form
 from tacit.service.http.messages import file, problem_of
 from tacit.service.http.route import Answer, Asking, Handler, Route, RouteCall, asking_route, route_of
 from tacit.service.kind import KINDS, check_path, kind_of
+from tacit.service.log.blocks import values
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import (
     Clicked,
@@ -39,7 +40,7 @@ from tacit.service.log.requests import (
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
 from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made
 from tacit.service.placements.aspects.items import items_now
-from tacit.service.placements.attribution import CORRECTED, LEARNED
+from tacit.service.placements.attribution import CORRECTED, DUPLICATE, LEARNED
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
@@ -193,7 +194,7 @@ async def _take_over(engine: Service, call: RouteCall) -> ManyDecisions[TakenOve
     outcomes = iter(await _logged(engine, call.placement, good))
     made = [next(outcomes) if isinstance(impression, Impression) else impression for impression in read]
     return ManyDecisions(
-        [TakenOver(local.decision_id, *_outcome(error)) for local, error in zip(asked, made, strict=True)]
+        [TakenOver(local.decision_id, *_outcome(became)) for local, became in zip(asked, made, strict=True)]
     )
 
 
@@ -207,12 +208,12 @@ def _read(placement: Placement, decision: LocalDecision) -> Impression | TacitEr
 
 async def _logged(
     engine: Service, placement: str, impressions: Sequence[Impression]
-) -> list[TacitError | None]:
-    """Log decisions at once or, where one of them cannot be, each for itself."""
+) -> list[str | TacitError]:
+    """Log decisions at once or, where one of them cannot be, each for itself; return what became of each."""
+    began = engine.clock()
     try:
-        if impressions:
-            await engine.decide_many(placement, impressions)
-        return [None] * len(impressions)
+        rows = await engine.decide_many(placement, impressions) if impressions else ()
+        return [DUPLICATE if time < began else LOGGED for time in values(rows, "time")]
     except (InConflict, InvalidValue) as error:
         if len(impressions) == 1:
             return [error]
@@ -220,10 +221,10 @@ async def _logged(
     return [outcome for (outcome,) in each]
 
 
-def _outcome(error: TacitError | None) -> tuple[str, str]:
-    if error is None:
-        return LOGGED, ""
-    problem = problem_of(error)
+def _outcome(became: str | TacitError) -> tuple[str, str]:
+    if isinstance(became, str):
+        return became, ""
+    problem = problem_of(became)
     return problem.type.rpartition(":")[2], problem.detail
 
 

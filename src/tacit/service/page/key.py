@@ -1,6 +1,6 @@
 """What the page shows of keys: the busiest ones, one of them, and what is believed of its arms."""
 
-# 1. What is believed of the arms of one key, from uniform priors on.
+# 1. What is believed of the arms of one key.
 # 2. The busiest keys, and everything about one of them.
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.learning.decisions import none_for_nan
 from tacit.learning.estimates import chances_best, intervals
+from tacit.policies.base import ArmBeliefs
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.page.charts import age
 from tacit.service.placements.placement import Placement
@@ -46,34 +47,30 @@ class Believed(NamedTuple):
     ever: float | None = None
 
 
-def arms_believed(
-    names: Sequence[str], plays: Floats, rewards: Floats, most: int | None = None
-) -> list[Believed]:
-    """Return what is believed of each arm, from uniform priors on the chance of a click.
+def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None) -> list[Believed]:
+    """Return what is believed of each arm.
 
     Parameters
     ----------
     names : sequence of str
-    plays, rewards : array of float64, shape (arms,)
+    of : ArmBeliefs
     most : int, optional
         Of more arms, those that are most likely the best, in the order of the arms.
 
     Examples
     --------
-    >>> film, shop = arms_believed(["film", "shop"], np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    >>> of = ArmBeliefs.of_counts(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    >>> film, shop = arms_believed(["film", "shop"], of)
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
     """
-    successes = 1.0 + np.asarray(rewards, np.float64)
-    failures = 1.0 + np.maximum(plays - rewards, 0.0)
-    best = chances_best(successes, failures)
-    among = np.sort(np.lexsort((-plays, -best))[:most])
-    with np.errstate(invalid="ignore"):
-        rates = np.divide(rewards, plays)[among]
-    ends = intervals(successes[among], failures[among], rates)
-    rows = zip(among.tolist(), np.nan_to_num(rates).tolist(), ends.tolist(), strict=True)
+    best = chances_best(of.successes, of.failures)
+    among = np.sort(np.lexsort((-of.plays, -best))[:most])
+    ends = intervals(of.successes[among], of.failures[among], of.means[among])
+    rows = zip(among.tolist(), np.nan_to_num(of.means[among]).tolist(), ends.tolist(), strict=True)
     return [
-        Believed(names[i], float(plays[i]), rate, low, high, float(best[i])) for i, rate, (low, high) in rows
+        Believed(names[i], float(of.plays[i]), mean, low, high, float(best[i]))
+        for i, mean, (low, high) in rows
     ]
 
 
@@ -117,7 +114,7 @@ def _poisson(name: str, clicks: float, seen: float) -> Believed:
 
 def share_believed(name: str, count: float, trials: float) -> Believed:
     """Return what is believed of a share; the interval is that of its Beta posterior."""
-    (believed,) = arms_believed([name], np.array([trials]), np.array([count]))
+    (believed,) = arms_believed([name], ArmBeliefs.of_counts(np.array([trials]), np.array([count])))
     return believed._replace(best=None)
 
 
@@ -139,7 +136,8 @@ class BusyKey(NamedTuple):
         Those that count now: since it last restarted, or by a window or a discount.
     epoch : int
     leader : Believed or None
-        The arm that is most likely the best one; None where none was shown since then.
+        The arm that is most likely the best one by what the policy decides by; None where none was shown
+        since then.
     """
 
     name: str
@@ -161,12 +159,12 @@ def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[s
     """Return keys with their leading arms on offer, where plays and rewards of arms are known."""
     rows, there = [], [i for i, arm in enumerate(arms) if arm not in retired]
     for fact in facts:
-        if fact.counts is None:
+        if fact.believed is None:
             continue
-        plays, rewards = fact.counts
-        leader = arms_believed([arms[i] for i in there], plays[there], rewards[there], most=1)[:1]
-        counted, ever = float(plays.sum()), float(fact.plays.sum())
-        shown = leader[0] if leader and plays[there].any() else None
+        on_offer = ArmBeliefs(*(of_each[there] for of_each in fact.believed))
+        leader = arms_believed([arms[i] for i in there], on_offer, most=1)
+        counted, ever = float(fact.believed.plays.sum()), float(fact.plays.sum())
+        shown = leader[0] if on_offer.plays.any() else None
         rows.append(BusyKey(fact.name, ever, counted, fact.epoch, shown))
     return rows
 
@@ -198,8 +196,8 @@ class KeyView:
             arms, positions = placed_believed(names, *self._facts.placed)
             seen = sorted(range(len(arms)), key=lambda i: -arms[i].trials)[:MOST_ARMS]
             return [arms[i] for i in sorted(seen)], positions
-        if self._facts.counts is not None:
-            return arms_believed(names, *self._facts.counts, most=MOST_ARMS), []
+        if self._facts.believed is not None:
+            return arms_believed(names, self._facts.believed, most=MOST_ARMS), []
         return [], []
 
     @property

@@ -291,7 +291,7 @@ class SlateView(View):
         if look.busiest:
             busiest = look.busiest[0]
             self.key = KeyView(busiest, placement, look.now)
-            self.cascade = busiest.counts is not None
+            self.cascade = busiest.believed is not None
 
     @property
     def lists(self) -> int:

@@ -299,9 +299,14 @@ class View:
 
     @property
     def metrics(self) -> list[Metric]:
-        """What came of the metrics that are watched, of the holdout and of the policy together."""
+        """What came of the metrics that are watched, of the holdout and of the policy together.
+
+        The one that is learned is the reward, which has a tile of its own.
+        """
         found = []
         for name, config in self.config.metrics.items():
+            if name == self.config.learned:
+                continue
             sums = self._of.lift.metrics.get(name)
             count = 0.0 if sums is None else float(sums.counts.sum())
             mean = config.low + float(sums.totals.sum()) / count if sums and count else None

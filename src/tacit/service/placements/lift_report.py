@@ -47,6 +47,7 @@ from tacit.service.placements.aspects.chapters import (
 )
 from tacit.service.placements.aspects.control import floor_of
 from tacit.service.placements.aspects.earnings import LiftSums
+from tacit.service.placements.attribution import CORRECTED
 from tacit.wire import lift as wire
 
 DAY = 86_400e6
@@ -116,6 +117,8 @@ def lift_report(
     if not placement.kind.showing.single:
         if placement.holdout is None:
             remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
+            if placement.kind.showing.compared:
+                remedy += f"; which ranker is best, tacit placement duels {placement.name} says"
             raise InvalidValue("placement", placement.name, remedy)
         if control is not None:
             remedy = "leave it out: propensities of whole lists hardly tell a lift"
@@ -179,8 +182,9 @@ class _Reporter:
         self._now, self._confidence = now, confidence
         self._scale = placement.config.scale
         self._shows_one = placement.kind.showing.single
+        self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
-        self._unclosed = _unclosed(placement, now)
+        self._unclosed, self._corrected = _unclosed(placement, now), placement.outcomes[CORRECTED]
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
         self._strata = self._comparable()
@@ -420,6 +424,8 @@ class _Reporter:
         found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
+        if self._corrected:
+            found.append(said.corrected_sentence(self._corrected))
         if self._holdout is None and not _uniform(self._sums).n:
             why = self._unclosed or said.NO_PROPENSITIES
             return [*found, why, *([plan.verdict] if plan else [])]
@@ -508,7 +514,7 @@ class _Reporter:
         """Return the best arm, and what can be said of it."""
         scores = self._sums.scores
         if len(self._offer.slots) < 2 or not self._shows_one:
-            return None, ""
+            return None, self._duels
         holdout = self._held
         if not scores.overall[0] and holdout is None:
             known = self._unclosed or _uniform(self._sums).n
@@ -612,7 +618,8 @@ def _sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple
         return "Learning", "the control"
     uniform = "arms drawn uniformly"
     whom = uniform if control == "uniform" else f"{control.removeprefix('arm ')} alone"
-    return uniform.capitalize() if sums.scores.over_uniform().even else "Learning", whom
+    # It may have been decided elsewhere, by nothing that learns.
+    return uniform.capitalize() if sums.scores.over_uniform().even else "What was shown", whom
 
 
 def _groups_of(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wire.Group]:
