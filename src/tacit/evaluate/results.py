@@ -311,7 +311,7 @@ class OffPolicyResult(Tabulated, Plotted):
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set_xlabel(f"mean reward ({self.confidence:.0%} intervals)")
         ax.set_title(f"{self.target}, from {self.rows:,} logged rows", size=10)
-        ax.legend(frameon=False, fontsize=8)
+        ax.figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
 
 
 def bounds_text(bounds: Bounds | None) -> str:
