@@ -287,7 +287,7 @@ class OffPolicyResult(Tabulated, Plotted):
     @property
     def height(self) -> float:
         """How high its figure is."""
-        return 1.2 + 0.62 * len(self._rows)
+        return 1.6 + 0.62 * len(self._rows)
 
     def draw(self, ax: Any) -> None:
         """Draw the estimates with their intervals, then those of the segments."""
@@ -307,11 +307,11 @@ class OffPolicyResult(Tabulated, Plotted):
         ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
         ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")
         ax.set_yticks(range(len(values)), [label for label, _ in rows])
-        ax.set_ylim(len(values) - 0.5, -0.5)
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
-        ax.set_xlabel(f"mean reward ({self.confidence:.0%} intervals)")
+        ax.set(xlabel=f"mean reward ({self.confidence:.0%} intervals)", ylim=(len(values) - 0.5, -0.5))
         ax.set_title(f"{self.target}, from {self.rows:,} logged rows", size=10)
-        ax.figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
+        ax.legend(**below, ncols=3, frameon=False, fontsize=8)
 
 
 def bounds_text(bounds: Bounds | None) -> str:
