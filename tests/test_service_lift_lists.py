@@ -411,6 +411,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
         said = tacit("placement", "duels", "duels", "--url", address).stdout
         assert said.splitlines()[0] == found.winner_verdict
         assert "key k; in the race: " in said
+        assert tacit("placement", "duels", "duels", "--of-key", "k", "--url", address).stdout == said
         assert found.winner_verdict in tacit("lift", "duels", "--url", address).stdout
         with pytest.raises(InvalidRequest, match="give it a holdout"):
             client.lift("plain")

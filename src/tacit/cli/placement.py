@@ -256,7 +256,9 @@ def asking(name: str, asked: VerbCommand) -> click.Command:
         words += " Can be given more than once." if many else ""
         default = asked.defaults.get(field, () if many else what.get("default"))
         default = inspect.Parameter.empty if needed else default
-        params.append(option(field, Hint(kind, many, None, Typed()), default, words))
+        params.append(
+            option(OF_KEY if field == "key" else field, Hint(kind, many, None, Typed()), default, words)
+        )
     for flag, other in asked.instead.items():
         params.append(option(flag, BARE, False, f"{getattr(verbs, other).summary}."))
     params += [*parameters(ServiceOptions), option("as_json", Hint.of(Json), False, None)]
@@ -265,6 +267,8 @@ def asking(name: str, asked: VerbCommand) -> click.Command:
     return Explained(name, callback=partial(ask, asked), params=params, help=help)
 
 
+OF_KEY = "of_key"
+"""How a request's key is typed: the service's is an option, too."""
 BARE = Hint(bool, False, None, Typed())
 
 
@@ -291,6 +295,8 @@ def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bo
 
     verb = asked.verb
     given = {field: list(v) if isinstance(v, tuple) else v for field, v in given.items() if v is not None}
+    if OF_KEY in given:
+        given["key"] = given.pop(OF_KEY)
     for flag, other in asked.instead.items():
         if given.pop(flag):
             verb, given = other, {}

@@ -289,7 +289,7 @@ class LiftReport(msgspec.Struct, frozen=True):
     metrics : list of MetricLift
         The same of what is watched beside the reward, and whether it is harmed.
     winner_verdict : str
-        What can be said of the best arm; empty where there are none.
+        What can be said of the best arm, or of duels; empty where there are none.
     as_of : str
         When this was worked out, by the log's clock, in ISO 8601.
     pending : int
