@@ -184,7 +184,8 @@ class _Reporter:
         self._shows_one = placement.kind.showing.single
         self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
-        self._unclosed, self._corrected = _unclosed(placement, now), placement.outcomes[CORRECTED]
+        self._unclosed, late = _unclosed(placement, now), placement.outcomes[CORRECTED]
+        self._late = said.corrected_sentence(late) if late else ""
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
         self._strata = self._comparable()
@@ -230,7 +231,7 @@ class _Reporter:
             claim=lift.claim,
             ratio=_bounds(lift.ratio),
             difference=_bounds(lift.difference),
-            verdict=" ".join(self._sentences(lift, plan, wrong)),
+            verdict=" ".join(filter(None, [*self._sentences(lift, plan, wrong), self._late])),
             srm=wrong,
             planner=plan,
             winner=best,
@@ -424,8 +425,6 @@ class _Reporter:
         found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
-        if self._corrected:
-            found.append(said.corrected_sentence(self._corrected))
         if self._holdout is None and not _uniform(self._sums).n:
             why = self._unclosed or said.NO_PROPENSITIES
             return [*found, why, *([plan.verdict] if plan else [])]
