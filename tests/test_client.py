@@ -462,8 +462,8 @@ def test_keys(tmp_path, ask, caplog):
         with line(url, AFTER) as cut:
             ask(cut.url, "decide", "default", "a", secret=key)
         refusals = []
-        for wrong in (stranger, None):
-            with pytest.raises(Denied, match="send a key that is known") as caught:
+        for wrong, why in (stranger, "this key is not known"), (None, "there is no key"):
+            with pytest.raises(Denied, match=f"^authorization: {why}; send Authorization: Bearer") as caught:
                 ask(url, "decide", "default", "a", secret=wrong)
             refusals.append(caught.value)
         with pytest.raises(Denied, match="needs the scope 'admin', which key 'shop' has not") as caught:

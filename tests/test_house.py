@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_576,
+    "code": 60_671,
     "files": 353,
     "classes_twice": 5,
     "told": 0,

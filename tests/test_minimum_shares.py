@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
+from msgspec.json import encode as json_of
 from toy_asking import AskingDuel, AskingList
 
 import tacit
@@ -21,6 +22,7 @@ from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.copies import export
 from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.control import floor_of
+from tacit.service.placements.aspects.living import Living
 from tacit.service.placements.duels import shown_list
 from tacit.wire.control import ArmsOf, PinOf
 
@@ -423,6 +425,26 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
         live = learned(engine)
     is_the_fold(config, path, live)
+
+
+async def test_the_share_of_a_retired_arm_is_said_to_be_suspended_until_it_comes_back(tmp_path):
+    path, config = tmp_path / "s.db", promising()
+    async with served(path, config) as engine:
+        await traffic(engine, rounds=1)
+        now = await engine.ask("home", ArmsOf(retire=["control", "bold"]))
+        assert now.suspended == {"control": 0.2}
+        assert b"suspended" not in json_of(await engine.ask("home", ArmsOf(restore=["control"])))
+        *_, gone, back = [change.detail for change in await engine.history("home")]
+        assert (gone["suspended"], "suspended" in back) == ({"control": 0.2}, False)
+        assert Living.words(gone, str).endswith("; promised shares suspended: control 0.2")
+        live = learned(engine)
+    is_the_fold(config, path, live)
+    async with served(path, config) as engine:
+        # To ask which arms there are says it again, and is no event.
+        changes = await engine.history("home")
+        await engine.ask("home", ArmsOf(retire=["control"]))
+        assert (await engine.ask("home", ArmsOf())).suspended == {"control": 0.2}
+        assert len(await engine.history("home")) == len(changes) + 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tacit.cli import cli
 from tacit.client import Client, Decided
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
-from tacit.service.config.file import load_config
+from tacit.service.config.file import doubts, load_config
 
 HOME = '[placements.home]\narms = ["film", "song"]\n'
 CONFIGURED = {
@@ -36,6 +36,18 @@ CONFIGURED = {
         "'revenue'",
         "add metrics.revenue = { range = [0, LARGEST] }",
     ),
+    HOME + "reward = 'Revenue'\nmetrics = { revenue = {} }": ("'Revenue'", "did you mean 'revenue'?"),
+    HOME + "late = true": ("home.late", "True", "give one of record, correct"),
+    HOME + "policy = 3": ("home.policy", "3", "give text or a table of names and values"),
+    "[placements.home]\narrms = 2": ("home.arrms", "unknown", "did you mean arms?"),
+    HOME + "[store]\npath = ''": ("store.path", "is a folder", "give a file in it, such as"),
+    HOME + "[store]\npath = 'postgresql://x/y'": ("store.path", "address", "that of a database as url"),
+    "[server]\nallow_origins = ['shop.example']\n" + HOME: (
+        "server.allow_origins[0]",
+        "'shop.example'",
+        "give an origin alone, such as https://shop.example",
+    ),
+    "[server]\nallow_origins = 'https://x'\n" + HOME: ("allow_origins", 'give a list, such as ["https://x"]'),
     HOME + "metrics = { revenue = {} }": ("home.metrics", "they need", "a holdout, or a guardrail"),
     HOME + "holdout = { control = { arm = 'x' } }": ("control.arm", "'x'", "none of the arms, film, song"),
     "[placements.home]\nkind = 'duels'\narms = ['a', 'b']": ("home.arms", "unknown", "did you mean rankers?"),
@@ -153,13 +165,13 @@ def test_a_wrong_configuration_is_told_by_field_value_and_remedy(text, tmp_path)
         assert part in str(caught.value)
 
 
-STORE = '[server]\nport = 0\n[store]\npath = "s.db"\n'
+STORE = '[server]\nport = 0\n[store]\npath = "new/s.db"\n'
 LISTS = '[placements.list]\nkind = "slates"\narms = ["a", "b"]\npositions = 9\n'
 LATE = '[placements.late]\narms = 2\nlate = "correct"\n'
 KEY = f"[keys.web]\nsha256 = '{'0' * 64}'\nscopes = ['admin']\nplacements = ['hom']\n"
 BEGUN = STORE + LISTS + LATE + KEY + '[placements.home]\narms = ["a", "b"]\nat_least = { a = 0.3 }\n'
 DOUBTED = [
-    "store.path: there is a new log at",
+    "new/s.db, in a folder that was not there",
     "keys.web.placements: 'hom' fits none of the placements, list, late, home; mend it",
     'placements.late.late: with "correct" "auto" is Thompson; give that, or no late',
     "placements.list.positions: 9 are more than the 2 arms; give 2",
@@ -195,9 +207,32 @@ def test_what_is_configured_and_can_hardly_be_meant_is_said_and_what_is_read_ane
             path.write_text(BEGUN)
             service.send_signal(signal.SIGHUP)
             said += until(service.stderr, "was read anew")
+            assert not any("needs a restart" in line for line in said[-1:])
         service.terminate()
     for what in DOUBTED:
         assert any(what in line for line in said)
+
+
+HARDLY = {
+    # what the file says, and what is said of it
+    "[server]\nport = 0": "placements: default is the only one, as where none is configured; add",
+    HOME + "correction_window = 60": 'home.correction_window: nothing is corrected; give late = "correct"',
+    HOME + "[store]\narchive = 'old'": "store.archive: nothing comes into it, as no row is dropped; give",
+    HOME + KEY.replace("hom", "home") + KEY.replace("hom", "home").replace("web", "app"): (
+        "keys.app.sha256: that of web, too"
+    ),
+    HOME
+    + "[feeds.shop]\nmap = 'map.toml'": "feeds.shop.map: placement: 'hom' is none of the placements, home",
+}
+
+
+@pytest.mark.parametrize("text", HARDLY)
+def test_what_can_hardly_be_meant_is_said(text, tmp_path):
+    (tmp_path / "map.toml").write_text(MAP.replace('"p"', '{ value = "hom" }'))
+    path = tmp_path / "tacit.toml"
+    path.write_text(text)
+    (said,) = doubts(load_config(path))
+    assert HARDLY[text] in said
 
 
 def until(lines, what):
@@ -368,6 +403,8 @@ TYPED = {
     "simulate --config yaml.toml": ("yaml.toml", "line 1, column 9", "write lines such as"),
     "simulate --policy ucb1 --plot regret.abc": ("plot", "'regret.abc'", ".png"),
     "check mine:Policy": ("policy", "'mine:Policy'", "call it where mine.py lies"),
+    "placement pins home": ("'pins'", "did you mean 'pin'?", "there is arms, "),
+    "items lod home": ("'lod'", "did you mean 'load'?", "there is count, load, remove"),
     "placement holdout home --control film": ("--control", "'film'", "give uniform, baseline or arm=film"),
 }
 
@@ -417,6 +454,19 @@ def test_events_that_are_wrong_are_counted_by_reason_and_field(tmp_path, monkeyp
         assert f"{count} rejected, missing-field; the first in lines.jsonl, line {line}:" in said
 
 
+def test_kinds_of_events_that_the_map_does_not_know_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    joined = 'placement = { value = "home" }\nuser = "u"\ntime = "t"\nevent = "e"\n[reward]\nclick = 1\n'
+    shown = '[shown]\nwhere = { e = "veiw" }\nuser = "u"\ndecision_id = "d"\n'
+    (tmp_path / "map.toml").write_text(joined + shown)
+    events = [{"u": "x", "t": 1.7e9 + i, "d": "d1", "e": e} for i, e in enumerate(("view", "click", "view"))]
+    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, events)))
+    said = CliRunner().invoke(cli, ["feed", "lines.jsonl", "--map", "map.toml", "--check"]).output
+    assert "  2 left out: e is 'view'; [reward] has 'click', [shown] is where e = 'veiw'" in said
+    none = "no event so far is what [shown] wants, e = 'veiw': e is 'view', e is 'click'; mend its where"
+    assert f"    user: 'x': {none}" in said
+
+
 def test_every_example_of_a_command_has_all_that_it_needs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("clicks.parquet", "items.parquet"):
@@ -447,10 +497,13 @@ def test_a_client_that_is_closed_and_a_decision_in_place_of_its_id_are_refused_w
         client.decide("home", "a")
 
 
-@pytest.mark.parametrize("typed", ["lift home", "placement unpin home"])
-def test_what_nobody_answers_has_changed_nothing(typed):
+@pytest.mark.parametrize(
+    ("typed", "effect"), [("lift home", ""), ("placement unpin home", ", so nothing was changed")]
+)
+def test_what_nobody_answers_has_changed_nothing(typed, effect):
     ran = CliRunner().invoke(cli, [*typed.split(), "--url", "http://127.0.0.1:9"])
-    assert "so nothing was changed; see whether the service runs there" in str(ran.exception)
+    remedy = "see whether the service runs there, or give its url (--url of a command)"
+    assert f"Connection refused){effect}; {remedy}" in str(ran.exception)
 
 
 def test_the_address_of_a_service_is_given_without_v1():

@@ -20,7 +20,7 @@ import tacit
 from tacit.cli import cli
 from tacit.client import Client, Impression, InvalidRequest
 from tacit.cluster.ingress import Ingress
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
@@ -28,6 +28,7 @@ from tacit.service.engine.layout import ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
+from tacit.service.page.overview import complaints
 from tacit.wire.control import ArmsOf
 
 pytestmark = pytest.mark.interpreted
@@ -82,6 +83,18 @@ async def test_what_the_log_keeps_are_the_columns(tmp_path):
     assert row.context.count(",") + 1 == expected.context_dim == 13
     assert row.context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
     assert others == {"device": 1}
+
+
+async def test_a_value_that_is_nearly_one_of_those_declared_is_said_on_the_page(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        home = engine.placements["home"]
+        assert complaints(home, engine.clock()) == []
+        with pytest.warns(AssumptionWarning, match="counts as other"):
+            await engine.decide_many(
+                "home", [asked(engine, 31, device="iOS"), asked(engine, 31, device="IOS")]
+            )
+        (said,) = complaints(home, engine.clock())
+    assert said.startswith("context.device: 'iOS' counts as other; send 'ios', as the schema has it")
 
 
 def test_over_http(tmp_path):

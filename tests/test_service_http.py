@@ -13,8 +13,10 @@ import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 from harness import PATIENCE, Client, configured, eventually
 
+from tacit.cli import cli
 from tacit.errors import ConfigError, MissingExtra
 from tacit.service.app.server import running, serve
 from tacit.service.errors import StoreError
@@ -161,9 +163,12 @@ def test_many_at_once(client):
     ):
         status, _, problem = client.post("default/decide/batch", {"decisions": wrong})
         assert (status, problem["field"]) == (422, field)
+        assert problem["detail"].endswith(" (nothing of the batch counts)")
     # One that stands for something else refuses the whole batch.
     wrong = [{"key": "a", "decision_id": "fresh"}, {"key": "other", "decision_id": "many 1"}]
-    assert client.post("default/decide/batch", {"decisions": wrong})[0] == 409
+    status, _, problem = client.post("default/decide/batch", {"decisions": wrong})
+    assert (status, problem["field"]) == (409, "decisions[1].decision_id")
+    assert problem["detail"].startswith("decisions[1].decision_id: 'many 1' stands for a decision")
     told = {"decision_id": "fresh", "reward": 1}
     assert client.post("default/feedback", told)[0] == 404
 
@@ -402,6 +407,19 @@ def test_the_doctor_warns_of_an_old_sqlite(monkeypatch):
     found = {check.name: check for check in doctor.checks(0)}
     assert found["SQLite"].ok is False
     assert "corrupt" in found["SQLite"].detail
+
+
+def test_the_doctor_looks_at_a_configuration(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text("server.port = 0\n[placements.home]\narms = ['only']\n")
+    found = [check for check in doctor.checks(config=path) if check.name in ("configuration", "port 0")]
+    assert [check.ok for check in found] == [True, None, True]
+    assert found[0].detail == f"{path}: home"
+    assert "placements.home.arms: of one there is nothing to choose" in found[1].detail
+    path.write_text("[placements.home]\narm = 3\n")
+    typed = CliRunner().invoke(cli, ["doctor", "--config", str(path)])
+    assert (typed.exit_code, "WRONG  configuration: " in typed.output) == (1, True)
+    assert "did you mean arms?" in typed.output
 
 
 def test_readiness_follows_the_store(tmp_path):

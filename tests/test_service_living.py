@@ -215,7 +215,7 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
         assert [one.propensity for one in after] == pytest.approx([0.5] * 50)
         # What it showed before is learned still.
         assert client.feedback("home", first.decision_id, 1.0).outcome == LEARNED
-        with pytest.raises(InvalidRequest, match="'a' is not on offer"):
+        with pytest.raises(InvalidRequest, match="'a' is not on offer, as it is retired; on offer"):
             client.decide("home", "q", arms=["a", "b"])
         with pytest.raises(InvalidRequest, match=r"'z' is not on offer; on offer are \['b', 'c'\]"):
             client.decide("home", "q", arms=["z", "b"])

@@ -163,7 +163,7 @@ def test_without_the_right_key_the_api_says_why(controls, address, opened):
     page.wait_for_selector("#done.bad >> text=this needs the scope 'admin'")
     page.fill("#admin", "tacit_wrong")
     submit(page, "Change the mode")
-    page.wait_for_selector("#done.bad >> text=send a key that is known")
+    page.wait_for_selector("#done.bad >> text=this key is not known")
     assert summary(address, "closed")["mode"] == "online"
 
 

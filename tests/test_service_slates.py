@@ -118,6 +118,8 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, fie
         body = body | {"decision_id": answer["decision_id"]}
     answer = client.post(path, body)
     assert (answer[0], answer[2]["field"]) == (status, field), json.dumps(answer[2])
+    if field == "reward":
+        assert "reward: 1.0 is not allowed; a list was shown; send the places" in answer[2]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import click
 
 from tacit.cli.options import Existing, Explained, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
-from tacit.errors import InvalidValue, MissingExtra, needing
+from tacit.errors import InvalidValue, MissingExtra, meant, needing
 
 if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
@@ -215,6 +215,14 @@ class AskingGroup(click.Group):
         """Return the names of the commands."""
         return sorted({*self.commands, *self.asked})
 
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        """Return the command that is typed, or say which ones there are."""
+        names = self.list_commands(context)
+        if args[0] not in names and not args[0].startswith("-"):
+            what = f"No such command {args[0]!r}{meant(args[0], names)}; there is {', '.join(names)}"
+            raise click.UsageError(what, context)
+        return super().resolve_command(context, args)
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return a command."""
         found = super().get_command(context, name)
@@ -402,7 +410,8 @@ def _number(option: str, text: str) -> int:
 
 def arms_text(now: Any) -> str:
     """Return which arms there are."""
-    return f"on offer: {_listed(now.arms)}\nretired: {_listed(now.retired)}"
+    shares = "".join(f"; {arm}'s share of {share:.3g} is suspended" for arm, share in now.suspended.items())
+    return f"on offer: {_listed(now.arms)}\nretired: {_listed(now.retired)}{shares}"
 
 
 def _listed(arms: list[Any]) -> str:

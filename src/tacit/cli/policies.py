@@ -304,6 +304,7 @@ def check(
 @command()
 def doctor(
     *,
+    config: options.Configuration | None = None,
     url: str | None = None,
     key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
     as_json: Json = False,
@@ -312,6 +313,8 @@ def doctor(
 
     Parameters
     ----------
+    config
+        TOML file of the service, to check too, before it is started.
     url
         Look at the service that answers there: values in contexts that nobody declared, what was
         learned in bytes.
@@ -321,7 +324,7 @@ def doctor(
     with needing("service"):
         from tacit.service.maintenance.doctor import checks, served
 
-    found = checks() if url is None else served(url, key)
+    found = checks(config=config) if url is None else served(url, key)
     marks = {True: "ok", False: "WRONG", None: "note"}
     lines = [(marks[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in found]
     text = "\n".join(

@@ -356,12 +356,13 @@ def answer(call: Call[A], replies: list[Reply], url: str) -> A:
     """
     reply, tries = replies[-1], len(replies)
     if reply.status is None:
-        unchanged = call.method == "GET" or all(each.failure.startswith("ConnectError") for each in replies)
+        unchanged = all(each.failure.startswith("ConnectError") for each in replies)
+        effect = "nothing was changed" if unchanged else "it is not known whether it took effect"
         raise Unavailable(
             "url", url,
-            f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure}), so "
-            f"{'nothing was changed' if unchanged else 'it is not known whether it took effect'}; "
-            "see whether the service runs there",
+            f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure})"
+            f"{'' if call.method == 'GET' else f', so {effect}'}; "
+            "see whether the service runs there, or give its url (--url of a command)",
             "no-answer",
         )  # fmt: skip
     if reply.status != 200:

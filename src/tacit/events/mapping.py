@@ -91,7 +91,7 @@ def _time(known: tuple[float, str]) -> float:
 Message = Feedback | Clicks | Event | LocalDecision
 Get = Callable[[Any], Any]
 
-LONGEST_ID = 256
+LONGEST_ID, MOST_OTHERS = 256, 5
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -217,12 +217,13 @@ class Mapper:
         if (other := unlike(event, self._where)) is not None:
             return other
         if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
-            return f"{self._map.event} is {shown(kind)}; [reward] has {shown(', '.join(self._worths))}"
+            shows = "" if self._shown is None else f", [shown] is where {self._shown.wanted}"
+            return f"{self._map.event} is {shown(kind)}; [reward] has {shown(', '.join(self._worths))}{shows}"
         return None
 
     def is_shown(self, event: dict[str, Any]) -> bool:
         """Whether an event says what was shown."""
-        return self._shown is not None and unlike(event, self._shown.where) is None
+        return self._shown is not None and self._shown.matches(event)
 
     def is_seen(self, event: dict[str, Any]) -> bool:
         """Whether an event says that what was shown was looked at."""
@@ -280,6 +281,8 @@ class Mapper:
         by = f"{', '.join(self._map.joined_by)}: {', '.join(map(repr, who[1:]))}"
         if found:
             raise BadEvent("ambiguous", f"{by}: {len(found)} decisions at the same time; join by more fields")
+        if doubt := self._shown and self._shown.doubt:
+            raise BadEvent("unmatched", f"{by}: {doubt}")
         within = f"the {self._map.join_seconds:g} s before"
         raise BadEvent(
             "unmatched", f"{by}: nothing was shown in {within}; see that events come in order of time"
@@ -325,7 +328,9 @@ class ShownMapper:
     """
 
     def __init__(self, table: ShownMap, event_map: EventMap) -> None:
-        self.where = conditions(table.where)
+        self._where = conditions(table.where)
+        self.wanted = ", ".join(f"{field} = {shown(value)}" for field, value in table.where.items())
+        self._matched, self._others = False, dict[str, None]()
         self._table = table
         self._id = table.decision_id or event_map.decision_id
         self._joined_by = [getattr(table, name) for name in event_map.joined_by]
@@ -337,6 +342,20 @@ class ShownMapper:
         if isinstance(table.context, str):
             named.append(table.context)
         self._get = {name: path(name) for name in named if name is not None}
+
+    def matches(self, event: dict[str, Any]) -> bool:
+        """Whether an event is of an impression."""
+        other = unlike(event, self._where)
+        self._matched |= other is None
+        if other is not None and not self._matched and len(self._others) < MOST_OTHERS:
+            self._others[other] = None
+        return other is None
+
+    @property
+    def doubt(self) -> str:
+        """How all events so far are none of an impression, with the remedy; nothing if one was."""
+        what = f"no event so far is what [shown] wants, {self.wanted}: {', '.join(self._others)}"
+        return "" if self._matched else f"{what}; mend its where"
 
     def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
         """Return what joins other events to it."""

@@ -282,8 +282,8 @@ class Feeder:
         if found.event is None:
             self._reject(found, BadEvent(found.reason, found.detail))
             return None
-        if self._mapper.left_out(found.event) is not None:
-            self._tally.left_out += 1
+        if (why := self._mapper.left_out(found.event)) is not None:
+            self._tally.leave_out(why)
             return None
         try:
             placement, message, time = self._mapper.mapped(found.event, found.named)
@@ -383,7 +383,7 @@ def _foreseen(mapper: Mapper, found: Found, tally: FeedTally) -> str:
         if found.event is None:
             raise BadEvent(found.reason, found.detail)
         if (why := mapper.left_out(found.event)) is not None:
-            tally.left_out += 1
+            tally.leave_out(why)
             return f"left out: {why}"
         placement, message, time = mapper.mapped(found.event, found.named)
     except BadEvent as error:

@@ -26,7 +26,7 @@ ONLY_CLICKS = (
     "after all clicks, and misleads; add events that are worth 0, or feed them with --past"
 )
 FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
-MOST_FAULTS = 50
+MOST_FAULTS, MOST_SAID = 50, 3
 CHARACTERS = 200
 """The most that is shown of an event."""
 
@@ -52,6 +52,8 @@ class FeedTally(EventCounts):
         The first of each of these.
     unclicked : int
         Events that say that there was no reward.
+    why_left_out : Counter
+        Those that the map leaves out, by the first reasons that there were.
     """
 
     def __init__(self) -> None:
@@ -59,6 +61,7 @@ class FeedTally(EventCounts):
         self.faults: Counter[tuple[str, str]] = Counter()
         self.firsts: dict[tuple[str, str], First] = {}
         self.unclicked = 0
+        self.why_left_out: Counter[str] = Counter()
 
     @property
     def first(self) -> dict[str, First]:
@@ -74,6 +77,12 @@ class FeedTally(EventCounts):
     def share(self) -> float:
         """The share of these that is rejected."""
         return self.rejected.total() / max(1, self.judged)
+
+    def leave_out(self, why: str) -> None:
+        """Count an event that the map leaves out."""
+        self.left_out += 1
+        if why in self.why_left_out or len(self.why_left_out) < MOST_FAULTS:
+            self.why_left_out[why] += 1
 
     def reject(self, found: Found, reason: str, detail: str) -> None:
         """Count an event that was rejected."""
@@ -97,6 +106,7 @@ class FeedTally(EventCounts):
             if outcome == FORESEEN:
                 continue
             lines.append(f"  {count:,} {outcome}: {(OUTCOMES | MADE).get(outcome, 'as the service says it')}")
+        lines += [f"  {count:,} left out: {why}" for why, count in self.why_left_out.most_common(MOST_SAID)]
         for fault, count in self.faults.most_common():
             reason, first = fault[0], self.firsts[fault]
             lines += [

@@ -91,7 +91,8 @@ class Offer:
         for arm in checks.offered(arms):
             slot = self._slot_of.get(arm)
             if slot is None or slot not in offered:
-                raise UnknownName(f"arms: {arm!r} is not on offer; on offer are {self.arms}")
+                why = "" if slot is None else ", as it is retired"
+                raise UnknownName(f"arms: {arm!r} is not on offer{why}; on offer are {self.arms}")
             slots.append(slot)
         if not slots or len(set(slots)) < len(slots):
             raise InvalidValue("arms", arms, "offer at least one arm, and each only once")

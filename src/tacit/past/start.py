@@ -102,8 +102,8 @@ class PastClicks:
         assert found.event is not None
         self.tally.read += 1
         try:
-            if self._mapper.left_out(found.event) is not None:
-                self.tally.left_out += 1
+            if (why := self._mapper.left_out(found.event)) is not None:
+                self.tally.leave_out(why)
             else:
                 self.tally.sent[take(found)] += 1
         except BadEvent as error:

@@ -301,6 +301,8 @@ class Encoder:
         Fields whose values are declared.
     others : Counter of str
         By field, how many values so far were none of those declared.
+    doubts : dict of str to str
+        By field, what is said of the first of these that is declared but for capitals and blanks.
     seen : dict of (int, float) to list of str
         By column and sign, the first few values so far that were hashed to these.
     """
@@ -309,6 +311,7 @@ class Encoder:
         self._schema = schema
         self.width = len(columns_of(schema))
         self.others: Counter[str] = Counter()
+        self.doubts: dict[str, str] = {}
         self.seen: dict[tuple[int, float], list[str]] = {}
         self.fields = tuple(name for name, _ in schema)
         self.listed = [name for name, holds in schema if isinstance(holds, tuple)]
@@ -390,7 +393,8 @@ class Encoder:
             else:
                 row[last - 1] = 1.0
                 self.others[name] += 1
-                _doubt_case(place, known, holds)
+                if doubt := _doubt_case(place, known, holds):
+                    self.doubts.setdefault(name, doubt)
         elif holds == NUMBER:
             row[first] = _checked(place, value, _is_number, f"{FINITE}, or nothing where it is missing")
         elif holds == BOOLEAN:
@@ -403,14 +407,14 @@ class Encoder:
                 seen.append(value)
 
 
-def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> None:
-    """Warn of a value that is one of those declared, but for capitals and blanks around it."""
+def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> str:
+    """Warn of a value that is one of those declared, but for capitals and blanks around it, and say so."""
     meant = [value for value in values if value.casefold() == given.strip().casefold()]
-    if meant:
-        what = (
-            f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
-        )
-        warnings.warn(what, AssumptionWarning, stacklevel=2)
+    if not meant:
+        return ""
+    what = f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
+    warnings.warn(what, AssumptionWarning, stacklevel=2)
+    return what
 
 
 def _is_named(value: Any) -> bool:

@@ -36,6 +36,7 @@ NAMES = {
     "array": "a list",
     "object": "a table of names and values",
 }
+MOST_LISTED, SURELY = 9, 0.8
 MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions"}
 """What another kind calls it."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
@@ -91,7 +92,7 @@ def refusal(
     """
     what, path = _placed(error)
     path, value, kind = _followed(path, given, kind)
-    unit = _unit(kind)
+    unit, shape = _note(kind, "unit"), _note(kind, "such")
     hidden = path in secret
     path = ".".join(part for part in (within, path) if part)
     if named := _FIELD.search(what):
@@ -100,16 +101,20 @@ def refusal(
         return TacitError(f"{f'{path}.{name}' if path else name}: {wrong}")
     expected = _EXPECTED.match(what)
     choices = [choice for alternative in _alternatives(kind) for choice in _choices(alternative)]
-    if expected is not None:
+    if expected is not None and not choices:
         number = number_of(value, unit) if unit else ""
-        words = _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
+        words = (
+            shape
+            if shape and "regex" in what
+            else _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
+        )
         names = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
         words = (
             words.replace(NAMES["object"], f"a table of {', '.join(names)}") if 0 < len(names) < 10 else words
         )
         such = "" if hidden or not path else _such(value, kind)
         return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{such}")
-    if "enum value" in what and choices:
+    if choices:
         tables = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
         table = f", or a table of {' or '.join(tables)}" if tables else ""
         return InvalidValue(
@@ -154,7 +159,7 @@ def _such(value: Any, kind: Any) -> str:
         first, names = next(iter(_fields(each)), None), get_origin(each) in (dict, Mapping)
         if first is not None and _fits(value, first.type):
             return f", such as {{ {first.encode_name} = {_literal(value)} }}"
-        if names and _fits(value, _inner(each, "")):
+        if names and _inner(each, "") is not Any and _fits(value, _inner(each, "")):
             return f", such as {{ NAME = {_literal(value)} }}"
         if get_origin(each) in (list, tuple) and isinstance(value, str) and _fits(value, _inner(each, "")):
             return f", such as {_literal([part.strip() for part in value.split(',')])}"
@@ -186,10 +191,10 @@ def _alternatives(kind: Any) -> Iterator[Any]:
             yield from _alternatives(alternative)
 
 
-def _unit(kind: Any) -> str:
-    """Return the unit of a number of a type, which its annotation says; nothing if it has none."""
+def _note(kind: Any, name: str) -> str:
+    """Return what the annotation of a type says by a name, such as a number's unit; or else nothing."""
     notes = [note for part in (kind, *get_args(kind)) for note in getattr(part, "__metadata__", ())]
-    return next((note.extra["unit"] for note in notes if note.extra), "")
+    return next((note.extra[name] for note in notes if name in (note.extra or ())), "")
 
 
 def _lacking(kind: Any) -> str:
@@ -233,7 +238,9 @@ def known_fields(name: str, kind: Any) -> str:
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     near = get_close_matches(name, known, 1) or [each for each in known if each == MEANT.get(name)]
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"; {hint}there is {', '.join(known)}" if known else ""
+    # Of many, the one that is surely meant is enough.
+    sure = len(known) > MOST_LISTED and get_close_matches(name, near, 1, SURELY)
+    return f"; {hint}{'' if sure else 'there is ' + ', '.join(known)}".rstrip() if known else ""
 
 
 def _words(expected: re.Match[str], unit: str = "") -> str:

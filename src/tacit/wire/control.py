@@ -83,7 +83,7 @@ class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restore: Sequence[int | str] = []
 
 
-class ArmsNow(msgspec.Struct, frozen=True):
+class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The arms that a placement has, logged.
 
     Attributes
@@ -91,10 +91,13 @@ class ArmsNow(msgspec.Struct, frozen=True):
     arms : list of arms
         Those on offer.
     retired : list of arms
+    suspended : dict of arm to float
+        What ``at_least`` promises to retired arms: the policy has it until they are restored.
     """
 
     arms: list[int | str]
     retired: list[int | str]
+    suspended: dict[str, float] = {}
 
 
 # ---- Pins

@@ -252,10 +252,9 @@ class Guard:
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"
                 header = (b"www-authenticate", scheme + b' realm="tacit"')
-                why = "which this one is not, " if key else ""
+                why = "this key is not known" if key else "there is no key"
                 what = (
-                    f"send a key that is known, {why}as Authorization: Bearer KEY, of a command --key KEY; "
-                    "tacit key NAME makes one"
+                    f"{why}; send Authorization: Bearer KEY (a command: --key KEY); tacit key NAME makes one"
                 )
                 return _no("unauthorized", "authorization", what, header)
             # Whom no path answers is to hear that, whatever the key is for.

@@ -28,7 +28,7 @@ import uvicorn
 from tacit.errors import ConfigError, InvalidValue, TacitError, needing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
-from tacit.service.config.file import doubts, news
+from tacit.service.config.file import doubts, news, unheeded
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Overview, Service
@@ -266,10 +266,11 @@ class Server(uvicorn.Server):
         self._connections.configure(config.server)
         if config.keys != before.keys:
             self._app.close()
+        _say(logging.WARNING, unheeded(self._began, config))
         logger.info("the configuration was read anew: %d placements", len(config.placements))
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
-        _say(logging.INFO, news(self._began, before, config))
+        _say(logging.INFO, news(before, config))
         _say(logging.WARNING, doubts(config))
 
     def _renew(self) -> None:
@@ -488,9 +489,12 @@ def _opened(config: Config) -> Service:
     from tacit.service.engine.engine import Engine
     from tacit.service.engine.opening import open_store
 
+    path = Path(config.store.path).absolute()
+    known = path.parent.exists()
     store = open_store(config.store)
     if not store.end().seq and config.store.url is None:
-        logger.info("store.path: there is a new log at %s", Path(config.store.path).absolute())
+        level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
+        logger.log(level, "store.path: there is a new log at %s%s", path, folder)
     try:
         return Engine(config, store)
     except BaseException:

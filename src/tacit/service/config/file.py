@@ -22,7 +22,7 @@ import msgspec.structs
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
-from tacit.events.event_map import map_at
+from tacit.events.event_map import Fixed, map_at
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
@@ -36,6 +36,7 @@ from tacit.service.config.schema import (
     ExportConfig,
     PersonalizerConfig,
     PlacementConfig,
+    Rule,
     ServerConfig,
     StoreConfig,
     TracesConfig,
@@ -142,29 +143,26 @@ FIXED = (
 """What stays as it was at the start; the values of the last three may hold secrets."""
 
 
-def news(began: Config, before: Config, now: Config) -> list[str]:
-    """Return, in words, what another configuration changes, and what only a restart would.
-
-    Parameters
-    ----------
-    began, before, now : Config
-        The one of the start, the one that was followed until now, and the one that will be.
-    """
-    said = []
+def unheeded(began: Config, now: Config) -> Iterator[str]:
+    """Yield, in words, what another configuration says that only a restart would change."""
     for place in FIXED:
         then, wanted = (attrgetter(place)(config) for config in (began, now))
         values = f"; still {then}" if place in FIXED[:-3] else ""
-        said += [f"{place}: {wanted if values else 'this'} needs a restart{values}"] if wanted != then else []
+        if wanted != then:
+            yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
+
+
+def news(before: Config, now: Config) -> Iterator[str]:
+    """Yield, in words, what another configuration changes."""
     old, new = before.placements, now.placements
     gone, come = old.keys() - new, new.keys() - old
-    said += [f"placements.{name}: no longer served; what it learned stays in the store" for name in gone]
-    said += [f"placements.{name}: served now, with what the store has of this name" for name in come]
+    yield from (f"placements.{name}: no longer served; what it learned stays in the store" for name in gone)
+    yield from (f"placements.{name}: served now, with what the store has of this name" for name in come)
     for name in sorted(old.keys() & new):
         then, wanted = (
             {"arms": each.configured_arms} | json.loads(settings_of(each)) for each in (old[name], new[name])
         )
-        said += _changed(f"placements.{name}", then, wanted)
-    return said
+        yield from _changed(f"placements.{name}", then, wanted)
 
 
 def _changed(place: str, before: Any, now: Any) -> Iterator[str]:
@@ -177,10 +175,21 @@ def _changed(place: str, before: Any, now: Any) -> Iterator[str]:
 
 def doubts(config: Config) -> Iterator[str]:
     """Yield, in words, what is allowed and can hardly be meant."""
+    known, shown = ", ".join(config.placements), config.placements.values()
+    if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
+        yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
+    if config.store.archive is not None and all(each.retention is None for each in shown):
+        yield "store.archive: nothing comes into it, as no row is dropped; give store.retention"
+    for name, hook in config.feeds.items():
+        place = hook.map.placement
+        if isinstance(place, Fixed) and place.value not in config.placements:
+            yield f"feeds.{name}.map: placement: {place.value!r} is none of the placements, {known}; mend it"
+    hashes: dict[str, str] = {}
     for name, key in config.keys.items():
+        if hashes.setdefault(key.sha256, name) != name:
+            yield f"keys.{name}.sha256: that of {hashes[key.sha256]}, too; make another, or take one out"
         for pattern in key.placements or ():
             if not fnmatch.filter(config.placements, pattern):
-                known = ", ".join(config.placements)
                 yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
     for name, each in config.placements.items():
         arms = each.configured_arms
@@ -190,6 +199,8 @@ def doubts(config: Config) -> Iterator[str]:
             yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
         elif count is not None and positions > count:
             yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
+        if each.rule.late == "record" and each.rule.correction != Rule().correction:
+            yield f'placements.{name}.correction_window: nothing is corrected; give late = "correct", too'
         if each.recommended and each.rule.late == "correct":
             label = each.policy.label
             yield f'placements.{name}.late: with "correct" "auto" is {label}; give that, or no late'
@@ -365,6 +376,15 @@ def _check_paths(store: StoreConfig, source: str) -> None:
         if value is not None and any(part.startswith("file:") for part in Path(value).parts):
             path = value.partition("file:")[2].partition("?")[0]
             raise ConfigError(f"{source}: store.{place}: {value} is an address; give the path alone: {path}")
+        if value is not None and ":/" in value:
+            raise ConfigError(
+                f"{source}: store.{place}: {value} is an address; give that of a database as url"
+            )
+    if store.url is None and Path(store.path).is_dir():
+        such = Path(store.path) / StoreConfig().path
+        raise ConfigError(
+            f"{source}: store.path: {store.path} is a folder; give a file in it, such as {such}"
+        )
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from tacit.core.arrays import lane_rows
-from tacit.errors import ConfigError, InvalidValue, MissingExtra
+from tacit.errors import ConfigError, InvalidValue, MissingExtra, meant
 from tacit.policies import Policy
 
 try:
@@ -126,7 +126,8 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0, extra={"unit": "seconds"})]
 Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
-Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$")]
+ORIGIN = {"such": "an origin alone, such as https://shop.example"}
+Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$", extra=ORIGIN)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -384,10 +385,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             metric.check(name)
         if self.learned is not None:
             if self.learned not in self.metrics:
-                raise ConfigError(
-                    f"reward: {self.learned!r} is none of the metrics; add metrics.{self.learned} = "
-                    "{ range = [0, LARGEST] }"
-                )
+                what = f"{self.learned!r} is none of the metrics{meant(self.learned, self.metrics)}"
+                remedy = f"add metrics.{self.learned} = {{ range = [0, LARGEST] }}"
+                raise ConfigError(f"reward: {what}; {remedy}")
             self.metrics[self.learned].check_learned(self.learned)
         kind = self.served_as
         if self.guardrail is not None:

@@ -164,7 +164,7 @@ class _Recorder:
             decision, came, times = before.decision, before.feedback, len(before.feedback)
             known = {row.id: row.content for row in came if row.id}
         try:
-            clicks = placement.positions(decision, feedback.kind, feedback.clicks)
+            clicks = placement.positions(decision, feedback)
         except InvalidValue as error:
             return error
         refusal = _refusal(feedback, clicks, known, times)

@@ -403,7 +403,10 @@ def refused(found: Problem, *headers: Header) -> Answer:
 
 
 def _failed(error: Error, route: Route) -> Answer:
-    return refused(problem_of(error))
+    found = problem_of(error)
+    if route.path.endswith("/batch") and found.status == 422:
+        found = msgspec.structs.replace(found, detail=f"{found.detail} (nothing of the batch counts)")
+    return refused(found)
 
 
 REFUSALS = Refusals(refused, _failed, Problem, MEDIA, meaning)

@@ -75,7 +75,12 @@ def deciding(path: str) -> tuple[Asking, Handler]:
         check_path(placement, path)
         form: Form = placement.kind.form
         impressions = form.read_many(form, placement, call.request.decisions)
-        rows = await engine.decide_many(call.placement, impressions)
+        try:
+            rows = await engine.decide_many(call.placement, impressions)
+        except InConflict as error:
+            named = (f"decision_id: {asked.decision_id!r} " for asked in call.request.decisions)
+            places = [f"decisions[{i}]." for i, id in enumerate(named) if str(error).startswith(id)]
+            raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, engine.durability(call.placement))
         return form.verb_many.answer(answers)
 

@@ -19,7 +19,7 @@ from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import MODE, REWARD, DecisionRow, text_of
+from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, text_of
 from tacit.service.log.searches import without_unit
 
 # ---- What callers ask for and report, checked: impressions to decide for, clicks in a list
@@ -146,12 +146,14 @@ def checked_id(field: str, id: str) -> str:
     return id
 
 
-def clicked_positions(clicks: Clicked, items: Sequence[Arm], actions: Collection[str] = ()) -> str:
-    """Return clicked positions in a list of items as the log keeps them.
+def clicked_positions(
+    feedback: FeedbackRequest, items: Sequence[Arm], actions: Collection[str] = ()
+) -> str | None:
+    """Return clicked positions in a list of items as the log keeps them; None of feedback of another kind.
 
     Parameters
     ----------
-    clicks : Clicked
+    feedback : FeedbackRequest
     items : sequence of arms
     actions : collection of str
         Those that are known besides clicks.
@@ -159,15 +161,23 @@ def clicked_positions(clicks: Clicked, items: Sequence[Arm], actions: Collection
     Raises
     ------
     InvalidValue
-        If a position or an item is not in the list, or the action is not known.
+        If a position or an item is not in the list, the action is not known, or it is a reward.
 
     Examples
     --------
-    >>> clicked_positions(Clicked(items=["c", "a"]), ["a", "b", "c"])
+    >>> clicked = FeedbackRequest("d", CLICKS, None, None, Clicked(items=["c", "a"]))
+    >>> clicked_positions(clicked, ["a", "b", "c"])
     '[0,2]'
-    >>> clicked_positions(Clicked([1], action="purchase"), ["a", "b"], ["purchase"])
+    >>> bought = clicked._replace(clicks=Clicked([1], action="purchase"))
+    >>> clicked_positions(bought, ["a", "b"], ["purchase"])
     '[{"position":1,"action":"purchase"}]'
     """
+    if feedback.kind == REWARD:
+        remedy = "a list was shown; send the places that were clicked to clicks, from 0, such as [0], or []"
+        raise InvalidValue("reward", feedback.reward, remedy)
+    clicks = feedback.clicks
+    if feedback.kind != CLICKS or clicks is None:
+        return None
     if clicks.action != CLICK and clicks.action not in actions:
         known = ", ".join(dict.fromkeys([CLICK, *actions]))
         remedy = f"here there are {known}; a placement of duels names others by their worth"

@@ -24,7 +24,9 @@ import apsw
 import msgspec
 
 from tacit.core.arrays import leaves
+from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
+from tacit.service.config.file import doubts, load_config
 from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Damaged, StoreError
@@ -243,13 +245,14 @@ class Check(NamedTuple):
     remedy: str = ""
 
 
-def checks(port: int = DEFAULT_PORT) -> list[Check]:
-    """Look at the installation.
+def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
+    """Look at the installation, and at a configuration of the service.
 
     Parameters
     ----------
     port : int
-        Where the service would listen.
+        Where the service would listen, if no configuration says it.
+    config : path, optional
 
     Returns
     -------
@@ -269,7 +272,7 @@ def checks(port: int = DEFAULT_PORT) -> list[Check]:
         *map(_extra, EXTRAS),
         _sqlite(),
         _own_sqlite(),
-        _port(port),
+        *([_port(port)] if config is None else _configured(config)),
     ]
 
 
@@ -339,6 +342,16 @@ def _own_sqlite() -> Check:
     if sqlite3.sqlite_version_info < SOUND_SQLITE:
         note += "; do not write to the store with it, its write-ahead log can corrupt a database"
     return Check("Python's own SQLite", None, f"{sqlite3.sqlite_version}, {note}")
+
+
+def _configured(path: Path) -> list[Check]:
+    try:
+        found = load_config(path)
+    except ConfigError as error:
+        return [Check("configuration", False, str(error))]
+    names = ", ".join(found.placements)
+    doubtful = (Check("configuration", None, each) for each in doubts(found))
+    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _port(found.server.port)]
 
 
 def _port(port: int) -> Check:

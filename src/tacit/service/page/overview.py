@@ -46,7 +46,7 @@ def complaints(placement: Placement, now: int, answered: timeline.Answered | Non
         How its requests were answered.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
-    looks = _silent, _unanswered, _unrewarded, _late, _harmed, _old_snapshot
+    looks = _silent, _unanswered, _unrewarded, _late, _misspelt, _harmed, _old_snapshot
     return failing + [sentence for look in looks if (sentence := look(placement, now))]
 
 
@@ -66,6 +66,11 @@ def _unanswered(placement: Placement, now: int) -> str:
     if _feedback_count(placement) or closed < FEW:
         return ""
     return f"No feedback has come for {closed:,} decisions: nothing can be learned from clicks."
+
+
+def _misspelt(placement: Placement, now: int) -> str:
+    """Return the words for values of contexts that are nearly those declared; empty if there were none."""
+    return "" if placement.encoder is None else ". ".join([*placement.encoder.doubts.values(), ""]).rstrip()
 
 
 def _feedback_count(placement: Placement) -> int:

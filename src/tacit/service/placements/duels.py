@@ -25,25 +25,14 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import (
-    Clicked,
     DecisionRequest,
+    FeedbackRequest,
     Impression,
     checked_id,
     clicked_positions,
     clicks_in,
 )
-from tacit.service.log.rows import (
-    CLICKS,
-    CONTROL,
-    FORGET,
-    FROZEN,
-    ONLINE,
-    REWARD,
-    SHADOW,
-    DecisionRow,
-    MarkRow,
-    text_of,
-)
+from tacit.service.log.rows import CONTROL, FORGET, FROZEN, ONLINE, SHADOW, DecisionRow, MarkRow, text_of
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.control import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
@@ -308,19 +297,17 @@ class DuelPlacement(Placement):
 
     # Learn -----------------------------------------------------------------------------------
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
+    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
-        interleaved = shown_list(row)
-        if kind == REWARD and interleaved is not None:
-            raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
-        if kind != CLICKS or clicks is None:
-            return None
-        if interleaved is None:
+        interleaved, clicks = shown_list(row), feedback.clicks
+        if interleaved is not None:
+            return clicked_positions(feedback, interleaved["items"], self.actions)
+        if clicks is not None:
             raise InvalidValue(
                 "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
                 "outcome as a reward: 1 the left one won, 0 the right one, 0.5 a tie",
             )  # fmt: skip
-        return clicked_positions(clicks, interleaved["items"], self.actions)
+        return None
 
     def _policy_rewards(self, rewards: Lessons) -> list[Any]:
         return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))

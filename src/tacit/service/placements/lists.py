@@ -26,8 +26,14 @@ from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import checked_within
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.blocks import Block, values
-from tacit.service.log.requests import Clicked, DecisionRequest, FeatureRows, Impression, clicked_positions
-from tacit.service.log.rows import CLICKS, REWARD, DecisionRow, slate_of, slate_text, text_of
+from tacit.service.log.requests import (
+    DecisionRequest,
+    FeatureRows,
+    FeedbackRequest,
+    Impression,
+    clicked_positions,
+)
+from tacit.service.log.rows import DecisionRow, slate_of, slate_text, text_of
 from tacit.service.placements.aspects.control import Control, ListControl
 from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
 from tacit.service.placements.attribution import ClickAttribution, Lessons
@@ -103,14 +109,12 @@ class SlatePlacement(Placement):
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
+    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
-        if kind == REWARD:
-            raise InvalidValue("reward", "a number", "the decision showed a list; send its clicks")
-        if kind != CLICKS or clicks is None:
-            return None
         listed = self.shown(row)
-        positions = clicked_positions(clicks, listed)
+        positions = clicked_positions(feedback, listed)
+        if positions is None:
+            return None
         for position in json.loads(positions):
             if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")

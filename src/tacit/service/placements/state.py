@@ -29,7 +29,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Regime
-from tacit.service.log.requests import Clicked, Impression
+from tacit.service.log.requests import FeedbackRequest, Impression
 from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
@@ -346,7 +346,7 @@ class State:
     def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
         """Name what became of feedback that was learned at once, where a kind knows better."""
 
-    def positions(self, row: DecisionRow, kind: str, clicks: Clicked | None) -> str | None:
+    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
         """Return clicked positions of a decision as the log keeps them.
 
         Raises
@@ -354,7 +354,7 @@ class State:
         InvalidValue
             If feedback of this kind does not fit the decision.
         """
-        if kind == CLICKS:
+        if feedback.kind == CLICKS:
             raise InvalidValue(
                 "placement", self.name, "it shows one arm, not a list; send the reward to feedback"
             )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tacit.core.arrays import Ints
 from tacit.errors import ConfigError, InvalidValue, TacitError
@@ -45,12 +46,15 @@ class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
         Those that the configuration named when it last changed any; None if it never did.
     changes : int
         How many changes there were by then, so that shards know what is news.
+    suspended : dict of arm to float
+        What is promised to retired arms.
     """
 
     arms: int | list[str]
     retired: list[int | str]
     configured: int | list[str] | None = None
     changes: int = 0
+    suspended: dict[str, float] = {}
 
 
 class ConfiguredArms(wire.ArmsOf, frozen=True):
@@ -127,24 +131,26 @@ class Living(Aspect):
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
         """Return which arms a mark let come, go and come back, in the words in which it is asked for."""
         now = decoded(mark.value)
-        then = None if before is None else decoded(before.value)
-        known = len(arms if then is None else _each(then.arms))
+        then = LoggedArms(_listed(arms), []) if before is None else decoded(before.value)
+        known, was_gone = len(_each(then.arms)), set(then.retired)
         names, gone = _each(now.arms), set(now.retired)
-        was_gone = set[Arm]() if then is None else set(then.retired)
+        suspended = {arm: share for arm, share in now.suspended.items() if arm not in then.suspended}
         return ARMS, {
             "add": list(names[known:]),
             "retire": [arm for arm in names if arm in gone - was_gone],
             "restore": [arm for arm in names if arm in was_gone - gone],
-        }
+        } | ({"suspended": suspended} if suspended else {})
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Return which arms came, went and came back, in words."""
-        return "; ".join(
+        said = [
             f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
             for key, done in DONE.items()
             if detail.get(key)
-        )
+        ]
+        shares = [f"{arm} {share:.3g}" for arm, share in detail.get("suspended", {}).items()]
+        return "; ".join(said + ["promised shares suspended: " + ", ".join(shares)] * bool(shares))
 
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its fields of a snapshot."""
@@ -225,9 +231,11 @@ class Living(Aspect):
         if configured is None:
             configured = self.now.configured
         now = self.now
-        after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), now.changes)
+        kept = now.changes, now.suspended
+        after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), *kept)
         # What changes nothing is no event.
-        return now if after == now else msgspec.structs.replace(after, changes=now.changes + 1)
+        suspended, changes = _suspended(placement, offer.retired), now.changes + 1
+        return now if after == now else replace(after, changes=changes, suspended=suspended)
 
     def configured_change(self, placement: Placement) -> ConfiguredArms | None:
         """Return what the configuration changes: it names other arms than it did before.
@@ -336,6 +344,12 @@ def _after(offer: Offer, change: wire.ArmsOf) -> Offer:
     return after
 
 
+def _suspended(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
+    """Return the shares that are promised to retired arms."""
+    shares = dict(getattr(placement.config.policy, "at_least", ()))
+    return {str(arm): shares[arm] for arm in retired if arm in shares}
+
+
 def _known(learner: Learner) -> LoggedArms:
     """Return the arms of a learner."""
     return LoggedArms(_listed(learner.offer.all), learner.offer.retired)
@@ -381,7 +395,8 @@ def _change(placement: Placement, asked: wire.ArmsOf, time: int) -> str:
 
 
 def _now(placement: Placement, time: int) -> wire.ArmsNow:
-    return wire.ArmsNow(placement.living.offer.arms, placement.living.offer.retired)
+    offer = placement.living.offer
+    return wire.ArmsNow(offer.arms, offer.retired, _suspended(placement, offer.retired))
 
 
 Living.changes = {
