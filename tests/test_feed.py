@@ -691,6 +691,7 @@ def test_past_clicks_without_what_was_not_clicked_are_said_to_mislead(service, t
     path = written(tmp_path / "events.jsonl", events)
     came = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
     assert ("no event says what was not clicked" in came.stdout) == (worth == 1)
+    assert fed(url, written(tmp_path / "more.jsonl", [events[0] | {"page": "p2"}]))[1]["warnings"] == []
     # What was known already says so.
     again = tacit("feed", path, "--map", tmp_path / "feed.toml", "--url", url)
     assert "4 duplicate: it was recorded before" in again.stdout

@@ -84,6 +84,12 @@ class FeedTally(EventCounts):
         if why in self.why_left_out or len(self.why_left_out) < MOST_FAULTS:
             self.why_left_out[why] += 1
 
+    @property
+    def warnings(self) -> list[str]:
+        """What misleads in what was sent."""
+        made, known = self.sent["logged"], self.sent[REMEMBERED]
+        return [ONLY_CLICKS] if 0 < made < self.sent.total() - known and not self.unclicked else []
+
     def reject(self, found: Found, reason: str, detail: str) -> None:
         """Count an event that was rejected."""
         self.rejected[reason] += 1
@@ -116,9 +122,7 @@ class FeedTally(EventCounts):
             ]
         if sent and sent == self.sent[DUPLICATE]:
             lines.append(f"nothing changed: all {sent:,} were sent before")
-        if 0 < self.sent["logged"] < sent and not self.unclicked:
-            lines.append(ONLY_CLICKS)
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.warnings])
 
     def as_dict(self) -> dict[str, Any]:
         """Return what became of all, for machines."""
@@ -129,6 +133,7 @@ class FeedTally(EventCounts):
             "rejected": dict(self.rejected),
             "first": {reason: first._asdict() for reason, first in self.first.items()},
             "last": self.last,
+            "warnings": self.warnings,
         }
 
 
