@@ -165,6 +165,15 @@ def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
         assert printed(code, tmp_path) == output
 
 
+@pytest.mark.parametrize("page", sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")))
+def test_what_a_page_shows_as_a_configuration_is_one(page, tmp_path):
+    for text in re.findall(r"^```toml[^\n]*\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S):
+        if "[placements." in text:
+            (tmp_path / "tacit.toml").write_text(text)
+            named = tomllib.loads(text)["placements"]
+            assert set(load_config(tmp_path / "tacit.toml").placements) == set(named)
+
+
 def test_the_frames_of_the_page_on_click_logs_are_read(tmp_path):
     pytest.importorskip("pandas")
     codes = [code for code in blocks("docs/click-logs.md", "python") if "frame" in code]
