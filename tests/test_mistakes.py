@@ -103,8 +103,8 @@ MISTAKES = {
     ),
     "another learner's decision": (
         lambda: tacit.Learner(tacit.UCB1(2)).learn(tacit.Learner(tacit.UCB1(2)).choose("a"), 1.0),
-        "key: nothing was ever chosen for 'a' by this learner; choose for it first, or give a key "
-        "that is in keys",
+        "key: nothing was ever chosen for 'a' by this learner; choose for it first, give a key that "
+        "is in keys, or a decision to the learner that made it",
     ),
     "a file of something else": (
         lambda: tacit.Learner.load(__file__),
@@ -119,8 +119,8 @@ def test_a_column_that_is_told_otherwise_says_how(tmp_path):
     run = CliRunner().invoke(cli, ["duel", str(path), "--column", "user=uid"])
     assert run.exit_code == 2
     told = " ".join(run.output.split())
-    assert "--column: 'user' is not one of left, right" in told
-    assert "whose a search is goes with --unit" in told
+    assert "columns: 'user' is not allowed; a log of searches has the columns search, team" in told
+    assert "whose a search is goes with unit= (--unit)" in told
 
 
 def test_a_policy_misspelt_is_told_the_one_that_was_meant_and_not_all_of_them():

@@ -13,7 +13,8 @@ import tacit
 from tacit.cli import cli
 from tacit.environments import simulated_log
 from tacit.errors import AssumptionWarning, TacitError
-from tacit.evaluate.interleaved import read_interleaved
+from tacit.evaluate import IPS, Table, off_policy
+from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
@@ -23,6 +24,10 @@ from tacit.service.log.sqlite import SqliteStore
 ARMS = ["film", "song", "game"]
 SHOWN = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "a", "c"]], np.random.default_rng(1))
 MANY = {"arms": [ARMS] * 200, "arm": ["film", "song"] * 100, "reward": [0, 1, 1, 0] * 50}
+RNG = np.random.default_rng(1)
+BANNERS = pandas.DataFrame(
+    {"banner": ["film", "song"] * 20, "reward": [0, 1, 1, 0] * 10, "propensity": [0.5] * 40, "uid": range(40)}
+)
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
 
 
@@ -34,6 +39,11 @@ def with_items():
     known = learner(relevance_dim=2)
     known.items.put(["p", "q"], [[1, 0], [0, 1]])
     return known
+
+
+def weighed(log=BANNERS, **options):
+    options = {"columns": {"arm": "banner"}, "arms": ["film", "song"]} | options
+    return off_policy(Table({"film": 1.0}), log, **options)
 
 
 def logged(rewards):
@@ -85,6 +95,82 @@ REFUSED = {
     ),
     "a reward of five": (lambda: logged([5.0]), "rewards[0]: 5.0", "give numbers in [0, 1]"),
     "more edge than ties leave": (lambda: duels_needed(edge=0.2, ties=0.9), "edge: 0.2", "0.05"),
+    "a column for arms": (
+        lambda: weighed(arms=["banner"]),
+        "arms: ['banner']",
+        "or 'shown' (--arms shown): all it shows",
+    ),
+    "a number of arms for a log": (lambda: weighed(arms=3), "arms: 3", "give arms by name"),
+    "two columns of a name": (
+        lambda: weighed(BANNERS.assign(shown=[["film", "song"]] * 40), arms="shown"),
+        "arms: 'shown'",
+        "columns={'arms': 'shown'} (--column arms=shown)",
+    ),
+    "an arm that was not on offer": (
+        lambda: weighed(arms=["film", "game"]),
+        "log: row 2: arm: 'song'",
+        "; here ['film', 'game']",
+    ),
+    "no rewards": (
+        lambda: weighed(BANNERS.drop(columns="reward")),
+        "log: reward: there is no column 'reward'",
+        "(--column reward=...)",
+    ),
+    "clusters by keys that are not there": (
+        lambda: weighed(cluster="key"),
+        "log: key: there is no column 'key'",
+        "columns={'key': ...}",
+    ),
+    "columns in a list": (lambda: weighed(columns=["banner"]), "columns: ['banner']", "{'arm': 'banner'}"),
+    "strict in words": (lambda: tacit.read_log(BANNERS, strict="no"), "strict: 'no'", "true or false"),
+    "propensities in words": (
+        lambda: weighed(propensities="uniform"),
+        "propensities: 'uniform'",
+        "Uniform()",
+    ),
+    "a table for a path": (lambda: tacit.write_log("log.csv", BANNERS), "path: ", "the name of a file"),
+    "an empty catalogue": (
+        lambda: learner(relevance_dim=2).choose(),
+        "items: []",
+        "the catalogue is empty: put items there, learner.items.put(ids, vectors)",
+    ),
+    "segments by item": (
+        lambda: with_items().items.put(["r"], [[1, 1]], segments={"r": "news"}),
+        "segments: {'r': 'news'}",
+        "one for each of 1 items",
+    ),
+    "items of no catalogue": (lambda: learner(arms=ARMS).items, "items: ", "tacit.auto(relevance_dim=…)"),
+    "a reward before its decision": (
+        lambda: (lambda one: one.learn(1.0, one.choose("a")))(learner(arms=ARMS)),
+        "decision: 1.0",
+        "give what choose returned",
+    ),
+    "who won, by name": (
+        lambda: (lambda one: one.learn(one.choose("a"), "film"))(learner(arms=ARMS, shows="duel")),
+        "reward: 'film'",
+        "1.0 if the left one of decision.pair won",
+    ),
+    "a pair of one": (lambda: learner(arms=ARMS).choose("a").pair, "pair: ('", "take .arm"),
+    "clicks by item": (lambda: credited(SHOWN, clicks=["a"]), "clicks: ['a']", "from 0 (did you mean [0]?)"),
+    "a list as it was written": (lambda: credited(SHOWN.as_dict(), [0]), "interleaved: ", "from_dict"),
+    "a seed for draws": (lambda: credited(SHOWN, [0]).settled(7), "rng: 7", "default_rng(1)"),
+    "rankings by name": (
+        lambda: TeamDraft().interleave({"old": ["a"], "new": ["b"]}, RNG),
+        "rankings: {'old'",
+        "list(rankings.values())",
+    ),
+    "hits for ids": (
+        lambda: TeamDraft().interleave([[{"_id": "a"}], [{"_id": "b"}]], RNG),
+        "rankings[0]: {'_id': 'a'}",
+        "give ids: text, or whole numbers",
+    ),
+    "an answer as text": (lambda: hits_of("{}"), "answer: '{}'", "json.loads"),
+    "a table of searches": (lambda: read_interleaved(BANNERS), "paths: ", "give files"),
+    "searches' columns turned round": (
+        lambda: read_interleaved("rows.csv", columns={"qid": "search"}),
+        "columns: 'qid'",
+        "did you mean {'search': 'qid'}?",
+    ),
     "nothing but ties": (lambda: duels_needed(edge=0.01, ties=1.0), "edge: 0.01", "which is 0"),
 }
 
@@ -123,6 +209,10 @@ WARNED = {
     "a log that was learned before": (
         lambda: learner(arms=ARMS).fit_log(MANY).fit_log(MANY),
         "log: the same 200 decisions in a row were learned .*; let each learner learn a log once",
+    ),
+    "numbers and no number": (
+        lambda: tacit.auto(arms=3, context=pandas.DataFrame({"age": ["31", "44", "n/a"]})),
+        r"context\.age: 'n/a' is no number .*; give None in place of it",
     ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
 }
@@ -217,3 +307,77 @@ def test_what_a_command_writes_over_is_said(tmp_path, command, file):
     assert "replaced" not in once.output
     assert file in again.output
     assert "replaced, as such files were there" in again.output
+
+
+MISCALLED = {
+    "no generator": (lambda: TeamDraft().interleave([["a"], ["b"]]), "'rng'; it takes rankings, rng"),
+    "a horizon of another name": (
+        lambda: tacit.simulate([], None, rounds=5),
+        "'rounds'; did you mean 'runs'?",
+    ),
+    "an option of the log for an estimator": (
+        lambda: IPS(cluster="uid"),
+        r"'cluster'; give it to off_policy\(",
+    ),
+    "an option of a log misspelt": (lambda: tacit.read_log(BANNERS, colums={}), "did you mean 'columns'?"),
+    "chance for the default": (
+        lambda: tacit.auto(arms=3, epsilon=0.1),
+        r"ExplorationFloor\(policy, epsilon=",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISCALLED)
+def test_a_call_that_cannot_be_says_what_is_taken(mistake):
+    made, remedy = MISCALLED[mistake]
+    with pytest.raises(TypeError, match=remedy):
+        made()
+
+
+def test_clusters_are_of_any_column():
+    by_user, by_key = weighed(cluster="uid"), weighed(cluster="key", columns={"arm": "banner", "key": "uid"})
+    assert by_user.estimates[0].intervals == by_key.estimates[0].intervals
+
+
+@pytest.mark.parametrize("given", ["false", "no", "off"])
+def test_whether_loops_are_compiled_is_said_in_one_way(given, monkeypatch):
+    monkeypatch.setenv("TACIT_COMPILE", given)
+    with pytest.raises(TacitError, match=f"TACIT_COMPILE: '{given}' is not allowed; give 0, "):
+        learner(arms=ARMS).choose("a")
+
+
+SEARCHES = {
+    "search,team,position,clik\n": ("click", "did you mean 'clik'?", "--column click=..."),
+    "search,team,rank,hit\n": ("position", "and none for click", "--column position=... --column click=..."),
+    "left,rigth\n": ("right", "did you mean 'rigth'?", "--column right=..."),
+}
+
+
+@pytest.mark.parametrize("head", SEARCHES)
+def test_columns_that_lack_are_named_with_those_that_are_there(tmp_path, head):
+    field, hint, remedy = SEARCHES[head]
+    path = tmp_path / "rows.csv"
+    path.write_text(head + "1,old,0,1\n1,new,1,0\n")
+    with pytest.raises(TacitError) as caught:
+        read_interleaved(path)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: {field}: there is no column '{field}'")
+    assert all(part in said for part in (hint, remedy, repr(head.strip().split(",")[0])))
+
+
+def test_a_column_that_may_have_clicks_is_asked_for(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("search,team,position,hit\n1,old,0,1\n1,new,1,0\n")
+    with pytest.warns(
+        AssumptionWarning, match=r"click: there is no column 'click'; the columns are .*'hit', so"
+    ):
+        read_interleaved(path)
+    with pytest.raises(TacitError, match=r"click: there is no column 'hits' \(did you mean 'hit'\?\)"):
+        read_interleaved(path, columns={"click": "hits"})
+
+
+def test_an_empty_file_is_called_empty(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("")
+    with pytest.raises(TacitError, match=r"log\.csv: it is empty; give one that has rows"):
+        tacit.read_log(path, arms=ARMS)

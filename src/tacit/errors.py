@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
+from inspect import CO_VARKEYWORDS, signature
 from typing import Any, TypeVar
 
 Called = TypeVar("Called", bound=Callable[..., Any])
@@ -29,10 +30,13 @@ def meant(name: str, names: Iterable[str]) -> str:
 
 OTHERWISE = {"propensities": "assume_uniform"}
 """What an option is called where another function has it, by how it is called in one."""
+ELSEWHERE = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
+ELSEWHERE |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
+"""What takes an option where what was called does not, nor has one that is meant."""
 
 
 def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
-    """Return the error that what was called takes no such option, saying which one it may have been.
+    """Return the error that what was called takes no such option, saying where it may go.
 
     Examples
     --------
@@ -42,6 +46,7 @@ def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
     takes = list(takes)
     near = [each for each in takes if each == OTHERWISE.get(name)] or get_close_matches(name, takes, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
+    hint = f"give it to {ELSEWHERE[name]}" if name in ELSEWHERE else hint
     return TypeError(f"{called}() got an unexpected keyword argument {name!r}; {hint}")
 
 
@@ -50,16 +55,42 @@ def options_of(code: Any) -> list[str]:
     return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
 
 
+def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Refuse a call that a function cannot take, saying what it takes and which option may be meant.
+
+    Parameters
+    ----------
+    function : function
+    called : str
+        What it is called by those who call it.
+    given, named : tuple and dict
+        What it is called with, ``self`` among it.
+
+    Raises
+    ------
+    TypeError
+    """
+    try:
+        signature(function).bind(*given, **named)
+    except TypeError as error:
+        takes = options_of(function.__code__)
+        for name in named:
+            if name not in takes and not function.__code__.co_flags & CO_VARKEYWORDS:
+                raise unexpected(called, name, takes) from None
+        raise TypeError(f"{called}(): {error}; it takes {', '.join(takes)}") from None
+
+
 def suggesting(function: Called) -> Called:
-    """Return a function that says which option was meant where it is given one that it does not take."""
+    """Return a function that says what it takes, and what may be meant, where it cannot be called so."""
+    name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def called(*given: Any, **named: Any) -> Any:
-        takes = options_of(function.__code__)  # type: ignore[attr-defined]
-        for name in named:
-            if name not in takes:
-                raise unexpected(function.__qualname__.removesuffix(".__init__"), name, takes)
-        return function(*given, **named)
+        try:
+            return function(*given, **named)
+        except TypeError:
+            check_call(function, name, given, named)
+            raise
 
     return called  # type: ignore[return-value]
 

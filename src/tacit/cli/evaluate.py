@@ -44,7 +44,7 @@ class Question:
     confidence
         Of the intervals, but for replay.
     cluster
-        What makes rows depend on one another: decision_id, key, …
+        A column whose values make rows depend on one another, such as key or user.
     weight_bound
         What no weight can exceed; for rare clicks.
     passes
@@ -95,7 +95,7 @@ class Question:
         from tacit.evaluate.rows import further
 
         looking: Any = [getattr(given, "columns", frozenset()) for given in (self.target, self.known)]
-        return further(frozenset().union(*looking))
+        return further(frozenset(filter(None, [self.cluster])).union(*looking))
 
     @cached_property
     def lists(self) -> bool:
@@ -456,7 +456,7 @@ def duel(
     """
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
-    from tacit.evaluate.interleaved.method import tells_pairs
+    from tacit.evaluate.interleaved.method import searched, tells_pairs
     from tacit.plots import ready
 
     if crediting.credits and crediting.wins:
@@ -464,7 +464,8 @@ def duel(
     if plot:
         with options.usage():
             ready(plot)
-    columns = columns_of(column)
+    with options.usage():
+        columns = searched(options.pairs("column", column))
     reading: Any = {"format": format, "strict": strict, "confidence": confidence}
     report: Any
     plain = len(logs) == 1 and crediting.plain
@@ -478,19 +479,3 @@ def duel(
     if plot:
         report.plot(plot)
     options.show(report.as_dict(), report.summary(), as_json, rows)
-
-
-def columns_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return what the columns that are read are called in the file."""
-    from tacit.evaluate.duels import COLUMNS
-    from tacit.evaluate.interleaved.searches import OWN, ROW
-
-    columns = options.pairs("column", texts)
-    known = dict.fromkeys([*COLUMNS, *OWN, *ROW, "item", "action", "amount"])
-    unknown = [name for name in columns if name not in known]
-    if unknown:
-        raise click.UsageError(
-            f"--column: {unknown[0]!r} is not one of {', '.join(known)}; the column that says "
-            "whose a search is goes with --unit, one that tells segments apart with --by"
-        )
-    return columns

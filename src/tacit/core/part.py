@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Ty
 from tacit.core import checks, dispatch
 from tacit.core.arrays import floats
 from tacit.core.dispatch import canonical
-from tacit.errors import InvalidValue, UnknownName, options_of, unexpected
+from tacit.errors import InvalidValue, UnknownName, check_call
 
 # ---- Fields that say their ranges: what a class is made with is checked, and kept as it should be
 
@@ -95,10 +95,8 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        takes = options_of(cls.__init__.__code__) if named else []  # type: ignore[misc]
-        for name in named:
-            if name not in takes:
-                raise unexpected(cls.__name__, name, takes)
+        if given or named:  # a copy is made without any
+            check_call(cls.__init__, cls.__name__, (cls, *given), named)  # type: ignore[misc]
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.errors import InvalidValue
+
 
 class Interpreted:
     """A loop as plain Python, called as compiled ones are."""
@@ -26,8 +28,17 @@ class Interpreted:
 
 
 def compiles_loops() -> bool:
-    """Whether loops are compiled; ``TACIT_COMPILE=0`` says that they are not."""
-    return os.environ.get("TACIT_COMPILE") != "0"
+    """Whether loops are compiled; ``TACIT_COMPILE=0`` says that they are not.
+
+    Raises
+    ------
+    InvalidValue
+        If it says something else.
+    """
+    given = os.environ.get("TACIT_COMPILE") or "1"
+    if given not in ("0", "1"):
+        raise InvalidValue("TACIT_COMPILE", given, "give 0, so that nothing is compiled, or leave it out")
+    return given == "1"
 
 
 def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:

@@ -11,11 +11,12 @@ from tacit.core import checks
 from tacit.core.dispatch import shown_in
 from tacit.core.seeds import stream
 from tacit.environments.base import Environment
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 
 
+@suggesting
 def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: int = 0) -> Any:
     """Return the click log of a policy that learns from simulated users.
 

@@ -121,7 +121,7 @@ class Summing:
             lists = lists_of(rows, min(self._lengths))
         group = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
-            group = clusters(rows.chunk.batch[self._cluster], GROUPS)
+            group = clusters(rows.batch[self._cluster], GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):

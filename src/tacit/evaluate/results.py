@@ -187,6 +187,8 @@ class OffPolicyResult(Tabulated, Plotted):
         From its values to a :class:`Segment`, the largest first.
     notes : tuple of str
         What was taken for granted of the log: one key, where it has no column of keys.
+    missing_reward : float or None
+        What rows without feedback counted as; None left them out.
     """
 
     target: str
@@ -201,6 +203,7 @@ class OffPolicyResult(Tabulated, Plotted):
     by: str | None = None
     segments: dict[str, Segment] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    missing_reward: float | None = 0.0
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator; with segments, then one for each of them and it."""
@@ -224,12 +227,13 @@ class OffPolicyResult(Tabulated, Plotted):
         what = f"mean reward, from {of}"
         if self.lists is not None:
             what = f"mean reward of a list, from {self.lists:,} lists of {of}"
-        zeros = " (0 each, unless left out)" if self.unanswered else ""
+        counted = "left out" if self.missing_reward is None else f"{self.missing_reward:g} each"
+        silent = f"{self.unanswered:,} ({counted})" if self.unanswered else "0"
         lines = [
             f"{self.target}: {what}",
             laid_out([estimate.texts() for estimate in self.estimates], [*SAID, *WEIGHTS]),
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
-            f"{self.unanswered:,}{zeros}; intervals of {self.confidence:.0%}",
+            f"{silent}; intervals of {self.confidence:.0%}",
         ]
         lines += [f"{each.estimator}: {each.note}" for each in self.estimates if each.note]
         if self.lists is None:

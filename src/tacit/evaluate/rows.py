@@ -312,9 +312,10 @@ def check_segments(source: str, names: Sequence[str]) -> None:
 
 
 def clusters(column: Any, groups: int) -> Ints:
-    """Return a group for each row by a hash of a column of text: the same on every machine."""
+    """Return a group for each row by a hash of a column of names: the same on every machine."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    found = [zlib.crc32((name or "").encode()) % groups for name in encoded.dictionary.to_pylist()]
+    names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]
+    found = [zlib.crc32(name.encode()) % groups for name in names]
     return np.asarray(np.array(found, np.int64)[encoded.indices.fill_null(0).to_numpy()])
 
 

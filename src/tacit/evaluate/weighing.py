@@ -38,6 +38,7 @@ from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further
 from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
+from tacit.logs.reader import absent
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import Reading, say_rejected, say_unread
@@ -47,7 +48,6 @@ from tacit.policies.base import Policy
 # ---- What is asked of a log: a target policy, estimators and options, checked together
 
 LOGGED, ESTIMATED = "logged", "estimated"
-CLUSTERS = (None, "decision_id", "key", "placement", "policy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,8 @@ class Weighing(Options):
         target = _as_target(self.target, self.seed)
         if isinstance(target, type) or not (hasattr(target, "shown") and hasattr(target, "begin")):
             raise InvalidValue("target", self.target, _meant(self.target))
-        if self.cluster not in CLUSTERS:
-            raise InvalidValue("cluster", self.cluster, "give decision_id, key, placement or policy")
+        if not isinstance(self.cluster, str | None):
+            raise InvalidValue("cluster", self.cluster, "give the name of a column, such as 'key' or 'user'")
         self._set("target", target)
         self._set("propensities", _known(self.propensities))
         given = self.estimators
@@ -102,7 +102,10 @@ class Weighing(Options):
 
     def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
         """Return a log, opened, with the columns of its own that are looked at."""
-        return super().opened(log, **reading).with_columns(further(self.columns))
+        reader = super().opened(log, **reading)
+        if self.cluster == "key" and getattr(reader, "one_key", False):
+            raise LogError(absent(str(reader.files[0].path), {"key": "key"}, reader.files[0].names))
+        return reader.with_columns(further(self.columns))
 
     @property
     def models(self) -> list[ModelOfLog]:
@@ -259,6 +262,7 @@ class Weighing(Options):
                 arm for arm, count in found.shown.items() if not count and arm in found.reached
             ),
             confidence=self.confidence,
+            missing_reward=self.missing_reward,
         )
 
     @property
@@ -325,7 +329,12 @@ def _known(propensities: Any) -> Any:
         return Frequencies()
     if propensities == LOGGED or hasattr(propensities, "shown"):
         return propensities
-    remedy = f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log"
+    remedy = (
+        f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log, such as Uniform() "
+    )
+    remedy += (
+        "or Table({'film': 0.8, …}); one probability for all rows goes into constants={'propensity': 0.5}"
+    )
     raise InvalidValue("propensities", propensities, remedy)
 
 
@@ -382,9 +391,10 @@ def off_policy(
     estimators : sequence of Estimator, optional
         By default IPS and SNIPS; for a policy that shows lists, :class:`IndependentIPS`,
         :class:`CascadeIPS` and :class:`SlateIPS`.
-    cluster : {None, "decision_id", "key", "placement", "policy"}
-        What makes rows depend on one another; normal and bootstrap intervals then take whole
-        clusters for independent. None: every row (or slate) is.
+    cluster : str, optional
+        A column, of the schema or not (``"key"``, ``"user"``): rows with the same value depend on one
+        another, and normal and bootstrap intervals take whole clusters for independent. None: every row
+        (or slate) is.
     confidence : float, default 0.95
         Of each interval.
     weight_bound : float, optional

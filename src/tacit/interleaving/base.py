@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Generator
 from tacit.core.part import Checked, whole
-from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 
 Item = str | int
 """What is ranked, by its id."""
@@ -65,6 +66,7 @@ class Credit(NamedTuple):
         """
         return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
 
+    @suggesting
     def settled(self, rng: Generator, ties: str = "coin") -> float | None:
         """Return a duel's outcome to learn from.
 
@@ -82,6 +84,7 @@ class Credit(NamedTuple):
         InvalidValue
             If ``ties`` is something else.
         """
+        checked_rng(rng)
         if ties not in TIES:
             raise InvalidValue("ties", ties, f"give one of {', '.join(TIES)}")
         if ties != "coin" and self.outcome == 0.5:
@@ -91,6 +94,18 @@ class Credit(NamedTuple):
     def duel(self, left: int, right: int) -> float:
         """Compare the credits of two rankers: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
         return compared(self.credits[left] - self.credits[right])
+
+
+def checked_rng(rng: Any) -> Generator:
+    """Return what draws come from, if it is a generator of NumPy.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidValue("rng", rng, "give a generator, such as np.random.default_rng(1)")
+    return rng
 
 
 TIE = 1e-9
@@ -217,6 +232,7 @@ class InterleavingMethod(Checked):
 
     length: Annotated[int, whole(1, LONGEST)] = 10
 
+    @suggesting
     def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
         """Return the list to show.
 
@@ -232,10 +248,7 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        checked = self._checked(rankings)
-        if not isinstance(rng, np.random.Generator):
-            raise InvalidValue("rng", rng, "give a generator, such as np.random.default_rng(1)")
-        return self._interleave(checked, rng)
+        return self._interleave(self._checked(rankings), checked_rng(rng))
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
         """Return all that :meth:`interleave` may return, with probabilities that sum to 1.
@@ -274,9 +287,13 @@ class InterleavingMethod(Checked):
             raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
         if set(interleaved.memory) != {self._remembers}:
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
-        last = len(interleaved.items) - 1
-        if not isinstance(clicks, Iterable) or isinstance(clicks, str):
-            raise InvalidValue("clicks", clicks, "give a list of positions, from 0")
+        items = interleaved.items
+        last = len(items) - 1
+        by_name = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
+        by_name = [each for each in by_name if isinstance(each, str)]
+        if not isinstance(clicks, Iterable) or isinstance(clicks, str) or by_name:
+            meant = f" (did you mean [{items.index(by_name[0])}]?)" if by_name and by_name[0] in items else ""
+            raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{meant}")
         if len(clicks) == last + 1 and set(clicks) == {0, 1} and last > 1:
             warnings.warn(
                 f"clicks: {clicks} reads as the positions 0 and 1; if it says 1 where there was a click, "
@@ -294,7 +311,8 @@ class InterleavingMethod(Checked):
 
     def _checked(self, rankings: Rankings) -> Ranked:
         if isinstance(rankings, str) or not isinstance(rankings, Sequence):
-            raise InvalidValue("rankings", rankings, "give a list of rankings")
+            remedy = "give a list of rankings" + ", list(rankings.values())" * isinstance(rankings, Mapping)
+            raise InvalidValue("rankings", rankings, remedy)
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
@@ -323,12 +341,13 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
     InvalidValue
         If it is none.
     """
+    items = checks.listed(items)
     if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
         raise InvalidValue(field, items, "give a list of at least one id")
-    found = tuple(
-        checks.name(field, item) if isinstance(item, str) else checks.integer(field, item, -(2**62))
-        for item in items
-    )
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, str | Integral):
+            raise InvalidValue(field, item, "give ids: text, or whole numbers")
+    found = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
     if len(set(found)) < len(found):
         twice = next(item for item in found if found.count(item) > 1)
         raise InvalidValue(

@@ -59,6 +59,9 @@ def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
     >>> credited(shown, clicks=[0]) == TeamDraft().credit(shown, clicks=[0])
     True
     """
+    if not isinstance(interleaved, Interleaved):
+        remedy = "give what interleave returned, or Interleaved.from_dict(…) of what as_dict did"
+        raise InvalidValue("interleaved", interleaved, remedy)
     if interleaved.method not in METHODS:
         raise InvalidValue("interleaved.method", interleaved.method, f"give one of {', '.join(METHODS)}")
     if interleaved.method == "Probabilistic" and "teams" in interleaved.memory:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName, suggesting
 from tacit.frames import numeric
 from tacit.learning.decisions import Arm
 
@@ -131,6 +131,7 @@ class Catalogue:
 
     # Change ----------------------------------------------------------------------------------
 
+    @suggesting
     def put(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> None:
@@ -366,7 +367,7 @@ class Catalogue:
         if given is None or isinstance(given, str):
             return [given if given is None else checks.name("segments", given)] * count
         segments = list(checks.listed(given))
-        if len(segments) != count:
+        if len(segments) != count or isinstance(given, Mapping):
             raise InvalidValue("segments", given, f"give one for all, or one for each of {count} items")
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 

@@ -101,7 +101,10 @@ class ColumnLearner(Generic[ArmT_co]):
     def items(self) -> Catalogue:
         """The catalogue of items, of a policy that knows arms by their relevance."""
         if self._items is None:
-            raise UnknownName(f"items: {self.policy.label} does not know arms by their relevance alone")
+            raise UnknownName(
+                f"items: {self.policy.label} does not know arms by their relevance alone, as "
+                "tacit.auto(relevance_dim=…) does: make the learner of that"
+            )
         return self._items
 
     @property

@@ -163,6 +163,10 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     @property
     def pair(self) -> tuple[ArmT_co, ArmT_co]:
         """The left and the right arm of a duel."""
+        if len(self.shown) != 2:
+            raise InvalidValue(
+                "pair", self.shown, "it is of decisions of a duel; take .arm, or .slate of a list"
+            )
         left, right = self.shown
         return left, right
 

@@ -223,7 +223,7 @@ class Lanes:
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             raise UnknownName(
                 f"key: nothing was ever chosen for {key!r} by this learner{meant}; choose for it "
-                "first, or give a key that is in keys"
+                "first, give a key that is in keys, or a decision to the learner that made it"
             ) from None
 
     @cached_property

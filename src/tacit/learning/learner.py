@@ -203,15 +203,23 @@ class Learner(BelievingLearner[ArmT_co]):
         bool
             False if the key's lane has restarted since: then it taught nothing.
         """
+        refuse_others(decision)
         loops = self.loops
         if self.policy.feedback_width > 1:
             loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
-            loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+            try:
+                loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+            except InvalidValue as error:
+                if not self.policy.showing.compared:
+                    raise
+                remedy = (
+                    "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
+                )
+                raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
         if seen is not None:
             loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
-        refuse_others(decision)
         least = self._least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             self.check_propensities([decision.propensity], [len(decision.offered)])

@@ -300,7 +300,8 @@ def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats,
         # Made only when needed: its message prints the features, which takes its time.
         each = f"a row of {dim} finite numbers for each arm on offer"
         if given is None and field == "relevance" and policy.arms is None:
-            each += ", or put the arms into learner.items, and name them"
+            remedy = f"put items there, learner.items.put(ids, vectors), or give relevance=, {each}"
+            return InvalidValue("items", [], f"the catalogue is empty: {remedy}")
         shape: Any = () if given is None else getattr(given[0], "shape", ())
         if len(shape) == 2 and shape[1] != dim:
             each += f"; these have {shape[1]} numbers each"

@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidValue, LogError
+from tacit.core import checks
+from tacit.errors import InvalidValue, LogError, suggesting
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@suggesting
 def click_log(
     policy: Any,
     decisions: Sequence[Any],
@@ -152,6 +154,7 @@ def at_position(places: Sequence[float], k: int) -> float | None:
 # ---- As a file
 
 
+@suggesting
 def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
     """Write a click log to one file, which replaces an older one only when complete.
 
@@ -198,13 +201,14 @@ def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
     from tacit.logs.formats import FORMATS, format_of
     from tacit.logs.sources import as_chunks
 
-    path = Path(path)
+    path = checks.path(path)
     chosen = FORMATS[format_of(path, format)]
     batches = (chunk.batch for chunk in as_chunks(log, empty=True))
     try:
         _replace(path, chosen.write, batches)
     except OSError as error:
-        raise LogError(f"{path}: cannot be written: {error}") from error
+        remedy = "give another place, or make its folder"
+        raise LogError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
 def _replace(path: Path, write: Any, batches: Iterable[Any]) -> None:

@@ -146,7 +146,8 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
             return [RemoteFile(url)]
         infos = files.get_file_info(pyarrow.fs.FileSelector(root, recursive=True))
     except (pa.ArrowException, OSError) as error:
-        raise LogError(f"{url}: cannot be read: {error}") from error
+        remedy = "give a path, or a URL of s3://, gs://, hdfs:// or file://"
+        raise LogError(f"{url}: cannot be read: {error}; {remedy}") from error
     base = base.rstrip("/")
     names = sorted(
         info.path[len(root.rstrip("/")) + 1 :] for info in infos if info.type == pyarrow.fs.FileType.File

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,7 +114,8 @@ def _checked(batch: Any) -> Any:
         remedy = "make a table of such rows, by pyarrow.Table.from_pylist(log)"
         raise InvalidValue("log", [batch], remedy)
     if not isinstance(batch, pa.RecordBatch):
-        raise InvalidValue("log", batch, "give a table in memory, or record batches")
+        remedy = "give a path, a table in memory, such as a data frame or a dict of arrays, or record batches"
+        raise InvalidValue("log", batch, remedy)
     return batch
 
 
@@ -195,13 +197,13 @@ class LogReader:
         time_unit: str | None = None,
     ) -> None:
         self.report = LogReport()
-        self.strict = strict
+        self.strict = checks.flag("strict", strict)
         self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
         self.time_unit = checked_unit(time_unit)
+        check_columns(columns or {})
         renamed = dict(columns or {})
-        for name in renamed:
-            _check_column("columns", name, renamed[name])
         context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
+        check_columns(constants or {}, field="constants")
         self.constants = _constants(USUAL | dict(constants or {}), self.time_unit)
         self._made_of: list[str] = []
         self._structs = False
@@ -210,7 +212,7 @@ class LogReader:
         keyless = [file for file in self.files if file.names and "key" not in file.columns]
         self.one_key = bool(keyless) and "key" not in (constants or {})
         if self.one_key and any("key" in file.columns for file in self.files):
-            raise LogError(_absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
+            raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
         if context is not None:
             self._take_context(context)
 
@@ -463,23 +465,43 @@ def reading(path: File | Frame, format: str) -> Iterator[None]:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         remedy = "mend it, or say what it is with format= (--format)"
+        if isinstance(error, FileNotFoundError):
+            remedy = "give one that is there, with its path from here or from the root"
+        elif format == MEMORY:
+            remedy = "give a table, such as a data frame or a dict of arrays"
+        elif isinstance(path, Path) and path.is_file() and not path.stat().st_size:
+            raise LogError(f"{path}: it is empty; give one that has rows") from None
         raise LogError(f"{path}: cannot be read as {format}: {error}; {remedy}") from error
 
 
-def _check_column(field: str, name: str, given: Any = None) -> None:
-    if name not in ALLOWED:
-        turned = isinstance(given, str) and given in ALLOWED
-        hint = f"did you mean {{{given!r}: {name!r}}}? " if turned else ""
-        raise InvalidValue(
-            field, name, f"{hint}a click log has the columns {', '.join(ALLOWED)}{meant(name, ALLOWED)}"
-        )
+def check_columns(
+    given: Any,
+    known: Collection[str] = ALLOWED,
+    what: str = "a click log",
+    *,
+    field: str = "columns",
+    more: str = "",
+) -> None:
+    """Refuse names of columns that such a log does not have, and those that are turned round.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidValue(field, given, "give a dict from our names to those of the log, {'arm': 'banner'}")
+    for name, theirs in given.items():
+        if name not in known:
+            turned = field == "columns" and isinstance(theirs, str) and theirs in known
+            hint = f"did you mean {{{theirs!r}: {name!r}}}? " if turned else ""
+            remedy = f"{hint}{what} has the columns {', '.join(known)}{meant(name, known)}{more}"
+            raise InvalidValue(field, name, remedy)
 
 
 def _constants(given: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
     """Return each constant as a scalar of its column's type."""
     scalars = {}
     for name, value in given.items():
-        _check_column("constants", name)
         times = EpochTimes(time_unit, {})
         scalar = converted([value], SCHEMA.field(name).type, times)[0]
         if not scalar.is_valid:
@@ -498,7 +520,7 @@ def mapped(
 ) -> dict[str, str]:
     """Return which column of a source serves as which column of the schema."""
     mapped: dict[str, str] = {}
-    absent: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for field in SCHEMA:
         name = renamed.get(field.name, field.name)
         fixed = field.name in constants
@@ -506,27 +528,37 @@ def mapped(
         if name in names or (sparse and (field.nullable or not names) and not fixed):
             mapped[field.name] = name
         elif field.name in renamed or not (field.nullable or fixed or field.name == NUMBERED):
-            absent[field.name] = name
-    if absent:
-        raise LogError(_absent(source, absent, names))
+            missing[field.name] = name
+    if missing:
+        raise LogError(absent(source, missing, names))
     return mapped
 
 
-def _absent(source: str, absent: Mapping[str, str], names: Sequence[str]) -> str:
-    (ours, name), *others = absent.items()
-    too = f" (and none for {', '.join(other for other, _ in others)})" if others else ""
-    every = (
-        "; where every row offers all arms, give arms=[...] (--arms), or arms='shown' if the log "
-        "shows all of them"
-        if "arms" in absent
-        else ""
-    )
-    return (
-        f"{source}: {ours}: there is no column {name!r}{meant(name, names)}{too}; the columns are "
-        f"{', '.join(map(repr, names))}{header_hint(names)}; say which one to take with "
-        f"columns={{{ours!r}: ...}} (--column {ours}=...), or give it a value with "
-        f"constants={{{ours!r}: ...}} (--constant {ours}=...){every}"
-    )
+def absent(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str:
+    """Return which columns a log lacks, and how each can be named or replaced."""
+    ours = next(iter(missing))
+    every = "; where every row offers all arms, give arms=[...] (--arms film,song), or arms='shown' (--arms "
+    every += "shown) if the log shows all of them"
+    constant = f", or give it a value with constants={{{ours!r}: ...}} (--constant {ours}=...)"
+    return f"{source}: {unnamed(missing, names)}{constant}{every * ('arms' in missing)}"
+
+
+def no_column(field: str, name: str, names: Iterable[str], *, also: Iterable[str] = (), too: str = "") -> str:
+    """Return that columns of some names have none called so, with which one may be meant."""
+    names = list(names)
+    near = meant(name, [*names, *also])
+    columns = ", ".join(map(repr, names))
+    return f"{field}: there is no column {name!r}{near}{too}; the columns are {columns}{header_hint(names)}"
+
+
+def unnamed(absent: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return which of the columns that are needed are lacking, and how each can be named."""
+    ours, *others = absent
+    too = f" (and none for {', '.join(others)})" if others else ""
+    given = ", ".join(f"{name!r}: ..." for name in absent)
+    typed = " ".join(f"--column {name}=..." for name in absent)
+    said = no_column(ours, absent[ours], names, too=too)
+    return f"{said}; say which one to take with columns={{{given}}} ({typed})"
 
 
 def _nested(values: Any) -> bool:
@@ -608,11 +640,8 @@ def _held(column: Any, holds: Any) -> list[Any]:
 def _theirs(file: LogFile, field: str, column: str) -> str:
     theirs = column if column in file.names else file.columns.get(column)
     if theirs is None:
-        near = meant(column, [*file.names, *file.columns])
-        raise LogError(
-            f"{file.path}: {field}: there is no column {column!r}{near}; the columns are "
-            f"{', '.join(map(repr, file.names))}; give one of these"
-        )
+        said = no_column(field, column, file.names, also=file.columns)
+        raise LogError(f"{file.path}: {said}; give one of these")
     return theirs
 
 

@@ -105,6 +105,11 @@ class Example(NamedTuple):
     row: int
     column: str
     value: Any
+    offered: Any = None
+
+    def __str__(self) -> str:
+        of = "" if self.offered is None else f", of {_shortened(self.offered)}"
+        return f"{self.column} = {_shortened(self.value)}{of}"
 
 
 @dataclass
@@ -167,9 +172,8 @@ class LogReport:
         """Return the report as text, a line per reason."""
         lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]
         for reason, count in sorted(self.rejected.items()):
-            source, row, column, value = self.examples[reason]
-            shown = f"{column} = {_shortened(value)}"
-            lines.append(f"  {reason}: {count}, first {source} row {row}, {shown}")
+            example = self.examples[reason]
+            lines.append(f"  {reason}: {count}, first {example.source} row {example.row}, {example}")
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
@@ -506,7 +510,8 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
             kept[new] = False
             value = raw.columns[fault.column][int(new[0])]
             plain = value.as_py() if isinstance(value, pa.Scalar) else value
-            example = Example(source, int(raw.rows[new[0]]), fault.column, plain)
+            offered = columns["arms"][int(new[0])].as_py() if fault.column == "arm" else None
+            example = Example(source, int(raw.rows[new[0]]), fault.column, plain, offered)
             rejected.append((fault.reason, len(new), example))
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
@@ -535,4 +540,5 @@ def _message(reason: str, example: Example) -> str:
     return (
         f"{example.source}: row {example.row}: {example.column}: "
         f"{_shortened(example.value)} is not allowed ({reason}); give {allowed}"
+        + ("" if example.offered is None else f"; here {_shortened(example.offered)}")
     )

@@ -77,8 +77,9 @@ ALLOWED = {
     "decision_id": "text",
     "placement": "text",
     "key": "text of at most 512 bytes in UTF-8",
-    "arms": 'a list of at least one arm on offer, each once (in text as JSON: ["a", "b"])',
-    "arm": "one of the arms on offer",
+    "arms": 'a list of at least one arm on offer, each once (in text as JSON: ["a", "b"]), '
+    "or those of all rows as arms=[...] (--arms a,b)",
+    "arm": "one of the arms on offer, or have arms='shown' (--arms shown) offer all that the log shows",
     "position": "a whole number of at least 0, or nothing",
     "propensity": "a number in (0, 1], or nothing where it is not known",
     "position_propensity": "a number in (0, 1], or nothing where it is not known",

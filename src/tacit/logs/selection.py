@@ -25,7 +25,7 @@ from tacit.errors import LogError
 from tacit.logs.doubts import SeenDecisions, of_names
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, reading
+from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, absent, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
 from tacit.logs.schema import SCHEMA, SEGMENT
 from tacit.logs.sources import kept, opened
@@ -62,6 +62,10 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
+    first = log.files[0] if log.files else None
+    silent = not any("reward" in file.columns for file in log.files) and "reward" not in log.constants
+    if "reward" in names and silent and first and first.names:
+        raise LogError(absent(str(first.path), {"reward": "reward"}, first.names))
     if NUMBERED in names and log.numbered:
         placed = all("position" in file.columns for file in log.files)
         single = "" if placed else " (and no position, either, as where single arms are shown)"

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
-from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, unexpected
+from tacit.core import checks
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, suggesting, unexpected
 from tacit.frames import is_frame
 from tacit.logs.foreign import DSJSON, OPEN_BANDIT
 from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
 from tacit.logs.items import ItemTable
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, Frame, LogReader
+from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
 from tacit.logs.rows import Chunk, converted
 from tacit.logs.ubi import UBI
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
 SHOWN = "shown"
+NAMED = "give arms by name, arms=['film', 'song'] (--arms film,song), or 'shown' (--arms shown): all it shows"
 
 
 class Reading(TypedDict, total=False):
@@ -40,6 +42,7 @@ class Reading(TypedDict, total=False):
     items: Any
 
 
+@suggesting
 def read_log(
     log: Any,
     *,
@@ -131,10 +134,13 @@ def read_log(
     [[1.0, 0.0]]
     """
     table = ItemTable.of(items)
-    if isinstance(arms, str) and arms != SHOWN and not arms.startswith("["):
-        raise InvalidValue(
-            "arms", arms, f"give a list of names, such as [{arms!r}], or 'shown': all that it shows"
-        )
+    arms = checks.listed(arms)
+    text = isinstance(arms, str)
+    if arms is not None and not (
+        arms == SHOWN or arms.startswith("[") if text else isinstance(arms, Iterable)
+    ):
+        raise InvalidValue("arms", arms, NAMED)
+    check_columns(constants or {}, field="constants")
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
     places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
@@ -150,7 +156,25 @@ def read_log(
     if arms == SHOWN:
         known = LogReader(files, constants=fixed | {"arms": ["?"]}, **options)
         fixed["arms"] = _shown(known)
-    return _beside(LogReader(files, constants=fixed, **options), table)
+    reader = LogReader(files, constants=fixed, **options)
+    _refuse_column(arms, reader)
+    return _beside(reader, table)
+
+
+def _refuse_column(arms: Any, log: LogReader) -> None:
+    """Refuse arms that are called as a column is, where that may be meant."""
+    single = isinstance(arms, list | tuple) and len(arms) == 1
+    for file in log.files:
+        if single and arms[0] in file.names:
+            remedy = (
+                f"it is a column, which goes into columns={{'arm': {arms[0]!r}}} (--column arm={arms[0]})"
+            )
+            raise InvalidValue("arms", arms, f"{remedy}; {NAMED}")
+        if arms == SHOWN and file.columns.get("arm") != SHOWN in file.names and log.holds_lists(SHOWN):
+            remedy = (
+                "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
+            )
+            raise InvalidValue("arms", arms, f"{remedy}call it otherwise, or name the arms")
 
 
 def _beside(log: LogReader, items: ItemTable | None) -> LogReader:

@@ -242,12 +242,23 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
         if all(map(check, there)):
             different = sorted(set(there)) if holds == CATEGORY else []
             few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
+            _doubt_numbers(field, different)
             return list(map(str, different)) if few else holds
     kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
     odd = next((value for value in there if not kind(value)), there[0])
     raise InvalidValue(
         field, odd, "let all rows hold numbers, or text, or True and False; times are none of these"
     )
+
+
+def _doubt_numbers(field: str, texts: Sequence[Any]) -> None:
+    """Warn of a field of which most texts are numbers, but not all."""
+    others = [text for text in texts if not re.fullmatch(r"[+-]?[0-9]+([.,][0-9]+)?", str(text).strip())]
+    if 0 < len(others) <= len(texts) // 2:
+        doubt = f"{field}: {others[0]!r} is no number as most others are, so all count as text, a category"
+        warnings.warn(
+            f"{doubt}; give None in place of it if they are numbers", AssumptionWarning, stacklevel=4
+        )
 
 
 def schema_text(schema: Declared) -> str:

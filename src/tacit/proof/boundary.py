@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 
 # ---- How many standard errors an interval extends that may be looked at at any time
 
@@ -332,6 +332,7 @@ def decisions_needed(
     return _per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 
 
+@suggesting
 def duels_needed(
     edge: float,
     ties: float = 0.0,

@@ -18,7 +18,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import spread
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.environments.base import Environment, registry
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 from tacit.policies.base import Policy
 from tacit.simulation.rounds import POLICY_STREAM, Run, run_stream
 
@@ -211,6 +211,7 @@ ROUNDS_A_CALL = 2**18
 ROUNDS_A_UNIT = 2**20
 
 
+@suggesting
 def simulate(
     policies: Policy | Sequence[Policy],
     environment: Environment,

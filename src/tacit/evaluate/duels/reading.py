@@ -17,7 +17,7 @@ from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.report import Duel, DuelReport, counted, duel_of
 from tacit.evaluate.intervals import CONFIDENCE, anytime, summed
 from tacit.frames import is_frame
-from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, file_at
+from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, file_at, unnamed
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
 
 COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")
@@ -63,10 +63,8 @@ def read_duels(
     InvalidValue
         If an option is wrong.
     """
-    renamed = dict(columns or {})
-    for name in renamed:
-        if name not in COLUMNS:
-            raise InvalidValue("columns", name, f"a log of duels has {', '.join(COLUMNS)}")
+    renamed = columns or {}
+    check_columns(renamed, COLUMNS, "a log of duels")
     rows = LogReport()
     path = Frame(log) if is_frame(log) else Path(log)
     duels = _duels(file_at(path, format), renamed, rows, strict)
@@ -85,13 +83,10 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
     for name, their in theirs.items():
         if their not in present and (name in renamed or name in ("left", "right")):
-            raise LogError(
-                f"{path}: {name}: there is no column {their!r}; say which one to take with "
-                f"columns={{{name!r}: ...}}"
-            )
+            raise LogError(f"{path}: {unnamed({name: their}, present)}")
     used = {name: their for name, their in theirs.items() if their in present}
     if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
-        raise LogError(f"{path}: there is neither a column outcome nor interleaved and clicks")
+        raise LogError(f"{path}: {unnamed({'outcome': 'outcome'}, present)}, or of interleaved and clicks")
     for row, cells in rows_of(file, used):
         rows.read += 1
         if not isinstance(cells, Mapping):

@@ -6,20 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, LogError, meant
+from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.reading import rows_of
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
 from tacit.evaluate.interleaved.scale import Model, scaled
 from tacit.evaluate.interleaved.searches import (
     MORE,
     OWN,
+    PAIR,
     ROW,
     Assembly,
     Columns,
@@ -34,8 +36,8 @@ from tacit.evaluate.interleaved.searches import (
 )
 from tacit.interleaving import CreditRule
 from tacit.logs.formats import format_of
-from tacit.logs.reader import file_at, reading
-from tacit.logs.rows import MALFORMED, Example, LogReport
+from tacit.logs.reader import check_columns, file_at, no_column, reading, unnamed
+from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
 from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_in
 
 # ---- From files to searches: rows, search engines' answers, UBI events, or tacit's own log
@@ -77,7 +79,7 @@ def read_searches(
     for path in paths:
         for row, record in _records(path, format_of(path, format), columns, rows, strict):
             rows.read += 1
-            names |= dict.fromkeys(record) if absent else {}
+            names |= dict.fromkeys(record) if absent or not rows.kept else {}
             absent -= {name for name in absent if found(record, name) is not None}
             try:
                 _take(assembly, record, f"{path}:{row}", columns)
@@ -87,13 +89,40 @@ def read_searches(
                 rows.kept += 1
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
+    if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
+        _refuse_unnamed(", ".join(map(str, paths)), columns, names)
     return assembly, rows
 
 
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
     option = "unit" if name == columns.unit else "by"
-    there = ", ".join(map(repr, names))
-    raise LogError(f"{option}: there is no column {name!r}{meant(name, names)}; there are {there}")
+    raise LogError(f"{no_column(option, name, names)}; give one of these")
+
+
+def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
+    """Refuse a table whose columns do not tell searches, saying what lacks of what it comes near to."""
+    named = columns.renamed
+    theirs = {ours: named.get(ours, ours) for ours in (*ROW, *PAIR, *named)}
+    lacking = {ours: name for ours, name in theirs.items() if name not in names}
+    rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW[:3], PAIR))
+    misnamed = [ours for ours in named if ours in lacking]
+    if len(rows) == len(ROW[:3]) and len(pairs) == len(PAIR) and not misnamed:
+        raise LogError(
+            f"{source}: it has neither the columns {', '.join(ROW)} nor left and right; it has "
+            f"{', '.join(map(repr, names))}; name those that are called otherwise, such as with "
+            "columns={'search': 'query_id'} (--column search=query_id)"
+        )
+    absent = [] if not (rows and pairs) else pairs if len(pairs) < len(PAIR) else rows
+    # Where no column says so a row is a click; one that is called nearly so would make every row one.
+    unclicked = "click" in lacking and not {"action", named.get("action")} & {*names} and pairs
+    if unclicked and (absent or get_close_matches("click", names, 1)):
+        absent = [*absent, "click"]
+    if absent or misnamed:
+        raise LogError(f"{source}: {unnamed({ours: lacking[ours] for ours in [*absent, *misnamed]}, names)}")
+    if unclicked and not {*names} <= {*ROW, *MORE, *columns.units, *columns.by, *named.values()}:
+        doubt = no_column("click", "click", names)
+        remedy = "so each row counts as one; if one has clicks, columns={'click': ...} (--column click=...)"
+        warnings.warn(f"{source}: {doubt}, {remedy}", AssumptionWarning, stacklevel=2)
 
 
 def tells_pairs(path: Path, format: str | None = None, renamed: Any = None) -> bool:
@@ -139,16 +168,7 @@ def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, 
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
     used = [name for name in present if name in wanted]
-    rows = {columns.renamed.get(name, name) for name in ROW[:3]}
-    if not rows <= set(used) and not {"left", "right"} <= set(used):
-        raise LogError(
-            f"{path}: it has neither the columns {', '.join(ROW)} nor left and right; name those "
-            "that it has with --column OURS=THEIRS"
-        )
-    # Where no column says so a row is a click; one that is called nearly so would make every row one.
-    near = get_close_matches("click", present, 1)
-    if near and rows <= set(used) and not {"click", "action", columns.renamed.get("click")} & set(present):
-        raise LogError(f"{path}: click: there is no such column; is it {near[0]}? --column click={near[0]}")
+    _refuse_unnamed(str(path), columns, present)
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             _refuse_column(columns, name, present)
@@ -214,6 +234,19 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 # ---- From files of interleaved searches to a report
 
+BESIDES = "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
+
+
+def searched(columns: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return what the columns of a log of searches are called, if it has such.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    check_columns(columns or {}, [*ROW, *MORE, *OWN], "a log of searches", more=BESIDES)
+    return columns or {}
+
 
 def read_interleaved(
     paths: str | Path | Sequence[str | Path],
@@ -226,7 +259,7 @@ def read_interleaved(
     ab: Model | None = None,
     confidence: float = 0.95,
     false_share: float = 0.05,
-    columns: dict[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     format: str | None = None,
     strict: bool = False,
 ) -> tuple[InterleavedReport, LogReport]:
@@ -275,15 +308,16 @@ def read_interleaved(
     InvalidValue
         If an option is wrong.
     """
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    given = [paths] if isinstance(paths, str | Path) else paths
+    if not isinstance(given, Sequence) or not all(isinstance(path, str | Path) for path in given):
+        raise InvalidValue("paths", paths, "give files, such as ['searches.jsonl']; write tables into one")
     depth = None if depth is None else checks.integer("depth", depth, 1)
-    read = Columns(unit, tuple(by), dict(columns or {}))
+    read = Columns(unit, tuple(checks.names("by", by)), searched(columns))
     assembly, rows = read_searches(list(map(Path, given)), read, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
-        raise LogError(
-            f"{', '.join(map(str, given))}: two rankers are needed, there are {names}; {rows.summary()}"
-        )
+        there = f"two rankers are needed, there are {names}; {rows.summary()}" if rows.read else NO_ROWS
+        raise LogError(f"{', '.join(map(str, given))}: {there}")
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)

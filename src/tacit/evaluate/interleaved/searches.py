@@ -326,6 +326,8 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
     >>> hits_of({"response": {"docs": [{"id": "7", "[interleaving]": "modelB"}]}})
     [Hit(id='7', team='modelB')]
     """
+    if not isinstance(answer, Mapping):
+        raise InvalidValue("answer", answer, "give the answer as a dict: of its text json.loads(text)")
     if isinstance(answer.get("response"), Mapping):
         docs = answer["response"].get("docs")
         return [_hit("response.docs", doc, key or "id") for doc in _listed("response.docs", docs)]
@@ -401,7 +403,8 @@ def found(record: Mapping[str, Any], name: str) -> Any:
 ROW = ("search", "team", "position", "click")
 """The columns of a row for each item shown, or for each one clicked."""
 MORE = ("item", "action", "amount")
-OWN = ("left", "right", "outcome", "interleaved", "clicks", "rankings", "decision_id")
+PAIR = ("left", "right")
+OWN = (*PAIR, "outcome", "interleaved", "clicks", "rankings", "decision_id")
 """Those of tacit's own log of duels."""
 
 
