@@ -73,7 +73,9 @@ def test_foreign_names_of_columns(tmp_path):
 @pytest.mark.parametrize("name", ["clicks", "clicked"])
 def test_a_click_whose_column_is_called_nearly_so_makes_no_click_of_every_row(name, tmp_path):
     log = rows(tmp_path / "log.csv", f"search,team,position,{name}\n1,new,1,1\n1,old,2,0\n")
-    with pytest.raises(LogError, match=f"click: there is no such column; .* --column click={name}"):
+    with pytest.raises(
+        LogError, match=f"click: there is no column 'click' .did you mean '{name}'.*--column click="
+    ):
         read_interleaved(log)
     report, _ = read_interleaved(log, columns={"click": name})
     assert report.comparisons[0].won == 1

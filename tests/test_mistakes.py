@@ -43,8 +43,8 @@ MISTAKES = {
     ),
     "features forgotten": (
         lambda: tacit.Learner(tacit.LogisticTS(3)).choose("a"),
-        "relevance: None is not allowed; give a row of 3 finite numbers for each arm on offer, or put "
-        "the arms into learner.items, and name them",
+        "items: [] is not allowed; the catalogue is empty: put items there, learner.items.put(ids, vectors), or "
+        "give relevance=, a row of 3 finite numbers for each arm on offer",
     ),
     "features of one impression for two": (
         lambda: tacit.Learner(tacit.LogisticTS(1)).choose_many(["a", "b"], relevance=[[[1.0]]]),
@@ -99,7 +99,7 @@ MISTAKES = {
     "a key misspelt": (
         lambda: taught(tacit.UCB1(ARMS), 1.0).estimates("tomatoe"),
         "key: nothing was ever chosen for 'tomatoe' by this learner (did you mean 'tomato'?); "
-        "choose for it first, or give a key that is in keys",
+        "choose for it first, give a key that is in keys, or a decision to the learner that made it",
     ),
     "another learner's decision": (
         lambda: tacit.Learner(tacit.UCB1(2)).learn(tacit.Learner(tacit.UCB1(2)).choose("a"), 1.0),
@@ -275,7 +275,7 @@ WRONG = {
     ),
     "one name for a log's arms": (
         lambda: off_policy(FILM, log_of(arms=None), arms="film"),
-        ("arms", "'film'", "give a list of names, such as ['film'], or 'shown'"),
+        ("arms", "'film'", "give arms by name, arms=['film', 'song'] (--arms film,song), or 'shown'"),
     ),
     "a policy of lists for a log of single arms": (
         lambda: off_policy(tacit.ListMix(ARMS, positions=2), log_of(decision_id=None)),
@@ -351,7 +351,7 @@ WRONG = {
     ),
     "clusters of nothing": (
         lambda: off_policy(FILM, SOUND, cluster="user"),
-        ("cluster", "'user'", "give decision_id, key, placement or policy"),
+        ("column", "'user'", "the columns are", "give one of these"),
     ),
     "a bound that a weight exceeds": (
         lambda: off_policy(FILM, SOUND, weight_bound=1.0),
@@ -387,7 +387,7 @@ WRONG = {
     ),
     "arms of a dict that is no log": (
         lambda: arms_of({"film": 1.0}),
-        ("arms", "there is no column 'arms'", "columns={'arms': ...}"),
+        ("arms", "there is no column 'arms'", "columns={'arms': ..., 'arm': ...}"),
     ),
     "a format that is not known": (
         lambda: tacit.read_log(__file__),

@@ -210,7 +210,7 @@ def test_a_known_logging_policy_is_held_against_the_target():
         lambda: Learning("thompson"),
         lambda: off_policy("uniform", FOUR),
         lambda: off_policy(TARGET, FOUR, []),
-        lambda: off_policy(TARGET, FOUR, cluster="reward"),
+        lambda: off_policy(TARGET, FOUR, cluster=["key"]),
         lambda: off_policy(TARGET, FOUR, weight_bound=2.0),
         lambda: off_policy(TARGET, iter(FOUR.to_batches()), [DoublyRobust()]),
     ],

@@ -311,6 +311,14 @@ def test_what_a_command_writes_over_is_said(tmp_path, command, file):
 
 MISCALLED = {
     "no generator": (lambda: TeamDraft().interleave([["a"], ["b"]]), "'rng'; it takes rankings, rng"),
+    "who is asking, misspelt": (
+        lambda: learner(arms=3, context_dim=1).choose(contxt=[1]),
+        "'contxt'; did you mean 'context'?",
+    ),
+    "a segment to choose from": (
+        lambda: with_items().choose(segment="news"),
+        r"'segment'; give it to items\.ids\(segment\), as arms=",
+    ),
     "a horizon of another name": (
         lambda: tacit.simulate([], None, rounds=5),
         "'rounds'; did you mean 'runs'?",

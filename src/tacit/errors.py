@@ -55,6 +55,11 @@ def options_of(code: Any) -> list[str]:
     return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
 
 
+def refuse_options(function: Any, unknown: Iterable[str]) -> None:
+    """Refuse options that a function does not take."""
+    raise unexpected(function.__qualname__, next(iter(unknown)), options_of(function.__code__))
+
+
 def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
     """Refuse a call that a function cannot take, saying what it takes and which option may be meant.
 

@@ -353,7 +353,7 @@ class LogOptions:
     format
         parquet, csv, json (lines), open-bandit, ubi or dsjson.  [default: from the suffix]
     arms
-        Those that every row offers, if no column says so; "shown": all that the log shows.
+        Those that every row offers, if no column says so; the word "shown": all that the log shows.
     time_unit
         Of times that are numbers.  [default: found out, and stated]
     items

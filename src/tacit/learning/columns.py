@@ -212,7 +212,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def compile(self) -> None:
         """Compile what choosing and learning run, or find it in the cache.
 
-        Without this, each is compiled when it is first called, which takes some seconds.
+        Without this, each is compiled when it is first called, which takes seconds to minutes.
         """
         loops = self.loops
         _ = loops.choose, loops.observe, loops.learn, self.reports_places and loops.place

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from tacit.core import checks
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import InvalidValue, refuse_options, suggesting
 from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
@@ -101,6 +101,7 @@ class Learner(BelievingLearner[ArmT_co]):
         *,
         relevance: npt.ArrayLike | None = None,
         examination: npt.ArrayLike | None = None,
+        **unknown: Never,
     ) -> Decision[ArmT_co]:
         """Choose what to show for one impression.
 
@@ -120,6 +121,8 @@ class Learner(BelievingLearner[ArmT_co]):
             Features of each arm on offer, for policies that read them. Without relevance, ``arms`` are
             ids of ``items``, by default of all of them.
         """
+        if unknown:
+            refuse_options(Learner.choose, unknown)
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
             if context is not None or self.reads_contexts:
@@ -163,6 +166,7 @@ class Learner(BelievingLearner[ArmT_co]):
         *,
         relevance: Sequence[npt.ArrayLike] | None = None,
         examination: Sequence[npt.ArrayLike] | None = None,
+        **unknown: Never,
     ) -> Decisions[ArmT_co]:
         """Choose what to show for each of many impressions, in their order.
 
@@ -176,6 +180,8 @@ class Learner(BelievingLearner[ArmT_co]):
         relevance, examination : sequence of array, optional
             Per impression those of each arm on offer; or an array (impressions, arms on offer, d).
         """
+        if unknown:
+            refuse_options(Learner.choose_many, unknown)
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))

@@ -135,10 +135,8 @@ def read_log(
     """
     table = ItemTable.of(items)
     arms = checks.listed(arms)
-    text = isinstance(arms, str)
-    if arms is not None and not (
-        arms == SHOWN or arms.startswith("[") if text else isinstance(arms, Iterable)
-    ):
+    named = arms is None or arms == SHOWN or isinstance(arms, Iterable)
+    if not named or (isinstance(arms, str) and arms != SHOWN and str(arms)[:1] != "["):
         raise InvalidValue("arms", arms, NAMED)
     check_columns(constants or {}, field="constants")
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
