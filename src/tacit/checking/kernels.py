@@ -380,7 +380,7 @@ def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
         trial.play(learner, "a", range(played, rounds))
         played = rounds
         arguments = trial.given(10_000 + rounds).arguments
-        given = {_many(name): [array] for name, array in arguments.items()}
+        given: dict[str, Any] = {_many(name): [array] for name, array in arguments.items()}
         batch = learner.choose_many(["a"], **given).batch
         yield learner, batch, f"after {rounds} rounds"
 

@@ -62,10 +62,6 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
-    first = log.files[0] if log.files else None
-    silent = not any("reward" in file.columns for file in log.files) and "reward" not in log.constants
-    if "reward" in names and silent and first and first.names:
-        raise LogError(absent(str(first.path), {"reward": "reward"}, first.names))
     if NUMBERED in names and log.numbered:
         placed = all("position" in file.columns for file in log.files)
         single = "" if placed else " (and no position, either, as where single arms are shown)"
@@ -73,6 +69,10 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
             f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "
             f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
         )
+    first = log.files[0] if log.files else None
+    silent = not any("reward" in file.columns for file in log.files) and "reward" not in log.constants
+    if "reward" in names and silent and first and first.names:
+        raise LogError(absent(str(first.path), {"reward": "reward"}, first.names))
     if all(file.format == "parquet" for file in log.files):
         chunks = _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
