@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_674,
+    "code": 60_812,
     "files": 353,
     "classes_twice": 5,
     "told": 0,

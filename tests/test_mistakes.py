@@ -43,8 +43,8 @@ MISTAKES = {
     ),
     "features forgotten": (
         lambda: tacit.Learner(tacit.LogisticTS(3)).choose("a"),
-        "items: [] is not allowed; the catalogue is empty: put items there, learner.items.put(ids, vectors), or "
-        "give relevance=, a row of 3 finite numbers for each arm on offer",
+        "items: [] is not allowed; the catalogue is empty: put items there, learner.items.put(ids, vectors), "
+        "or give relevance=, a row of 3 finite numbers for each arm on offer",
     ),
     "features of one impression for two": (
         lambda: tacit.Learner(tacit.LogisticTS(1)).choose_many(["a", "b"], relevance=[[[1.0]]]),

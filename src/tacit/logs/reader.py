@@ -184,6 +184,7 @@ class LogReader:
     """
 
     items: Any = None
+    unrewarded = False
 
     def __init__(
         self,
@@ -213,6 +214,9 @@ class LogReader:
         self.one_key = bool(keyless) and "key" not in (constants or {})
         if self.one_key and any("key" in file.columns for file in self.files):
             raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
+        # Of a part, another one may have rewards.
+        columns = [file.columns for file in self.files if file.names]
+        self.unrewarded = bool(columns) and not any("reward" in {*self.constants, *each} for each in columns)
         if context is not None:
             self._take_context(context)
 

@@ -69,10 +69,8 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
             f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "
             f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
         )
-    first = log.files[0] if log.files and groups is None else None  # another part may have rewards
-    silent = not any("reward" in file.columns for file in log.files) and "reward" not in log.constants
-    if "reward" in names and silent and first and first.names:
-        raise LogError(absent(str(first.path), {"reward": "reward"}, first.names))
+    if "reward" in names and log.unrewarded:
+        raise LogError(absent(str(log.files[0].path), {"reward": "reward"}, log.files[0].names))
     if all(file.format == "parquet" for file in log.files):
         chunks = _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
