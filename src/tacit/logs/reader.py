@@ -215,8 +215,8 @@ class LogReader:
         if self.one_key and any("key" in file.columns for file in self.files):
             raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
         # Of a part, another one may have rewards.
-        columns = [file.columns for file in self.files if file.names]
-        self.unrewarded = bool(columns) and not any("reward" in {*self.constants, *each} for each in columns)
+        named = [file.columns for file in self.files if file.names]
+        self.unrewarded = bool(named) and not any("reward" in {*self.constants, *each} for each in named)
         if context is not None:
             self._take_context(context)
 
