@@ -47,6 +47,7 @@ PEERS = (
     "duelpy",
     "gittins",
     "mabwiser",
+    "obp",
     "pybandits",
     "pymab",
     "river",
@@ -59,7 +60,7 @@ SPEED = {
     "duels": ("duelpy",),
     "contextual": ("bayesianbandits", "coba", "contextualbandits", "gittins", "mabwiser", "vowpalwabbit"),
     "replay": ("river",),
-    "weighing": ("contextualbandits", "pybandits", "vowpalwabbit"),
+    "weighing": ("contextualbandits", "obp", "pybandits", "vowpalwabbit"),
 }
 """Who plays what for time. tacit plays all."""
 COMPILED = ("classical", "changes", "duels", "contextual")
@@ -173,7 +174,7 @@ class Bench:
         self.notes: dict[str, str] = {}
         self.tuned: dict[tuple[str, str], dict[str, Any]] = {}
         self.peers: tuple[str, ...] = PEERS
-        self.roles: dict[str, tuple[str, ...]] = QUALITY
+        self.roles: dict[str, tuple[str, ...]] = SPEED if part == "timed" else QUALITY
         self.folder = MEASURED / f"{part}-{self._digest()}"
         (self.folder / "streams").mkdir(parents=True, exist_ok=True)
 
@@ -235,7 +236,7 @@ def timed(bench: Bench) -> Iterator[dict[str, Any]]:
     """Give the rows of time, memory and scores; entrants play in turn, A B A B."""
     with tempfile.TemporaryDirectory() as folder:
         program = c_loops.build(Path(folder))
-        for role, peers in SPEED.items():
+        for role, peers in bench.roles.items():
             found: dict[str, list[Any]] = {}
             for repetition in range(bench.effort.repetitions):
                 for entrant, job in entrants(bench, role, peers, program, repetition):
@@ -253,7 +254,8 @@ def entrants(
 ) -> Iterator[tuple[str, Job]]:
     """Give who plays a role, by name, with the job of playing it."""
     runs = bench.effort.runs[role]
-    seeds = range(repetition * runs, (repetition + 1) * runs)
+    start = (0 if bench.effort.first == streams.TEST else bench.effort.first) + repetition * runs
+    seeds = range(start, start + runs)
     if role == "classical":
         yield "C", lambda: c_classical(program, repetition)
     if role == "contextual":
@@ -429,7 +431,7 @@ def measured(part: str, bench: Bench) -> Any:
     """Return a part of the results, with all that they come from."""
     if part == "wrong":
         return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
-    for peer in [*sorted({*chain(*PLAYED[part].values())} & {*bench.peers}), streams.NAMES]:
+    for peer in [*sorted({*chain(*bench.roles.values())} & {*bench.peers}), streams.NAMES]:
         bench.install(peer)
     rows = list(ROWS[part](bench))
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}
@@ -442,8 +444,15 @@ def joined(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return found | {"effort": before["effort"], "rows": [rows[play] for play in order if play in rows]}
 
 
+def replaced(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return times as they were, with the rows of the roles that were found in place of theirs."""
+    roles = {row["role"] for row in found["rows"]}
+    kept = [row for row in before["rows"] if row["role"] not in roles]
+    order = [*SPEED]
+    return before | {"rows": sorted([*kept, *found["rows"]], key=lambda row: order.index(row["role"]))}
+
+
 ROWS = {"timed": timed, "learned": learned}
-PLAYED = {"timed": SPEED, "learned": QUALITY}
 PARTS = (*ROWS, "wrong")
 """What the results consist of."""
 
@@ -456,7 +465,7 @@ def main() -> None:
     parser.add_argument("--so-far", action="store_true", help="write what was measured so far")
     parser.add_argument("--tuned", action="store_true", help="tune nobody anew")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="these packages alone")
-    parser.add_argument("--roles", nargs="+", choices=QUALITY, default=QUALITY, help="learn these alone")
+    parser.add_argument("--roles", nargs="+", choices={**SPEED, **QUALITY}, help="these alone")
     parser.add_argument("--data", type=Path, help="a table of search interest: dates and topics")
     parser.add_argument("--first", type=int, default=streams.TEST, help="the first seed of a test stream")
     parser.add_argument("--testing", type=int, help="how many streams to test on")
@@ -470,9 +479,13 @@ def main() -> None:
     for part in [asked.only] if asked.only else PARTS:
         bench = Bench(part, effort, asked.so_far, asked.data)
         bench.tuned = {(row["role"], row["entrant"]): row for row in before}
-        bench.peers, bench.roles = tuple(asked.peers), {role: QUALITY[role] for role in asked.roles}
+        bench.peers = tuple(asked.peers)
+        if asked.roles:
+            bench.roles = {role: peers for role, peers in bench.roles.items() if role in asked.roles}
         found = measured(part, bench)
         name = "fresh" if part == "learned" and asked.first != streams.TEST else part
+        if part == "timed" and asked.roles:
+            found = replaced(results.get(part, found), found)
         results[name] = joined(results.get("fresh", found), found) if name == "fresh" else found
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         page.write(results)

@@ -1,6 +1,6 @@
 """Vowpal Wabbit on the streams of `embeddings.py` and `item_lists.py`, its best knobs in hindsight.
 
-python benchmarks/items_elsewhere.py [NAME ...] [--seeds N] [--first SEED] [--tuning N]   by default on all
+python benchmarks/items_elsewhere.py [NAME ...] [--seeds N] [--first SEED] [--tuning N] [--keep]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from embeddings import played as one_item
 from embeddings import policy_for as policy_for_items
 from item_lists import played as a_list
 from item_lists import policy_for as policy_for_lists
+from items_kept import keep, over, spread
 from venvs import HERE, install, output
 
 PEER = "vowpalwabbit"
@@ -81,8 +82,8 @@ def tuned(name: str, seeds: range, role: str) -> str:
     return best(found, key=lambda label: float(found[label]))
 
 
-def compare(name: str, seeds: range, tuning: range) -> None:
-    """Print the mean regret of ours and of a peer's best, in hindsight or on seeds for tuning."""
+def compare(name: str, seeds: range, tuning: range) -> dict[str, Any]:
+    """Print and return the mean regret of ours and of a peer's best, in hindsight or on seeds for tuning."""
     own = np.array([ours(name, seed) for seed in seeds])
     role = "items_by" if name in embedding_streams.STREAMS else "lists_by"
     found, only = {}, tuned(name, tuning, role) if tuning else ""
@@ -92,14 +93,13 @@ def compare(name: str, seeds: range, tuning: range) -> None:
         found[label] = regrets, 1e6 * np.mean([run[0] / run[1] for run in runs])
     label = min(found, key=lambda one: float(found[one][0].mean()))
     theirs, micros = found[label]
-    errors = own[:, 0].std(ddof=1), theirs.std(ddof=1)
-    shown = [f"{mean:8.1f} ± {error / np.sqrt(len(seeds)):5.1f}" for mean, error in
-             zip((own[:, 0].mean(), theirs.mean()), errors, strict=True)]  # fmt: skip
-    ratio = theirs.mean() / own[:, 0].mean()
-    off = (theirs - ratio * own[:, 0]).std(ddof=1) / len(seeds) ** 0.5 / own[:, 0].mean()
-    print(
-        f"{name:40} {shown[0]} {shown[1]} {ratio:6.2f} ± {off:.2f}  {micros:7,.0f} µs   {label}", flush=True
-    )
+    one, other, ratio = spread(own[:, 0]), spread(theirs), over(theirs, own[:, 0])
+    shown = [f"{each['score']:8.1f} ± {each['standard_error']:5.1f}" for each in (one, other)]
+    beside = f"{ratio['score']:6.2f} ± {ratio['standard_error']:.2f}"
+    print(f"{name:40} {shown[0]} {shown[1]} {beside}  {micros:7,.0f} µs   {label}", flush=True)
+    tuned_on = {"first": seeds.start, "seeds": len(seeds), "tuning": len(tuning)}
+    rows = {"ours": one, "theirs": other, "ratio": ratio, "policy": label, "microseconds": micros}
+    return tuned_on | rows
 
 
 def main() -> None:
@@ -109,12 +109,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
+    parser.add_argument("--keep", action="store_true", help="write it into items.json")
     asked = parser.parse_args()
     settings = [name for name in item_list_streams.SETTINGS if name not in SKIPPED]
     print(f"{'regret':40} {'tacit':>16} {'Vowpal Wabbit':>16} {'ratio':>13}  {'a round':>10}   with")
     for name in asked.names or [*embedding_streams.STREAMS, *settings]:
         seeds = range(asked.first, asked.first + asked.seeds)
-        compare(name, seeds, range(TUNING, TUNING + asked.tuning))
+        found = compare(name, seeds, range(TUNING, TUNING + asked.tuning))
+        if asked.keep:
+            keep("elsewhere", name, found)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ VENVS = HERE / ".venvs"
 REQUIREMENTS = HERE / "peers" / "requirements"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
+AS_PINNED = {"obp": ["--no-deps", "--ignore-requires-python"]}
+"""How pip is asked for a package whose requirements cannot be met."""
+
 
 class PeerFailed(Exception):
     """A package that could not be installed or run; the message is its error's last line."""
@@ -39,7 +42,9 @@ def install(peer: str) -> Path:
         shutil.rmtree(venv, ignore_errors=True)
         output([sys.executable, "-m", "venv", str(venv)])
         file = REQUIREMENTS / f"{peer}.txt"
-        output([str(python), "-m", "pip", "install", "-qq", "--requirement", str(file)])
+        output(
+            [str(python), "-m", "pip", "install", "-qq", *AS_PINNED.get(peer, []), "--requirement", str(file)]
+        )
         stamp.write_text(wanted)
     return python
 
