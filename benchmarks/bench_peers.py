@@ -6,6 +6,7 @@ python benchmarks/bench_peers.py --short    the same with few runs
 python benchmarks/bench_peers.py --so-far   writes what a run that was cut off has measured
 python benchmarks/bench_peers.py --tuned    takes over which candidates tuning found best before: their
                                             versions and streams must be the same ones
+python benchmarks/bench_peers.py --only timed --roles weighing --first 93001   one role alone, on those seeds
 python benchmarks/bench_peers.py --only learned --tuned --first 61000 --testing 40   on seeds from there on,
                                             into ``fresh``; rows of other packages and ``--roles`` stay
 
@@ -431,7 +432,10 @@ def measured(part: str, bench: Bench) -> Any:
     """Return a part of the results, with all that they come from."""
     if part == "wrong":
         return [bench.once(case, lambda: wrong.run(case)) for case in wrong.CASES]  # noqa: B023
-    for peer in [*sorted({*chain(*bench.roles.values())} & {*bench.peers}), streams.NAMES]:
+    wanted = {*chain(*bench.roles.values())} & {*bench.peers} | (
+        {streams.NAMES} if "names" in bench.roles else set()
+    )
+    for peer in sorted(wanted):
         bench.install(peer)
     rows = list(ROWS[part](bench))
     return {"machine": machine(), "effort": asdict(bench.effort), "notes": bench.notes, "rows": rows}

@@ -1,6 +1,6 @@
 """Items known by embeddings: EmbeddingMixture, untuned, beside what is tuned in hindsight.
 
-python benchmarks/embeddings.py [STREAM ...] [--seeds N] [--first SEED] [--tuning N]  regret, on all
+python benchmarks/embeddings.py [STREAM ...] [--seeds N] [--first SEED] [--tuning N] [--keep]  regret, on all
 python benchmarks/embeddings.py --times             processor time and memory
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import embedding_rivals
 import numpy as np
 from embedding_streams import STREAMS, Stream, regret, stream
+from items_kept import keep, over, spread
 
 import tacit
 from tacit.core.dispatch import choose, learn, propensity
@@ -68,8 +69,8 @@ def rivals(name: str, seeds: range, only: Collection[str] = ()) -> Regrets:
     return found
 
 
-def compare(name: str, seeds: range, tuning: range) -> None:
-    """Print the mean regret on a stream: the default's, and the best candidate's of each family.
+def compare(name: str, seeds: range, tuning: range) -> dict[str, Any]:
+    """Print the mean regret on a stream, the default's and each family's best; return it beside the best.
 
     With seeds for tuning only the candidate is played that is the best on those.
     """
@@ -89,17 +90,19 @@ def compare(name: str, seeds: range, tuning: range) -> None:
         if family not in best or np.mean(regrets) < np.mean((found | theirs)[best[family]]):
             best[family] = label
     for label in best.values():
-        regrets = np.array((found | theirs)[label])
-        print(f"  {label:32} {regrets.mean():8.1f} ± {error_of(regrets):.1f}")
-    own, least = np.array(found["EmbeddingMixture"]), np.array(min(theirs.values(), key=np.mean))
-    ratio = own.mean() / least.mean()
-    off = error_of(own - ratio * least) / least.mean()
-    print(f"  {'beside the best of these':32} {ratio:8.2f} ± {off:.2f}", flush=True)
-
-
-def error_of(values: Any) -> float:
-    """Return the standard error of a mean."""
-    return float(values.std(ddof=1) / len(values) ** 0.5)
+        regret_of = spread((found | theirs)[label])
+        print(f"  {label:32} {regret_of['score']:8.1f} ± {regret_of['standard_error']:.1f}")
+    label = min(theirs, key=lambda one: float(np.mean(theirs[one])))
+    own, ratio = found["EmbeddingMixture"], over(found["EmbeddingMixture"], theirs[label])
+    beside = f"{ratio['score']:8.2f} ± {ratio['standard_error']:.2f}"
+    print(f"  {'beside the best of these':32} {beside}", flush=True)
+    result = {"first": seeds.start, "seeds": len(seeds), "tuning": len(tuning), "policy": label}
+    return result | {
+        "ours": spread(own),
+        "theirs": spread(theirs[label]),
+        "ratio": ratio,
+        "any": spread(found["uniform"]),
+    }
 
 
 def cost(
@@ -169,6 +172,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="streams of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
+    parser.add_argument("--keep", action="store_true", help="write it into items.json")
     parser.add_argument("--times", action="store_true", help="what a decision costs, in place of regret")
     options = parser.parse_args()
     if options.times:
@@ -176,7 +180,9 @@ def main() -> None:
         return
     for name in options.streams or STREAMS:
         seeds = range(options.first, options.first + options.seeds)
-        compare(name, seeds, range(TUNING, TUNING + options.tuning))
+        found = compare(name, seeds, range(TUNING, TUNING + options.tuning))
+        if options.keep:
+            keep("embeddings", name, found)
 
 
 if __name__ == "__main__":

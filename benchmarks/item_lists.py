@@ -1,6 +1,6 @@
 """Lists of items known by embeddings: ItemListMix, untuned, beside what is tuned in hindsight.
 
-python benchmarks/item_lists.py [SETTING ...] [--seeds N] [--first SEED] [--tuning N]  regret, in all
+python benchmarks/item_lists.py [SETTING ...] [--seeds N] [--first SEED] [--tuning N] [--keep]  regret, in all
 python benchmarks/item_lists.py --times             processor time and memory
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 import item_list_rivals
 import numpy as np
 from item_list_streams import SETTINGS, ListStream, read_list, regret, stream
+from items_kept import keep, over, spread
 
 import tacit
 from tacit.core.dispatch import decide_and_weigh, learn, placed
@@ -61,8 +62,8 @@ def tuned(name: str, seeds: range) -> list[str]:
     return [min(found, key=found.__getitem__)] if found else []
 
 
-def compare(name: str, seeds: range, alone: bool, tuning: range) -> float:
-    """Print the mean regret in a setting: ours, and that of the best of each family; return the ratio.
+def compare(name: str, seeds: range, alone: bool, tuning: range) -> dict[str, Any]:
+    """Print the mean regret in a setting, ours and each family's best; return ours beside the best.
 
     With seeds for tuning only the rival is played that is the best on those.
     """
@@ -87,13 +88,15 @@ def compare(name: str, seeds: range, alone: bool, tuning: range) -> float:
     for label in best.values():
         print(f"  {label:36} {shown_as(np.array(found[label]))}", flush=True)
     rivals = [label for family, label in best.items() if family in set(families.values())]
+    result = {"first": seeds.start, "seeds": len(seeds), "tuning": len(tuning), "ours": spread(own)}
     if not rivals:
-        return 1.0
-    least = np.array(found[min(rivals, key=lambda label: float(np.mean(found[label])))])
-    ratio = own.mean() / least.mean()
-    error = (own - ratio * least).std(ddof=1) / np.sqrt(len(own)) / least.mean()
-    print(f"  {'beside the best of all':36} {ratio:8.2f} ± {error:.2f}", flush=True)
-    return float(ratio)
+        return result
+    label = min(rivals, key=lambda one: float(np.mean(found[one])))
+    ratio = over(own, found[label])
+    beside = f"{ratio['score']:8.2f} ± {ratio['standard_error']:.2f}"
+    print(f"  {'beside the best of all':36} {beside}", flush=True)
+    result |= {"policy": label, "theirs": spread(found[label]), "ratio": ratio}
+    return result | {"any": spread(found["as offered"])}
 
 
 def shown_as(regrets: Any) -> str:
@@ -172,6 +175,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="streams of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--tuning", type=int, default=0, help="tune on so many other seeds, not in hindsight")
+    parser.add_argument("--keep", action="store_true", help="write it into items.json")
     parser.add_argument("--alone", action="store_true", help="without the rivals")
     parser.add_argument("--times", action="store_true", help="what a list costs, in place of regret")
     options = parser.parse_args()
@@ -180,7 +184,12 @@ def main() -> None:
         return
     seeds = range(options.first, options.first + options.seeds)
     tuning = range(TUNING, TUNING + options.tuning)
-    ratios = [compare(name, seeds, options.alone, tuning) for name in options.settings or SETTINGS]
+    ratios = []
+    for name in options.settings or SETTINGS:
+        found = compare(name, seeds, options.alone, tuning)
+        ratios.append(found["ratio"]["score"] if "ratio" in found else 1.0)
+        if options.keep:
+            keep("lists", name, found)
     print(f"\ngeometric mean of {len(ratios)} ratios: {np.exp(np.log(ratios).mean()):.3f}")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
+import items_tables
 from matplotlib.figure import Figure
 
 from tacit.plots import COLOURS
@@ -145,6 +146,31 @@ def differs(row: dict[str, Any], ours: dict[str, Any] | None) -> bool:
         return False
     error = ((row["standard_error"] or 0.0) ** 2 + (ours["standard_error"] or 0.0) ** 2) ** 0.5
     return bool(abs(row["score"] - ours["score"]) > 3.0 * error)
+
+
+def estimates(results: Results, _: str) -> str:
+    """Return the table of estimates from logs: how far the mean of each is from the truth, and its time."""
+    truth = results["truth"]["weighing"]
+    return table(
+        "estimate | package | logs | mean less the truth | µs a row | to ours",
+        [
+            (
+                row["algorithm"],
+                row["entrant"],
+                str(row["runs"]),
+                uncertain(
+                    row["score"] - truth[WHOSE.get(row["algorithm"], "the policy")], row["standard_error"]
+                ),
+                *(number(row[key]) for key in ("microseconds", "ratio")),
+            )
+            for row in sorted(results["timed"]["rows"], key=lambda row: str(row["algorithm"]))
+            if row["role"] == "weighing"
+        ],
+    )
+
+
+WHOSE = {"DR of the last arm": "the last arm"}
+"""Whose value is estimated, where not the policy's."""
 
 
 def memory(results: Results, _: str) -> str:
@@ -312,6 +338,26 @@ def spread(scores: list[float]) -> dict[str, float]:
     return {"score": fmean(scores), "standard_error": stdev(scores) / len(scores) ** 0.5}
 
 
+def items(_: Results, part: str) -> str:
+    """Return the table of items known by numbers: one at a time (``embeddings``), or ``lists``."""
+    theirs = "stream" if part == "embeddings" else "readers or setting"
+    policy = "`EmbeddingMixture`" if part == "embeddings" else "`ItemListMix`"
+    ends = "any item" if part == "embeddings" else "as offered"
+    head = (
+        f"{theirs} | {policy} | best tuned | which | over the best tuned | Vowpal Wabbit over ours | {ends}"
+    )
+    rows = items_tables.rows(part, items_tables.STREAMS)
+    ruled = table(head, rows, words=1).split("\n")
+    ruled[1] = "|---|--:|--:|---|--:|--:|--:|"
+    return "\n".join(ruled)
+
+
+def all_scales(_: Results, __: str) -> str:
+    """List where a rival that knew the scales beforehand has less regret than the untuned default."""
+    head = "where | who has less regret, tuned | the default's over it"
+    return table(head, items_tables.lost(PAGES[1].read_text()))
+
+
 def figure(results: Results, _: str) -> str:
     """Return the link to the figure."""
     told = "Regret of each package's best policy over that of tacit's default, which is not tuned"
@@ -327,6 +373,9 @@ BLOCKS = {
     "lost": lost,
     "figure": figure,
     "context": context,
+    "estimates": estimates,
+    "items": items,
+    "all_scales": all_scales,
 }
 
 
