@@ -40,7 +40,10 @@ def whole(found: dict[str, float]) -> str:
 
 def beside(found: dict[str, float] | None) -> str:
     """Return a ratio and its standard error."""
-    return f"{found['score']:.2f} ± {found['standard_error']:.2f}" if found else "–"
+    if not found:
+        return "–"
+    error = f" ± {found['standard_error']:.2f}" if found["standard_error"] else ""
+    return f"{found['score']:.2f}{error}"
 
 
 def first(streams: dict[str, Any]) -> list[str]:
@@ -49,11 +52,14 @@ def first(streams: dict[str, Any]) -> list[str]:
 
 
 def rows(part: str, titles: dict[str, str]) -> list[tuple[str, ...]]:
-    """Return a row for each stream: ours, the best of seeds for tuning, and Vowpal Wabbit over ours."""
+    """Return a row for each stream: ours, the best of seeds for tuning, and Vowpal Wabbit over ours.
+
+    ′ marks where who is best was seen on the same seeds.
+    """
     found, elsewhere = read()[part], read()["elsewhere"]
     return [
         (
-            titles.get(name, name),
+            titles.get(name, name) + "′" * (found[name]["tuning"] == 0),
             whole(found[name]["ours"]),
             whole(found[name]["theirs"]),
             found[name]["policy"].replace("(", "").replace(")", ""),
@@ -66,7 +72,7 @@ def rows(part: str, titles: dict[str, str]) -> list[tuple[str, ...]]:
 
 
 def lost(tables: str) -> list[tuple[str, ...]]:
-    """Return where rivals who knew all scales beforehand have less regret, by more than twice the error.
+    """Return where rivals who knew all scales beforehand have less regret, by twice the error.
 
     Those of a user's context stand in TABLES.md, which is given.
     """
@@ -75,22 +81,23 @@ def lost(tables: str) -> list[tuple[str, ...]]:
         (f"who is asking: {name}", rival, float(ratio), float(error))
         for name, rival, ratio, error in CONTEXTS.findall(part)
     ]
-    for name, row in read()["embeddings"].items():
-        found.append((name, row["policy"].split(" (")[0], *row["ratio"].values()))
-    for name, row in read()["elsewhere"].items():
-        ratio, error = row["ratio"].values()
-        found.append((name, "Vowpal Wabbit", 1.0 / ratio, error / ratio**2))
+    kept = read()
+    for name, row in [*kept["embeddings"].items(), *kept["lists"].items()]:
+        found.append((where_of(name), row["policy"].split(" (")[0].split(" ×")[0], *values(row["ratio"])))
+    for name, row in kept["elsewhere"].items():
+        ratio, error = values(row["ratio"])
+        found.append((where_of(name), "Vowpal Wabbit", 1.0 / ratio, error / ratio**2))
+    found = [each for each in found if round(each[2] - 1.0, 2) >= round(2.0 * each[3], 2)]
     found.sort(key=lambda each: -each[2])
-    return [
-        (where_of(where), who, f"{ratio:.2f} ± {error:.2f}")
-        for where, who, ratio, error in found
-        if ratio - 1.0 > 2.0 * error
-    ]
+    return [(where, who, f"{ratio:.2f} ± {error:.2f}") for where, who, ratio, error in found]
+
+
+def values(found: dict[str, float]) -> tuple[float, float]:
+    """Return a ratio and its standard error."""
+    return found["score"], found["standard_error"]
 
 
 def where_of(name: str) -> str:
     """Return what a stream is called among what is lost."""
-    if name.startswith("who is asking"):
-        return name
-    kind = "items by embeddings" if name in STREAMS else "lists of items"
-    return f"{kind}: {STREAMS.get(name, name).removeprefix('real: ').partition(',')[0]}"
+    title = STREAMS.get(name, "").removeprefix("real: ").partition(",")[0].partition(" by ")[0]
+    return f"items by embeddings: {title}" if title else f"lists of items: {name}"
