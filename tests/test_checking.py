@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import wrong_policies as wrong
 from conftest import ROOT
-from harness import PATIENCE
+from forked import ran
 from policies_of_ones_own import Pooled
 
 import tacit
@@ -69,11 +67,10 @@ def test_what_keys_share_may_depend_on_others():
 
 def test_a_right_one_passes_every_test():
     # In a process of its own, in whose registry of policies nobody else has put a name.
-    command = [sys.executable, "-m", "tacit", "check", "wrong_policies:Right", "--json"]
-    ran = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = json.loads(ran.stdout)
-    assert found["passed"], ran.stdout
+    came = ran(["-m", "tacit", "check", "wrong_policies:Right", "--json"], cwd=ROOT / "tests")
+    assert came.returncode == 0, came.stdout + came.stderr
+    found = json.loads(came.stdout)
+    assert found["passed"], came.stdout
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
@@ -100,8 +97,7 @@ def test_it_takes_a_policy():
 
 def test_the_command_says_it_in_a_table_and_in_its_exit_code(tmp_path):
     def run(*arguments):
-        command = [sys.executable, "-m", "tacit", "check", *arguments]
-        return subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, timeout=PATIENCE)
+        return ran(["-m", "tacit", "check", *arguments], cwd=ROOT / "tests")
 
     fine = run("wrong_policies:Right", "--json", "--only", "offers")
     assert fine.returncode == 0, fine.stderr

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import forked
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
@@ -61,6 +62,11 @@ def tacit(*arguments, env=None, cwd=None):
         except SystemExit as left:
             return Told(left.code, output.getvalue(), errors.getvalue())
     raise AssertionError("it did not exit")
+
+
+def ran(*arguments):
+    """Run the command in a process that need not load everything; return what came of it."""
+    return forked.ran(["-m", "tacit", *arguments])
 
 
 def process(*arguments, env=None, cwd=None):
@@ -111,7 +117,7 @@ def test_every_option_has_a_help_text():
 @pytest.mark.parametrize(("more", "policy"), [((), "DriftMixture"), (("--context",), "ContextMixture")])
 def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     folder = tmp_path / "demo"
-    told = process("demo", *more, "--impressions", 200, "--out", folder)
+    told = ran("demo", *more, "--impressions", 200, "--out", folder)
     assert told.returncode == 0, told.stdout + told.stderr
     assert f"policy {policy}; page http://127.0.0.1:" in told.stdout
     assert (
@@ -130,16 +136,16 @@ def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
 
 
 def test_the_demo_is_fed_what_it_wrote_and_each_event_counts_once(tmp_path):
-    told = process("demo", "--feed", "--impressions", 300, "--out", tmp_path)
+    told = ran("demo", "--feed", "--impressions", 300, "--out", tmp_path)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "as it grew and then again: each event counts once" in told.stdout
     with contextlib.closing(sqlite3.connect(tmp_path / "demo.sqlite")) as log:
         assert log.execute("SELECT count(*), count(DISTINCT decision) FROM feedback").fetchone() == (300, 300)
-    assert process("demo", "--lists", "--feed").returncode == 2
+    assert ran("demo", "--lists", "--feed").returncode == 2
 
 
 def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
-    told = process("demo", "--lists", "--impressions", 400, "--out", tmp_path, "--json")
+    told = ran("demo", "--lists", "--impressions", 400, "--out", tmp_path, "--json")
     assert told.returncode == 0, told.stdout + told.stderr
     rows = {row["shown by"]: row for row in json.loads(told.stdout)["rows"]}
     looks = [position["looks"] for position in rows["the order offered"]["positions"]]
@@ -147,27 +153,14 @@ def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
     assert looks == sorted(looks, reverse=True)
     assert rows["best order"]["clicks_per_1000"] > rows["the order offered"]["clicks_per_1000"]
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert process("demo", "--lists", "--context").returncode == 2
+    assert ran("demo", "--lists", "--context").returncode == 2
 
 
 def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "tacit",
-        "demo",
-        "--duel",
-        "--impressions",
-        "300",
-        "--keep",
-        "--port",
-        "0",
-    ]
+    command = ["-m", "tacit", "demo", "--duel", "--impressions", "300", "--keep", "--port", "0", "--out"]
     with (
         (tmp_path / "told").open("w") as out,
-        subprocess.Popen(
-            [*command, "--out", tmp_path], stdout=out, stderr=subprocess.PIPE, text=True
-        ) as demo,
+        forked.Forked([*command, tmp_path], stdout=out, stderr=subprocess.PIPE, text=True) as demo,
     ):
         assert any("the page stays open" in line for line in demo.stderr)
         demo.terminate()
@@ -179,14 +172,14 @@ def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(page[1])))
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert process("demo", "--duel", "--lists").returncode == 2
+    assert ran("demo", "--duel", "--lists").returncode == 2
 
 
 def test_a_demo_takes_no_other_service_for_its_own(tmp_path):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        told = process("demo", "--port", other.getsockname()[1], "--out", tmp_path, "--impressions", 100)
+        told = ran("demo", "--port", other.getsockname()[1], "--out", tmp_path, "--impressions", 100)
     assert told.returncode == 1
     assert "port: " in told.stderr
     assert "give another, or 0" in told.stderr

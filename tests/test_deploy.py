@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from forked import Forked
 from harness import PATIENCE, configured, reached, served
 from test_service_http import Client
 
@@ -44,13 +45,8 @@ def instruction(name):
 
 
 def served_by_command(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "tacit", "serve", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return Forked(["-m", "tacit", "serve", *arguments], **pipes, **options)
 
 
 def left(*arguments):

@@ -6,7 +6,6 @@ import http.server
 import json
 import signal
 import subprocess
-import sys
 import threading
 import urllib.request
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import pyarrow.parquet
 import pytest
 from conftest import ROOT
 from drawn import is_long
+from forked import Forked
 from generate.run import run
 from harness import PATIENCE, SECOND, Clock, by_clock, eventually, started, stopped, with_home
 from test_cli import tacit
@@ -160,7 +160,7 @@ def feeding(url, source, *options, folder, **more):
     """Run the command as a process of its own, of which nothing is left."""
     arguments = ["-m", "tacit", "feed", str(source), "--map", str(folder / "feed.toml"), "--url", url]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-    with subprocess.Popen([sys.executable, *arguments, "--json", *options], **pipes) as process:
+    with Forked([*arguments, "--json", *options], **pipes) as process:
         try:
             yield process
         finally:

@@ -6,12 +6,10 @@ import importlib
 import inspect
 import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 from conftest import ROOT
-from harness import PATIENCE
+from forked import ran
 from numba.core.errors import NumbaError
 from numba.np.random import generator_methods
 
@@ -124,14 +122,8 @@ def test_numbas_own_error_is_the_cause_in_full(tmp_path, monkeypatch):
 
 def test_the_command_line_prints_the_one_line(tmp_path):
     path = written(tmp_path, "broken_command", "return impression.arms[rng.integers(3)]")
-    command = [sys.executable, "-m", "tacit", "simulate", "--policy", "broken_command:Broken"]
-    result = subprocess.run(
-        [*command, "--horizon", "10", "--runs", "1"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    command = "-m", "tacit", "simulate", "--policy", "broken_command:Broken"
+    result = ran([*command, "--horizon", "10", "--runs", "1"], cwd=tmp_path)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"error: {path}:")

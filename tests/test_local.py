@@ -6,12 +6,12 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import harness
 import pytest
+from forked import Forked, ran
 from harness import SECOND, START, Clock, as_after_a_crash, learned, started, stopped, with_policy
 
 import tacit
@@ -308,10 +308,8 @@ def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
     for round in range(2):
         service, port = started(config)
         config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
-        caller = subprocess.Popen(
-            [sys.executable, "-c", CALLER, f"http://127.0.0.1:{port}", tmp_path / "spool"],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        command = "-c", CALLER, f"http://127.0.0.1:{port}", tmp_path / "spool"
+        caller = Forked(command, stdout=subprocess.PIPE, text=True)
         told += [caller.stdout.readline().strip() for _ in range(150)]
         for victim in (service, caller) if round % 2 else (caller, service):
             stopped(victim, signal.SIGKILL)
@@ -363,10 +361,9 @@ def test_a_folder_is_for_one_process(tmp_path):
 @contextlib.contextmanager
 def decider(url, folder):
     """Run ``tacit decide-server``; yield its client."""
-    command = [sys.executable, "-m", "tacit", "decide-server", "--from", url, "--placement", "home"]
-    process = subprocess.Popen(
-        [*command, "--folder", folder, "--port", "0", "--every", "1000"], stdout=subprocess.PIPE, text=True
-    )
+    command = ["-m", "tacit", "decide-server", "--from", url, "--placement", "home"]
+    command += ["--folder", folder, "--port", "0", "--every", "1000"]
+    process = Forked(command, stdout=subprocess.PIPE, text=True)
     try:
         yield harness.Client(process.stdout.readline().split()[3])
     finally:
@@ -422,7 +419,6 @@ def asked(tmp_path_factory):
 def test_a_decide_server_answers_this_machine_only(asked):
     status, _, problem = asked.ask("GET", "/healthz", headers={"Host": "elsewhere.example"})
     assert (status, problem["field"]) == (421, "host")
-    command = [sys.executable, "-m", "tacit", "decide-server", "--from", "http://x", "--host", "0.0.0.0"]
-    finished = subprocess.run(command, capture_output=True, text=True)
+    finished = ran(["-m", "tacit", "decide-server", "--from", "http://x", "--host", "0.0.0.0"])
     assert finished.returncode == 1
     assert "host" in finished.stderr

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import tomllib
 import urllib.error
 import urllib.request
@@ -11,6 +10,7 @@ import urllib.request
 import click
 import pytest
 from click.testing import CliRunner
+from forked import Forked
 
 from tacit.cli import cli
 from tacit.client import Client, Decided
@@ -196,8 +196,8 @@ ANEW = {
 def test_what_is_configured_and_can_hardly_be_meant_is_said_and_what_is_read_anew(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(BEGUN)
-    command = [sys.executable, "-m", "tacit", "serve", "--config", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+    command = ["-m", "tacit", "serve", "--config", path]
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
         said = []
         service.stdout.readline()
         for (old, new), what in ANEW.items():

@@ -8,11 +8,11 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
+from forked import Forked
 from harness import PATIENCE, configured, eventually
 from test_service_guard import KEY, MADE, process
 from test_service_http import Client
@@ -341,12 +341,8 @@ def ended_by(client, reason):
 def test_too_few_descriptors_lock_nobody_out(tmp_path):
     """Connections stop short of what the process may have."""
     most = 300
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(tmp_path / "s.db"), str(most)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = "-c", SERVE, tmp_path / "s.db", most
+    process = Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         address = process.stdout.readline().split()[3]
         client = Kept(address)

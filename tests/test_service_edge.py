@@ -15,6 +15,7 @@ import sys
 import threading
 
 import pytest
+from forked import Forked
 from fuzz import of_all_kinds
 from harness import PATIENCE, eventually
 from test_service_guard import metrics
@@ -338,8 +339,7 @@ def troubled(tmp_path, form, source=TROUBLE, store="s.db"):
     path = tmp_path / "tacit.toml"
     path.write_text(f'[server]\nport = 0\nlog = "{form}"\naccess_log = true\n[store]\npath = "{store}"\n')
     with (tmp_path / "log").open("w") as log:
-        command = [sys.executable, "-c", source, str(path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = Forked(["-c", source, path], stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             yield process, tmp_path / "log"
         finally:

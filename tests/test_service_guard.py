@@ -9,10 +9,10 @@ import json
 import logging
 import signal
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
+from forked import Forked
 from harness import PATIENCE, Client, configured, eventually
 
 from tacit.cli import cli
@@ -232,10 +232,7 @@ seed = 1
 
 @contextlib.contextmanager
 def process(path):
-    started = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(path)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    started = Forked(["-c", SERVE, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield started, Client(started.stdout.readline().split()[3])
     finally:

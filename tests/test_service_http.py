@@ -14,6 +14,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from forked import Forked
 from harness import PATIENCE, Client, configured, eventually
 
 from tacit.cli import cli
@@ -354,7 +355,7 @@ def test_many_clients_at_once_get_decisions_of_their_own(address):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path, number):
     path = tmp_path / "s.db"
-    process = subprocess.Popen([sys.executable, "-c", SERVE, str(path)], stdout=subprocess.PIPE, text=True)
+    process = Forked(["-c", SERVE, path], stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
     assert line.startswith("tacit serves at http://127.0.0.1:")
     client = Client(line.split()[3])

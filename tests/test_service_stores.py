@@ -10,7 +10,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
+from forked import Forked, ran
 from harness import PATIENCE, SERVE, START, eventually, reached, served, with_policy
 from stores import sql, store_at
 
@@ -65,8 +65,7 @@ def feedback(seq, of):
 
 
 def in_another_process(path):
-    command = [sys.executable, "-c", OPEN, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran(["-c", OPEN, path])
 
 
 # One writer ----------------------------------------------------------------------------------
@@ -455,10 +454,7 @@ def test_over_http_it_is_503_and_not_ready(tmp_path):
     config = tmp_path / "tacit.toml"
     config.write_text(CONFIG)
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(config)],
-            stdout=subprocess.PIPE, stderr=log, text=True,
-        )  # fmt: skip
+        process = Forked(["-c", SERVE, config], stdout=subprocess.PIPE, stderr=log, text=True)
     port = int(process.stdout.readline().split()[3].rpartition(":")[2])
 
     def status(method, path, body=None):
@@ -481,9 +477,7 @@ def test_over_http_it_is_503_and_not_ready(tmp_path):
         process.wait(PATIENCE)
         process.stdout.close()
     assert "cannot be found any more while it was served" in (tmp_path / "log").read_text()
-    again = subprocess.run(
-        [sys.executable, "-c", SERVE, str(config)], capture_output=True, text=True, check=False
-    )
+    again = ran(["-c", SERVE, config])
     assert again.returncode != 0
     assert "tells of a store" in again.stderr
 

@@ -2,13 +2,12 @@
 
 import json
 import signal
-import subprocess
-import sys
 from contextlib import closing
 from types import SimpleNamespace
 
 import apsw
 import pytest
+from forked import Forked
 from harness import PATIENCE, eventually, recovered, with_home
 from stores import store_at
 from test_cli import tacit
@@ -57,17 +56,20 @@ def test_the_log_of_a_running_service_is_printed_from_any_row_on(tmp_path):
 def test_the_log_is_followed_as_it_grows_and_the_service_goes_on(tmp_path):
     path, out = tmp_path / "t.db", tmp_path / "rows.jsonl"
     config = with_home(path, arms=["a", "b"])
-    with running(config) as url, Client(url) as client, out.open("wb") as file:
-        command = [sys.executable, "-m", "tacit", "log", "follow", "--store", str(path)]
-        with subprocess.Popen(command, stdout=file) as process:
-            try:
-                for i in range(1, 4):
-                    some(client, 100)
-                    eventually(lambda i=i: out.read_bytes().count(b'"row":"feedback"') == 100 * i)
-                process.send_signal(signal.SIGINT)
-                assert process.wait(PATIENCE) == 0
-            finally:
-                process.kill()
+    with (
+        running(config) as url,
+        Client(url) as client,
+        out.open("wb") as file,
+        Forked(["-m", "tacit", "log", "follow", "--store", path], stdout=file) as process,
+    ):
+        try:
+            for i in range(1, 4):
+                some(client, 100)
+                eventually(lambda i=i: out.read_bytes().count(b'"row":"feedback"') == 100 * i)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
     seqs = [json.loads(line)["seq"] for line in out.read_text().splitlines()]
     assert seqs == list(range(1, len(seqs) + 1))
     with recovered(path, config):
