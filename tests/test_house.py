@@ -4,8 +4,8 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_812,
-    "files": 353,
+    "code": 60_826,
+    "files": 354,
     "classes_twice": 5,
     "told": 0,
     "know_pin": 12,

@@ -331,7 +331,7 @@ def test_what_is_wrong_is_named(folder, call, named):
 @pytest.fixture(scope="module")
 def on_two():
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
 

@@ -8,14 +8,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from functools import partial
 
 import psycopg
 import pytest
 import stores
+from drawn import is_long
+from forked import Forked
 from harness import eventually
-from test_ray_serve import SHARDS, Service, key_in, logged, run
+from test_ray_serve import SHARDS, Service, key_in, logged, run, shared_cluster
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local
@@ -34,7 +35,7 @@ CONFIG = """
 port = {port}
 [store]
 url = "{url}"
-schema = "ray_local"
+schema = "{schema}"
 [placements.home]
 arms = ["a", "b", "c"]
 policy = "thompson"
@@ -47,19 +48,34 @@ spread = true
 """
 
 
+def configured(folder, schema="ray_local"):
+    """Write a configuration, of whose log nothing is left of before; return its path."""
+    path = folder / "tacit.toml"
+    path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=0))
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        for name in (schema, *(f"{schema}_g{g}s{i}" for g in (1, 2) for i in range(3))):
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+    return path
+
+
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(CONFIG.format(url=stores.cluster().url, port=0))
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        for schema in ("ray_local", *(f"ray_local_g{g}s{i}" for g in (1, 2) for i in range(3))):
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-    return path
+    return configured(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A service that is stopped in the end, and whose log is right."""
+    config = configured(tmp_path_factory.mktemp("served"), "ray_served")
+    with served(config) as made:
+        yield made
+        assert made.stop() == 0
+    assert "agree" in run("log", "verify", "--config", config)
 
 
 @contextlib.contextmanager
 def served(config, shards=SHARDS, *more, **options):
-    service = Service(config, shards, *more, **options)
+    service = Service(config, shards, *more, address=shared_cluster(), **options)
     try:
         yield service
     finally:
@@ -79,9 +95,9 @@ def lent(client, shard, placement="home"):
     return from_bytes(client.learner(placement, shard), "lent", restored)
 
 
-def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(config, tmp_path):
+def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service, tmp_path):
     keys = [key_in("home", shard) for shard in range(SHARDS)]
-    with served(config) as service, Client(url_of(service)) as client:
+    with Client(url_of(service)) as client:
         with pytest.raises(InvalidRequest, match=r"shard: .*give one of 0 to 1"):
             client.learner("home")
         with local(service, tmp_path / "spool") as here:
@@ -109,8 +125,24 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(config,
         with local(service, tmp_path / "all", "all") as here:
             places = [shard_of(partition_in(here.decide("k").decision_id), SHARDS) for _ in range(10)]
             assert sorted(places) == [0] * 5 + [1] * 5
-        assert service.stop() == 0
-    assert "agree" in run("log", "verify", "--config", config)
+
+
+def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
+    with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=1.0) as here:
+        before = here.known()
+        pid = service.placements()["shards"][0]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        shown = [here.decide(key_in("home", 0)) for _ in range(3)]
+        assert {one.durability for one in shown} == {"spooled"}
+        with pytest.raises(tacit.client.Unavailable):
+            here.flush()
+        after = here.known()
+        assert after[0].waiting
+        assert after[0].age > before[0].age
+        os.kill(pid, signal.SIGCONT)
+        eventually(lambda: flushed(here))
+        outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
+        assert outcomes == ["learned"] * 3
 
 
 def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
@@ -122,7 +154,7 @@ def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_pa
         assert service.stop() == 0
         shown += [here.decide(key) for key in keys]
     run("log", "reshard", "--shards", 3, "--config", config)
-    config.write_text(CONFIG.format(url=stores.cluster().url, **port))
+    config.write_text(CONFIG.format(url=stores.cluster().url, schema="ray_local", **port))
     with served(config, 3) as service, local(service, tmp_path / "spool") as here:
         assert len(here.known()) == 3
         shown += [here.decide(key) for key in keys]
@@ -147,7 +179,7 @@ for i in itertools.count():
     local.feedback(shown.decision_id, float(shown.arm == "b"), feedback_id=f"of {shown.decision_id}")
     print(shown.decision_id, flush=True)
 """
-KILLS = int(os.environ.get("TACIT_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("TACIT_TEST_KILLS", "6" if is_long() else "3"))
 """Of shards, ingresses and callers, in turn."""
 
 
@@ -156,9 +188,7 @@ class Caller:
 
     def __init__(self, url, folder):
         self.said = []
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CALLER, url, folder], stdout=subprocess.PIPE, text=True
-        )
+        self.process = Forked(["-c", CALLER, url, folder], stdout=subprocess.PIPE, text=True)
 
     def says(self, count):
         self.said += [self.process.stdout.readline().strip() for _ in range(count)]
@@ -251,25 +281,3 @@ def learned(learners):
                 found[key, arm, 1.0] += int(learner.state.successes[lane, slot])
                 found[key, arm, 0.0] += int(learner.state.failures[lane, slot])
     return +found
-
-
-def test_while_a_shard_is_gone_decisions_go_on(config, tmp_path):
-    with (
-        served(config) as service,
-        Client(url_of(service)) as client,
-        local(service, tmp_path / "spool", timeout=1.0) as here,
-    ):
-        before = here.known()
-        pid = service.placements()["shards"][0]["pid"]
-        os.kill(pid, signal.SIGSTOP)
-        shown = [here.decide(key_in("home", 0)) for _ in range(3)]
-        assert {one.durability for one in shown} == {"spooled"}
-        with pytest.raises(tacit.client.Unavailable):
-            here.flush()
-        after = here.known()
-        assert after[0].waiting
-        assert after[0].age > before[0].age
-        os.kill(pid, signal.SIGCONT)
-        eventually(lambda: flushed(here))
-        outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
-        assert outcomes == ["learned"] * 3

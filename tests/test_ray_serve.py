@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -12,7 +14,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 import types
@@ -21,6 +22,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 import stores
+from forked import Forked, ran
 from harness import PATIENCE, Client, eventually
 
 from tacit.cluster.link import Link
@@ -74,9 +76,9 @@ class Service:
     """``tacit serve --ray`` in a process of its own."""
 
     def __init__(self, config, shards, *more, errors=None, address="local"):
-        command = [sys.executable, "-m", "tacit", "serve", "--config", str(config), *more]
-        self.process = subprocess.Popen(
-            [*command, "--shards", str(shards), "--merge-seconds", "0.2", "--ray", address],
+        command = ["-m", "tacit", "serve", "--config", config, *more]
+        self.process = Forked(
+            [*command, "--shards", shards, "--merge-seconds", "0.2", "--ray", address],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -103,6 +105,16 @@ class Service:
         code = self.process.wait(timeout=PATIENCE)
         self.process.stdout.close()
         return code
+
+
+@functools.cache
+def shared_cluster():
+    """Start a cluster for all services that need none of their own; return its address."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100_000_000})
+    atexit.register(made.shutdown)
+    return made.address
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +336,8 @@ class Traffic:
         rng = random.Random(number)
         keys = [key_in("home", self.shard, i, self.shards) for i in range(10)]
         count = 0
-        while not self.stopped.is_set():
+        # With pauses: what comes back meanwhile needs the processor, too.
+        while not self.stopped.wait(0.01):
             count += 1
             key = rng.choice(keys)
             status, made = self._post("decide", {"key": key})
@@ -470,8 +483,7 @@ def logged(config, placement=None):
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "tacit", *map(str, arguments)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    finished = ran(["-m", "tacit", *arguments])
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -484,7 +496,7 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config):
     assert json.loads(run("log", "reshard", "--shards", 3, "--config", config, "--json"))
     assert logged(config) == before
     decided, told = logged(config, "home")
-    more = Service(config, 3)
+    more = Service(config, 3, address=shared_cluster())
     try:
         ids = [id for id in decided if id not in told]
         assert {shard_of(partition_in(id), 3) for id in ids if partition_in(id) is not None} == {0, 1, 2}
@@ -509,7 +521,7 @@ def test_an_ingress_that_is_killed_takes_nothing_acknowledged_with_it(config, tm
         return all(shard["up"] for shard in service.placements()["shards"])
 
     with errors.open("w") as file:
-        service = Service(path, SHARDS, "--ingresses", "3", errors=file)
+        service = Service(path, SHARDS, "--ingresses", "3", errors=file, address=shared_cluster())
     try:
         assert len(doors()) == 2
         with Traffic(service, 0) as here, Traffic(service, 1) as there:
@@ -549,7 +561,6 @@ def test_files_and_missing_shards_are_refused():
         (["--ray"], "shards keep their log in PostgreSQL"),
         (["--shards", "2"], "only with --ray"),
     ):
-        command = [sys.executable, "-m", "tacit", "serve", *arguments]
-        finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        finished = ran(["-m", "tacit", "serve", *arguments])
         assert finished.returncode in (1, 2)
         assert told in finished.stderr

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from tacit.cluster.evaluation import imported
 from tacit.cluster.ingress import Ingress
 from tacit.cluster.link import Link, OwnLink
 from tacit.cluster.shard import Spares
+from tacit.cluster.tasks import imported
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.layout import check_kinds

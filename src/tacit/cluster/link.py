@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.evaluation import imported
 from tacit.cluster.shard import PULSE, Lost, Request, ShardSnapshot, Spares, new_actor
+from tacit.cluster.tasks import imported
 from tacit.errors import TacitError
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable

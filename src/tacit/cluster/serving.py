@@ -7,7 +7,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.evaluation import connected, imported
+from tacit.cluster.tasks import connected, imported
 from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.log.ids import MOST_SHARDS, Shard

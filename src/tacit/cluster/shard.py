@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.cluster.evaluation import imported
+from tacit.cluster.tasks import imported
 from tacit.core.arrays import Floats, leaves
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
