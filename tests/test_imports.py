@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,24 +13,44 @@ import tacit
 PACKAGE = Path(tacit.__file__).parent
 
 
+@cache
+def read(file):
+    """Return the modules that a file may import, wherever in it; those without what is for types alone; and
+    its functions of more than 60 lines."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    for_types = {inner for node in nodes if is_for_types(node) for inner in ast.walk(node)}
+    every = [(node, named(node)) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    long = [node.name for node in nodes if is_function(node) and length(node) > 60]
+    running = (found for node, found in every if node not in for_types)
+    return set().union(*(found for _, found in every)), set().union(*running), long
+
+
 def imports(file, *, types=True):
     """Return the modules that a file may import, wherever in it; or without those for types alone."""
-    tree, found, left_out = ast.parse(file.read_text()), set(), set()
-    if not types:
-        checking = [node for node in ast.walk(tree) if isinstance(node, ast.If) and is_for_types(node)]
-        left_out = {inner for node in checking for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if node in left_out:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return read(file)[0 if types else 1]
+
+
+def named(node):
+    """Return what an import names."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    return {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
 
 
 def is_for_types(node):
-    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    test = isinstance(node, ast.If) and node.test
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def is_function(node):
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def length(node):
+    """Return the lines of a function, its docstring aside."""
+    documented = ast.get_docstring(node) is not None
+    body = node.body[1 if documented and len(node.body) > 1 else 0]
+    return node.end_lineno - body.lineno + 1
 
 
 def name_of(file):
@@ -139,12 +160,5 @@ def test_a_room_holds_a_dozen_files_or_so():
 
 def test_a_function_holds_one_idea():
     """None is longer than 60 lines, its docstring aside."""
-    long = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                told = ast.get_docstring(node) is not None
-                body = node.body[1 if told and len(node.body) > 1 else 0]
-                lines = node.end_lineno - body.lineno + 1
-                long += [f"{file.name}: {node.name}, {lines} lines"] if lines > 60 else []
-    assert long == []
+    long = {file.name: found for file in sorted(PACKAGE.rglob("*.py")) if (found := read(file)[2])}
+    assert long == {}

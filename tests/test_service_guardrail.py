@@ -231,7 +231,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
     async with served(path, config) as engine:
         home = engine.placements["home"]
 
-        async def both(returns, rounds=6):
+        async def both(returns, rounds=3):
             """Let two who ask something else decide, and return the decisions that taught nothing yet."""
             rows = []
             for x in (1.0, -1.0):
@@ -263,12 +263,12 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         # A pin stands above promises, and what is pinned is no evidence, however it harms.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         for x in (1.0, -1.0):
-            rows = await traffic(engine, fine | {"b": 0.6}, rounds=4, context=[x])
+            rows = await traffic(engine, fine | {"b": 0.6}, rounds=3, context=[x])
             assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
         assert home.guardrail.harms == []
         await engine.ask("home", Unpin())
         # The other promised one does harm: it goes, its promise with it, and the first promise holds.
-        assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=16)} == {"a", "b"}
+        assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=8)} == {"a", "b"}
         assert [harm.arm for harm in home.guardrail.harms] == ["c"]
         # Another policy keeps promises and who was retired.
         await engine.rebuild("home", AskingArm(ARMS))
@@ -276,8 +276,8 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         assert dict(home.config.policy.at_least) == promised
         assert {row.arm for row in await both(fine)} == {"a", "b"}
         # The last but one goes, too; the last one stays, alone, with whatever it does.
-        assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=24)} == {"a"}
-        rows = await traffic(engine, {"a": 0.9}, rounds=8, context=[1.0])
+        assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=10)} == {"a"}
+        rows = await traffic(engine, {"a": 0.9}, rounds=3, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
         assert (home.offer.arms, [harm.arm for harm in home.guardrail.harms]) == (["a"], ["c", "b"])
         pages = Pages(engine)

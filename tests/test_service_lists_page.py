@@ -9,7 +9,7 @@ import apsw
 import numpy as np
 import pytest
 from harness import Client, configured
-from test_service_page import obstacles, post, shown
+from test_service_page import SCREENS, obstacles, post, shown
 
 from tacit.service.app.server import running
 
@@ -207,8 +207,7 @@ def test_a_placement_without_duels_says_how_to_begin(opened):
     assert text.endswith("/v1/placements/none/duel")
 
 
-@pytest.mark.parametrize("width", [400, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_the_page_fits(opened, width, scheme, tmp_path):
     page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width

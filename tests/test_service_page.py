@@ -489,8 +489,16 @@ def test_what_cannot_be_tried_says_why(opened):
     assert page.inner_text("#answer") == "no"
 
 
-@pytest.mark.parametrize("width", [400, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+SCREENS = [
+    (400, "light"),
+    (1600, "dark"),
+    pytest.param(400, "dark", marks=pytest.mark.long),
+    pytest.param(1600, "light", marks=pytest.mark.long),
+]
+"""Each width and each scheme of colours; all pairs of them in the long form."""
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_no_serious_obstacle_is_found(opened, width, scheme):
     page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert obstacles(page) == []
