@@ -410,15 +410,15 @@ def _ratios(cells: list[study.Cell]) -> Floats:
 
 def _map(ratios: Floats, path: Path) -> None:
     limit = np.abs(np.log2(ratios)).max()
-    colours: dict[str, Any] = {"cmap": "RdBu", "vmin": -limit, "vmax": limit}
     with study.drawing(path, 6.5, 7.0, rows=2) as axes:
         for ax, values, name in zip(axes, ratios, ("E-C Bandit", "LaplaceEC"), strict=True):
-            image = ax.imshow(np.log2(values), aspect="auto", **colours)
+            image = ax.imshow(np.log2(values), "RdBu", aspect="auto", vmin=-limit, vmax=limit)
             ax.grid(False)
             ax.set_xticks(range(len(HORIZONS)), [f"{t:,}" for t in HORIZONS])
             ax.set_yticks(range(len(SCALES)), [f"× {factor:g}" for factor in SCALES])
             for i, j in np.ndindex(values.shape):
-                ax.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", size=9)
+                colour = "white" if abs(np.log2(values[i, j])) > 0.7 * limit else "black"
+                ax.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", size=9, color=colour)
             study.inscribe(ax, f"regret of LogisticTS over regret of {name}", ylabel="scale of θ")
             ax.figure.colorbar(image, ax=ax, label="log₂ of the ratio")
         axes[-1].set_xlabel("rounds")
