@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidValue, LogError
+from tacit.evaluate import Table, off_policy
 from tacit.logs import SCHEMA, read_log, read_open_bandit, write_log
 from tacit.logs.rows import converted
 
@@ -506,3 +507,13 @@ def test_real_data_are_read_whole():
     assert log.report.read == log.report.kept == whole.num_rows == 1_042
     assert np.allclose(whole["propensity"].to_numpy(), 1 / 34)
     assert sum(whole["reward"].to_pylist()) == 46
+
+
+def test_results_say_what_rewards_stand_for(tmp_path):
+    rows = {"key": ["k"] * 4, "arm": ["a", "b"] * 2, "propensity": [0.5] * 4, "reward": [0.2, 0.4, 0.0, 1.0]}
+    known = read_log(rows, arms=["a", "b"])
+    for name, said in (("c.parquet", ("reward: 1 stands for 100 euros",)), ("c.csv", ())):
+        write_log(known, tmp_path / name, rewards="1 stands for 100 euros")
+        found = off_policy(Table({"a": 1.0}), tmp_path / name)
+        assert found.notes == said
+        assert all(note in found.summary() for note in said)

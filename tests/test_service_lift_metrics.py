@@ -11,12 +11,14 @@ import pytest
 from harness import SECOND, Clock, as_after_a_crash, everything, served
 from holdouts import FEATURED, METRICS, closed, configured, report
 
+import tacit
 from tacit.errors import InvalidValue
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.copies import export
 from tacit.service.page.charts import written
 from tacit.service.page.pages import Pages
 from tacit.service.placements.lift_report import Wish
@@ -115,6 +117,28 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
     assert [row.reward for row in rows[:3]] == worths
     assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
     assert lift.reward.totals.sum() == pytest.approx(sum(worths))
+
+
+@pytest.mark.parametrize(
+    ("metric", "stands"),
+    [
+        ({"range": [5, 25]}, ["reward: at home 0 to 1 stand for 5 to 25 of revenue"]),
+        ({"half": 20.0}, ["reward: at home 0 to 1 stand for 0 to 1 of revenue as a share of its scale"]),
+        (None, []),
+    ],
+)
+def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stands):
+    config = configured(**({} if metric is None else {"metrics": {"revenue": metric}, "reward": "revenue"}))
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            await engine.decide("home", "k")
+            export(config, engine.store, tmp_path)
+
+    asyncio.run(session())
+    log = tacit.read_log(tmp_path / "clicks.parquet")
+    assert sum(map(len, log)) == 1
+    assert [note for note in log.report.notes() if "stand" in note] == stands
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def at_position(places: Sequence[float], k: int) -> float | None:
 
 
 @suggesting
-def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
+def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards: str = "") -> None:
     """Write a click log to one file, which replaces an older one only when complete.
 
     What is read back equals what was written, in every format.
@@ -169,6 +169,9 @@ def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
     format : str, optional
         ``"parquet"``, ``"csv"`` or ``"json"`` (one object a line); by default the suffix of
         ``path`` says it.
+    rewards : str, optional
+        What rewards from 0 to 1 stand for, such as ``"0 to 1 stand for 0 to 100 euros"``: Parquet keeps
+        it, and results of the log say it.
 
     Raises
     ------
@@ -205,17 +208,17 @@ def write_log(log: Any, path: str | Path, format: str | None = None) -> None:
     chosen = FORMATS[format_of(path, format)]
     batches = (chunk.batch for chunk in as_chunks(log, empty=True))
     try:
-        _replace(path, chosen.write, batches)
+        _replace(path, chosen.write, (batches, rewards))
     except OSError as error:
         remedy = "give another place, or make its folder"
         raise LogError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-def _replace(path: Path, write: Any, batches: Iterable[Any]) -> None:
+def _replace(path: Path, write: Any, given: tuple[Iterable[Any], str]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            write(file, batches)
+            write(file, *given)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

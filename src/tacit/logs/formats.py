@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from tacit.errors import InvalidValue, LogError, meant
 from tacit.logs.rows import Raw, converted, is_text
-from tacit.logs.schema import SCHEMA, VERSION, VERSION_KEY
+from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
 # ---- Where logs are: files, folders, patterns, and what pyarrow's file systems know by a URL
 
@@ -188,7 +188,7 @@ class Format(NamedTuple):
     read : function
         From a file, names of columns and a number of rows to batches of at most so many rows.
     write : function
-        Writes batches of the schema to an open file.
+        Writes batches of the schema to an open file; where it can, with what is said of their rewards.
     sparse : bool
         Whether a row leaves out columns in which it has nothing, so that ``names`` may not
         know them all.
@@ -197,7 +197,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     names: Callable[[Any], list[str]]
     read: Callable[[Any, Sequence[str], int], Iterator[Raw]]
-    write: Callable[[BinaryIO, Iterable[Any]], None]
+    write: Callable[[BinaryIO, Iterable[Any], str], None]
     sparse: bool = False
 
 
@@ -254,8 +254,16 @@ def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator
             first += len(batch)
 
 
-def _write_parquet(file: BinaryIO, batches: Iterable[Any]) -> None:
-    with pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+def rewards_of(path: Any) -> str:
+    """Return what a Parquet file says of its rewards."""
+    with parquet_file(path) as file:
+        said: bytes = (file.schema_arrow.metadata or {}).get(REWARDS_KEY, b"")
+    return said.decode(errors="replace")
+
+
+def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
+    schema = SCHEMA.with_metadata({**SCHEMA.metadata, REWARDS_KEY: rewards}) if rewards else SCHEMA
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
 
@@ -348,7 +356,7 @@ def _time_text(times: Any) -> Any:
     return pc.binary_join_element_wise(times.cast(pa.timestamp("us")).cast(pa.string()), "Z", "")
 
 
-def _write_csv(file: BinaryIO, batches: Iterable[Any]) -> None:
+def _write_csv(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     with pyarrow.csv.CSVWriter(file, CSV_SCHEMA) as writer:
         for batch in batches:
             columns = [_csv_column(batch.column(field.name)) for field in SCHEMA]
@@ -407,7 +415,7 @@ def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Ra
             )
 
 
-def _write_json(file: BinaryIO, batches: Iterable[Any]) -> None:
+def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     names = [field.name for field in SCHEMA]
     for batch in batches:
         columns = [

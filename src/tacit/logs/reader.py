@@ -23,7 +23,7 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, meant
 from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.doubts import SeenDecisions
-from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint
+from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint, rewards_of
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import checked_unit
@@ -185,6 +185,7 @@ class LogReader:
 
     items: Any = None
     unrewarded = False
+    rewards = ""
 
     def __init__(
         self,
@@ -214,6 +215,7 @@ class LogReader:
         self.one_key = bool(keyless) and "key" not in (constants or {})
         if self.one_key and any("key" in file.columns for file in self.files):
             raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
+        self.rewards = next((rewards_of(file.path) for file in self.files if file.format == "parquet"), "")
         # Of a part, another one may have rewards.
         named = [file.columns for file in self.files if file.names]
         self.unrewarded = bool(named) and not any("reward" in {*self.constants, *each} for each in named)
@@ -420,7 +422,7 @@ class LogReader:
         LogError
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
-        self.report = report = LogReport(one_key=self.one_key)
+        self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
         decided = SeenDecisions()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):

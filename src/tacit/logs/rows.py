@@ -131,6 +131,8 @@ class LogReport:
         :class:`~tacit.logs.doubts.Doubt`.
     one_key : bool
         Whether there is no column of keys, so that all rows are of one.
+    rewards : str
+        What the log says of the unit of its rewards.
     """
 
     read: int = 0
@@ -140,6 +142,7 @@ class LogReport:
     time_units: dict[str, int] = field(default_factory=dict)
     doubts: dict[tuple[str, str], Doubt] = field(default_factory=dict)
     one_key: bool = False
+    rewards: str = ""
 
     def doubt(self, found: Iterable[Doubt]) -> None:
         """Count rows that are doubted, which come after those that were counted before."""
@@ -162,7 +165,7 @@ class LogReport:
         """Return the report of both; ``other`` is of rows that come later."""
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
-        both.one_key = self.one_key or other.one_key
+        both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
         both.rejected = _added(self.rejected, other.rejected)
         both.time_units = _added(self.time_units, other.time_units)
         both.doubt([*self.doubts.values(), *other.doubts.values()])
@@ -179,9 +182,13 @@ class LogReport:
     def notes(self) -> list[str]:
         """Return what was inferred from the log itself, a line each."""
         one_key = [f"key: there is no such column, so all rows are of one key, {ONLY_KEY!r}"]
-        return (one_key if self.one_key else []) + [
-            f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
-            for unit, count in self.time_units.items()
+        return [
+            *one_key * self.one_key,
+            *[f"reward: {self.rewards}"] * bool(self.rewards),
+            *(
+                f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
+                for unit, count in self.time_units.items()
+            ),
         ]
 
     def check_kept(self) -> None:

@@ -51,6 +51,8 @@ FEATURE = "feature "
 OWN = "column "
 """What begins the names of further columns that are the log's own, as they are."""
 VERSION_KEY = b"tacit_log_version"
+REWARDS_KEY = b"tacit_rewards"
+"""Where a Parquet file says in which unit people read the rewards."""
 
 SCHEMA = pa.schema(
     [

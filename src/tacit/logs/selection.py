@@ -79,7 +79,7 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 
 
 def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
-    log.report = report = LogReport(one_key=log.one_key)
+    log.report = report = LogReport(one_key=log.one_key, rewards=log.rewards)
     decided = SeenDecisions()
     wanted = wanted | set(log.made_of if "context" in wanted else ())
     for file, span in zip(log.files, groups, strict=True):

@@ -289,7 +289,7 @@ def say_rejected(reader: Any, log: Any) -> tuple[str, ...]:
     lines = [report.summary()] if reader is not log and report.rejected else []
     for text in [*lines, *report.doubted()]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
-    return tuple(report.notes()[: report.one_key])
+    return tuple(report.notes()[: report.one_key + bool(report.rewards)])
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:

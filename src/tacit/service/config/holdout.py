@@ -241,6 +241,11 @@ class RewardScale(NamedTuple):
         """What amounts are of."""
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
+    @property
+    def ends(self) -> str:
+        """What rewards from 0 to 1 stand for; nothing where they stand for themselves."""
+        return f"{self.low:g} to {self.low + self.span:g} of {self.named}" if self != RewardScale() else ""
+
     def amount(self, total: float, count: float = 1.0) -> float:
         """Return the sum of so many rewards from 0 to 1 in this unit."""
         return float(total) * self.span + float(count) * self.low

@@ -147,9 +147,8 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
-    return write_clicks(
-        (click_row(row, names[row.placement], policies[row.placement], rewards) for row in decisions), path
-    )
+    rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in decisions)
+    return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
 
 
 def attributed(config: Config, store: Store) -> dict[int, Any]:

@@ -126,15 +126,16 @@ def export_items(
         # What came back for a list is known once its window has closed.
         return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
 
-    count = write_clicks((made for row in known for made in rows_of(row)), folder / f"{log}-{name}.parquet")
+    rows, path = (made for row in known for made in rows_of(row)), folder / f"{log}-{name}.parquet"
+    count = write_clicks(rows, path, {name: config.placements[name].scale})
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
     _say_left_out(name, described.nameless)
     return {f"{log}-{name}": count, f"items-{name}": table.num_rows}
 
 
-def write_clicks(rows: Iterator[dict[str, Any]], path: Path) -> int:
-    """Write rows as a click log; return how many there were."""
+def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str, Any]) -> int:
+    """Write rows as a click log that says in which unit placements count; return how many there were."""
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
 
@@ -146,7 +147,8 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path) -> int:
             count += len(group)
             yield pa.RecordBatch.from_pylist(group, schema=SCHEMA)
 
-    write_log(batches(), path)
+    said = [f"at {name} 0 to 1 stand for {text}" for name, scale in scales.items() if (text := scale.ends)]
+    write_log(batches(), path, rewards="; ".join(said))
     return count
 
 
