@@ -449,11 +449,11 @@ def joined(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def replaced(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return times as they were, with the rows of the roles that were found in place of theirs."""
-    roles = {row["role"] for row in found["rows"]}
-    kept = [row for row in before["rows"] if row["role"] not in roles]
+    """Return times as they were, with what was found of a package in a role in place of what was known."""
+    anew = {(row["role"], row["entrant"]) for row in found["rows"]}
+    kept = [row for row in before["rows"] if (row["role"], row["entrant"]) not in anew]
     order = [*SPEED]
-    return before | {"rows": sorted([*kept, *found["rows"]], key=lambda row: order.index(row["role"]))}
+    return before | {"rows": sorted([*found["rows"], *kept], key=lambda row: order.index(row["role"]))}
 
 
 ROWS = {"timed": timed, "learned": learned}

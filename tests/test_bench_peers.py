@@ -113,6 +113,24 @@ def test_differences_are_paired_by_stream(modules):
     assert found["standard_error"] == pytest.approx(3.0**-0.5)
 
 
+def test_times_of_one_package_in_one_role_replace_its_own_alone(modules):
+    def row(who, score, role="weighing"):
+        return {"role": role, "entrant": who, "score": score}
+
+    before = {"machine": {}, "rows": [row("obp", 1, "replay"), row("obp", 2), row("river", 3)]}
+    found = modules["bench_peers"].replaced(before, {"machine": {"load": 1}, "rows": [row("obp", 4)]})
+    assert [each["score"] for each in found["rows"]] == [1, 4, 3]
+    assert found["machine"] == {}
+
+
+def test_a_ratio_of_regrets_knows_that_they_were_paired(modules):
+    """Regrets 2, 4, 6 are twice 1, 2, 3, seed by seed: no error; 3, 4, 5 are off by 1, 0, -1."""
+    over = importlib.import_module("items_kept").over
+    assert over([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == {"score": 2.0, "standard_error": 0.0}
+    found = over([3.0, 4.0, 5.0], [1.0, 2.0, 3.0])
+    assert found == {"score": 2.0, "standard_error": pytest.approx(3.0**-0.5 / 2.0)}
+
+
 def test_scores_of_many_loops_are_pooled(modules):
     """Two C loops, means 2 and 4, deviations 3 of 9 runs: each error is 1, the mean's √2/2."""
     runs = [[1.0, 10, [2.0, 3.0, 9]]], [[1.0, 10, [4.0, 3.0, 9]]]
