@@ -316,7 +316,8 @@ def read_interleaved(
     assembly, rows = read_searches(list(map(Path, given)), read, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
-        there = f"two rankers are needed, there are {names}; {rows.summary()}" if rows.read else NO_ROWS
+        lack = f"two rankers are needed, there are {names}: name each result's in team; {rows.summary()}"
+        there = lack if rows.read else NO_ROWS
         raise LogError(f"{', '.join(map(str, given))}: {there}")
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)
