@@ -214,6 +214,10 @@ WARNED = {
         lambda: tacit.auto(arms=3, context=pandas.DataFrame({"age": ["31", "44", "n/a"]})),
         r"context\.age: 'n/a' is no number .*; give None in place of it",
     ),
+    "one cluster for all": (
+        lambda: weighed(BANNERS.assign(page="home"), cluster="page"),
+        "IPS: cluster: all rows have the same, so it has no interval; give a column",
+    ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
 }
 

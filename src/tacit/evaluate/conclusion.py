@@ -254,6 +254,8 @@ LEFT = (
     "how far off it is; so it has no interval, DoublyRobust has one"
 )
 
+ALONE = "cluster: all rows have the same, so it has no interval; give a column of more values"
+
 
 def conclude(
     estimator: Estimator,
@@ -317,6 +319,8 @@ def conclude(
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
     notes = [f"{estimator.label}: {found.note}"] if found.note else []
+    if clustered and np.count_nonzero(sums.groups[0]) < 2:
+        notes.append(f"{estimator.label}: {ALONE}")
     return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
 
 
