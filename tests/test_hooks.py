@@ -90,7 +90,8 @@ def test_rudderstacks_body_counts_with_a_key(tmp_path):
         event["properties"]["decision_id"] = one
         assert push(event)[1]["sent"] == {"learned": 1}
         event["type"] = "identify"
-        assert push(event)[1] == {"read": 1, "left_out": 1, "sent": {}, "rejected": {}, "first": {}}
+        why = {"left-out": "type is 'identify'"}
+        assert push(event)[1] == {"read": 1, "left_out": 1, "sent": {}, "rejected": {}, "first": why}
 
 
 def test_posthogs_body_counts_with_a_key(tmp_path):

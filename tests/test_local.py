@@ -347,6 +347,14 @@ def test_a_spool_gives_back_what_was_appended_whoever_ended(tmp_path):
     spool.close()
 
 
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "waiting").touch()
+    with pytest.raises(
+        InvalidValue, match=r"^folder: .*waiting' is not allowed; it is a file; give a folder"
+    ):
+        Local("http://127.0.0.1:9", "home", tmp_path / "waiting")
+
+
 def test_a_folder_is_for_one_process(tmp_path):
     spool = Spool(tmp_path)
     with pytest.raises(TacitError, match="another process"):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from forked import Forked
 
 from tacit.cli import cli
-from tacit.client import Client, Decided
+from tacit.client import Client, Decided, Feedback, Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
@@ -128,6 +128,22 @@ ASKED = {
         {"decision_id": "d", "metrics": {"revenue": 1}},
         ("reward", "null", "give a number from 0 to 1, beside metrics, too"),
     ),
+    "many for one": (
+        "home/decide",
+        {"decisions": [{"key": "a"}]},
+        ("decisions", "unknown", "send many at once to this path with /batch behind it"),
+    ),
+    "a pin without its end": (
+        "home/pin",
+        {"arms": ["film"]},
+        ("until", "it is missing", "give a time in ISO 8601, such as 2026-"),
+    ),
+    "a pin until a number": (
+        "home/pin",
+        {"arms": ["film"], "until": 7},
+        ("until", "7", "give a time in ISO"),
+    ),
+    "duels of arms": ("home/duels", None, ("placement", "'home'", "it takes 'decide', not 'duel'")),
     "a mode that is none": (
         "home/mode",
         {"mode": "live"},
@@ -181,6 +197,10 @@ ANEW = {
     ("port = 0", "port = 1"): "server.port: 1 needs a restart; still 0",
     ("s.db", "t.db"): "t.db needs a restart; still",
     (
+        "at_least",
+        'mode = "frozen"\nat_least',
+    ): "home.mode: frozen is for a placement without decisions; change",
+    (
         "at_least = { a = 0.3 }",
         "",
     ): "placements.home.at_least: the store holds what was learned with {'a': 0.3}",
@@ -207,10 +227,10 @@ def test_what_is_configured_and_can_hardly_be_meant_is_said_and_what_is_read_ane
             path.write_text(BEGUN)
             service.send_signal(signal.SIGHUP)
             said += until(service.stderr, "was read anew")
-            assert not any("needs a restart" in line for line in said[-1:])
         service.terminate()
     for what in DOUBTED:
         assert any(what in line for line in said)
+    assert all(line.startswith("WARNING") for line in said if "needs a restart" in line)
 
 
 HARDLY = {
@@ -403,6 +423,10 @@ TYPED = {
     "simulate --config yaml.toml": ("yaml.toml", "line 1, column 9", "write lines such as"),
     "simulate --policy ucb1 --plot regret.abc": ("plot", "'regret.abc'", ".png"),
     "check mine:Policy": ("policy", "'mine:Policy'", "call it where mine.py lies"),
+    "placement holdout home": ("--none alone", "such as --share 0.1"),
+    "placement holdout home --share 0.1 --none": ("--none alone", "what there shall be"),
+    "placement arms home --add a,b": ("--add", "'a,b'", "give each by an --add of its own"),
+    "serve map.toml": ("unexpected extra argument (map.toml)", "give it as --config"),
     "placement pins home": ("'pins'", "did you mean 'pin'?", "there is arms, "),
     "items lod home": ("'lod'", "did you mean 'load'?", "there is count, load, remove"),
     "placement holdout home --control film": ("--control", "'film'", "give uniform, baseline or arm=film"),
@@ -486,6 +510,14 @@ def commands(found, words):
     context = click.Context(found)
     for name in found.list_commands(context):
         yield from commands(found.get_command(context, name), [*words, name])
+
+
+def test_one_of_what_is_sent_as_many_is_refused_with_a_remedy():
+    with Client("http://127.0.0.1:9") as client:
+        with pytest.raises(InvalidValue, match=r"decisions: Impression.* give a list of Impression"):
+            client.decide_many("home", Impression("a"))
+        with pytest.raises(InvalidValue, match=r"feedback: Feedback.* give a list of Feedback"):
+            client.feedback_many("home", Feedback("d", 1.0))
 
 
 def test_a_client_that_is_closed_and_a_decision_in_place_of_its_id_are_refused_with_a_remedy():

@@ -27,7 +27,7 @@ from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
 from tacit.learning.learner import Learner
 from tacit.proof.boundary import BUCKETS
@@ -469,6 +469,15 @@ async def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
         assert home.series.results.time == kept.time
         assert home.series.results.over(0)[DECISIONS] == 20
         assert home.decisions == 50
+
+
+async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+        home = engine.placements["home"]
+        with pytest.warns(
+            AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
+        ):
+            await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d1"))])
 
 
 async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):

@@ -74,6 +74,10 @@ class Explained(click.Command):
                 such = f"{seconds}, in seconds" if (seconds := number_of(found[2])) else NUMBERS[found[3]]
                 raise click.BadParameter(f"{found[1]} is no number; give {such}", ctx, error.param) from None
             raise
+        except click.UsageError as error:
+            if ".toml)" in error.message and any("--config" in each.opts for each in self.params):
+                raise click.UsageError(f"{error.message}; give it as --config", ctx) from error
+            raise
 
 
 NUMBERS = {"integer": "a whole number, such as 1000", "float": "a number, such as 0.5"}

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from tacit.cli.options import Existing, Explained, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
@@ -305,7 +306,11 @@ def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bo
     given = {field: list(v) if isinstance(v, tuple) else v for field, v in given.items() if v is not None}
     if OF_KEY in given:
         given["key"] = given.pop(OF_KEY)
+    context = click.get_current_context()
     for flag, other in asked.instead.items():
+        typed = [each for each in given if context.get_parameter_source(each) is not ParameterSource.DEFAULT]
+        if (flag in typed) is any(each != flag for each in typed):
+            raise click.UsageError(f"give --{flag} alone, or what there shall be, such as --share 0.1")
         if given.pop(flag):
             verb, given = other, {}
     # The client's calls are called as the verbs are.
@@ -393,6 +398,10 @@ def duels_text(found: Any) -> str:
 
 def arms_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a change of arms as it is sent: numbers, where arms are numbered."""
+    for arm in given["add"]:
+        if "," in arm:
+            remedy = "give each by an --add of its own; for a comma in a name use POST …/arms"
+            raise click.UsageError(f"--add: {arm!r} has a comma; {remedy}")
     # To change nothing says which arms there are.
     if not all(isinstance(arm, int) for arm in client.change_arms(name).arms):
         return given

@@ -323,6 +323,8 @@ def ask_many(
     """
     (field,) = (field.name for field in msgspec.structs.fields(verb.answer))
     bodies: list[Any] = []
+    if isinstance(messages, kind):
+        raise InvalidValue(field, messages, f"give a list of {kind.__name__}, of one, too")
     for i, message in enumerate(messages):
         if isinstance(message, msgspec.Raw):
             bodies.append(message)

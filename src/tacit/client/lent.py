@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.client.call import Conflict, InvalidRequest
 from tacit.client.clients import Client
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
 from tacit.wire.decisions import LocalDecision
@@ -67,6 +67,10 @@ class Spool:
     """
 
     def __init__(self, folder: Path) -> None:
+        if folder.is_file():
+            raise InvalidValue(
+                "folder", str(folder), "it is a file; give a folder, or one that is to be made"
+            )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)

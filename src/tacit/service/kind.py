@@ -152,4 +152,4 @@ def check_path(placement: Any, path: str) -> None:
     """
     asked = placement.kind.path
     if asked != path:
-        raise InvalidValue("placement", placement.name, f"ask it at its path {asked!r}")
+        raise InvalidValue("placement", placement.name, f"it takes {asked!r}, not {path!r}: ask it there")

@@ -105,7 +105,7 @@ def refusal(
         number = number_of(value, unit) if unit else ""
         words = (
             shape
-            if shape and "regex" in what
+            if shape and "array" not in what
             else _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
         )
         names = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
@@ -199,6 +199,8 @@ def _note(kind: Any, name: str) -> str:
 
 def _lacking(kind: Any) -> str:
     """Return that a value is missing, and what to give for it."""
+    if shape := _note(kind, "such"):
+        return f"it is missing; give {shape}"
     try:
         msgspec.convert(HIDDEN, kind)
     except msgspec.ValidationError as error:
@@ -236,6 +238,8 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 def known_fields(name: str, kind: Any) -> str:
     """Return which fields there are where one is not known, the one that was meant first."""
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
+    if name in ("decisions", "feedback") and "decision_id" in known:
+        return "; send many at once to this path with /batch behind it"
     near = get_close_matches(name, known, 1) or [each for each in known if each == MEANT.get(name)]
     hint = f"did you mean {near[0]}? " if near else ""
     # Of many, the one that is surely meant is enough.

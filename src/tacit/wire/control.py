@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+UNTIL = "2026-05-03T18:00:00+00:00"
+SUCH = {"such": f"a time in ISO 8601, such as {UNTIL}"}
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
 Mode = Literal["online", "apprentice", "frozen", "shadow", "control"]
 
@@ -118,9 +120,7 @@ class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     arms: Annotated[Sequence[int | str], Meta(min_length=1)]
-    until: Annotated[
-        str, Meta(examples=["2026-05-03T18:00:00+00:00"], extra_json_schema={"format": "date-time"})
-    ]
+    until: Annotated[str, Meta(examples=[UNTIL], extra_json_schema={"format": "date-time"}, extra=SUCH)]
 
 
 class Pinned(msgspec.Struct, frozen=True):

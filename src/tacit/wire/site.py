@@ -171,7 +171,7 @@ class EventsTaken(msgspec.Struct, frozen=True):
     rejected : dict of str to int
         By reason.
     first : dict of str to str
-        What is wrong with the first one, by reason.
+        What is wrong with the first one, by reason; why one was left out is ``left-out``.
     """
 
     read: int

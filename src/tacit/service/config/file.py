@@ -150,6 +150,10 @@ def unheeded(began: Config, now: Config) -> Iterator[str]:
         values = f"; still {then}" if place in FIXED[:-3] else ""
         if wanted != then:
             yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
+    for name in sorted(began.placements.keys() & now.placements):
+        if (mode := now.placements[name].mode) != began.placements[name].mode:
+            remedy = f"change it by tacit placement mode {name} --mode {mode}"
+            yield f"placements.{name}.mode: {mode} is for a placement without decisions; {remedy}"
 
 
 def news(before: Config, now: Config) -> Iterator[str]:
@@ -162,7 +166,7 @@ def news(before: Config, now: Config) -> Iterator[str]:
         then, wanted = (
             {"arms": each.configured_arms} | json.loads(settings_of(each)) for each in (old[name], new[name])
         )
-        yield from _changed(f"placements.{name}", then, wanted)
+        yield from _changed(f"placements.{name}", then, wanted | {"mode": then["mode"]})
 
 
 def _changed(place: str, before: Any, now: Any) -> Iterator[str]:

@@ -245,7 +245,8 @@ class _Taking(EventCounts):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
         if deeper(event):
             raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
-        if self._mapper.left_out(event) is not None:
+        if (why := self._mapper.left_out(event)) is not None:
+            self._first.setdefault("left-out", why)
             return None
         # Sent again it has the same name, in whichever body.
         name = blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()

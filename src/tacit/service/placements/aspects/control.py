@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decisions
 from tacit.policies import (
     EXP3,
@@ -249,6 +250,9 @@ class Coin:
             Whether every one is the control's, whatever the coin says.
         """
         sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
+        if sticky and None in units:
+            what = f"a decision without {self.config.unit} is drawn alone; send {self.config.unit} with each"
+            warnings.warn(f"holdout.unit: {what}", AssumptionWarning, stacklevel=2)
         control: list[int] = []
         bucket: list[int | None] = []
         imposed = np.full((len(ids), self.control.width), -1, np.int64)
