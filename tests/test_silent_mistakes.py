@@ -346,6 +346,12 @@ def test_a_call_that_cannot_be_says_what_is_taken(mistake):
         made()
 
 
+def test_a_method_of_other_packages_says_what_it_is_called():
+    with pytest.raises(AttributeError, match=r"a Learner has no 'predict'; did you mean choose\?"):
+        learner(arms=ARMS).predict("a")
+    assert not hasattr(learner(arms=ARMS), "relearn")
+
+
 def test_clusters_are_of_any_column():
     by_user, by_key = weighed(cluster="uid"), weighed(cluster="key", columns={"arm": "banner", "key": "uid"})
     assert by_user.estimates[0].intervals == by_key.estimates[0].intervals

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,15 @@ from tacit.policies.features.click_model import known_seen
 BOOLEANS = bool, np.bool_
 SHOWN = 12
 """Arms that a notebook names."""
+
+ELSEWHERE = {
+    "fit": "fit_log",
+    "partial_fit": "learn",
+    "update": "learn",
+    "predict": "choose",
+    "select_arm": "choose",
+}
+"""What methods of other packages are called here."""
 
 
 class Learner(BelievingLearner[ArmT_co]):
@@ -80,6 +89,12 @@ class Learner(BelievingLearner[ArmT_co]):
         super().__init__(policy, generator("learner", seed), propensities)
         self._repeats = Repeats()
         self._ring = self._repeats.ring
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            meant = f"; did you mean {ELSEWHERE[name]}?" if name in ELSEWHERE else ""
+            raise AttributeError(f"a Learner has no {name!r}{meant}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
