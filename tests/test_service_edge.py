@@ -373,7 +373,8 @@ def test_every_line_of_the_log_is_one_event_that_nobody_forged(tmp_path, form):
 
 
 def test_a_log_that_is_json_ends_in_json(tmp_path):
-    with troubled(tmp_path, "json", store=".") as (process, log):
+    (tmp_path / "file").touch()
+    with troubled(tmp_path, "json", store="file/s.db") as (process, log):
         assert process.wait(PATIENCE) == 1
     (line,) = log.read_text().splitlines()
     told = json.loads(line)
