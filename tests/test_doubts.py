@@ -123,7 +123,7 @@ def test_arms_that_differ_by_blanks_alone():
 
 
 def test_numbers_with_a_fraction_for_names(tmp_path):
-    log = log_of(key=np.array([1.0, 2.0] * 1000))
+    log = log_of(key=np.arange(1.0, 2001.0))
     pyarrow.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     for form in (log, tmp_path / "log.parquet"):
         (text,) = told(off_policy, Uniform(), form, cluster="key")
