@@ -262,7 +262,7 @@ propensity = "p"
         assert push([click | {"t": 1}, click])[1]["rejected"] == {"bad-time": 1, "unmatched": 1}
         assert push([click, view])[1]["rejected"] == {"unmatched": 1}
         assert push(click)[1]["sent"] == {"learned": 1}
-        assert push(view)[1]["sent"] == {"logged": 1}
+        assert push(view)[1]["sent"] == {"duplicate": 1}
         assert push(view | {"item": "a"})[1]["rejected"] == {"conflict": 1}
 
 
