@@ -18,7 +18,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.reading import counts_of
+from tacit.service.engine.reading import believed_of, counts_of, rounds_of
 from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted
@@ -250,17 +250,14 @@ def test_other_features_are_refused_as_ever(tmp_path):
 
 def test_the_page_counts_what_it_counts():
     learner = tacit.Learner(tacit.DriftMixture(3), seed=1)
-    plays, rewards = np.zeros((2, 3)), np.zeros((2, 3))
+    plays = np.zeros((2, 3))
     for i in range(12):
         decision = learner.choose(f"key {i % 2}")
-        reward = float(i % 3 == 0)
-        learner.learn(decision, reward)
+        learner.learn(decision, float(i % 3 == 0))
         plays[i % 2, decision.slot] += 1
-        rewards[i % 2, decision.slot] += reward
-    counts = counts_of(learner.state)
-    assert counts.plays[:2].tolist() == plays.tolist()
-    assert counts.rewards[:2].tolist() == rewards.tolist()
-    assert counts.rounds[:2].tolist() == [6, 6]
+    for lane in range(2):
+        assert believed_of(learner.policy, learner.state, lane).plays.tolist() == plays[lane].tolist()
+    assert rounds_of(counts_of(learner.state))[:2].tolist() == [6, 6]
 
 
 def test_what_signals_cost_is_said():
