@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -188,6 +189,15 @@ def test_tacits_own_log_with_users_and_rankings(tmp_path):
     # A click where both lists are the same says nothing; the search counts all the same.
     pair = report.between("old", "new")
     assert (pair.searches, pair.won, pair.lost) == (2, 1, 0)
+
+
+def test_an_item_of_a_log_that_was_clicked_twice_is_no_doubt(tmp_path):
+    shown = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "c", "a"]], np.random.default_rng(3))
+    record = {"left": "x", "right": "y", "interleaved": shown.as_dict(), "clicks": [0, 1, 1]}
+    log = lines(tmp_path / "log.jsonl", [record] * 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AssumptionWarning)
+        read_interleaved(log)
 
 
 def test_the_old_log_of_duels_reads_as_before(tmp_path):

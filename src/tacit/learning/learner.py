@@ -126,7 +126,7 @@ class Learner(BelievingLearner[ArmT_co]):
             What the decision is for: a query, a place on a page; at most 512 bytes. A number stands for its
             digits. Where there is one problem only, leave it out: it is ``"default"``.
         context : array of float, shape (context_dim,), or dict, optional
-            Who is asking, or signals about the key; a dict, or a row of a frame, where the policy has a schema.
+            Who is asking, or signals about the key; a dict or a row of a frame where the policy has a schema.
             One unknown to its classifier is warned of once, by :class:`~tacit.errors.AssumptionWarning`.
         arms : sequence of arms, optional
             The arms on offer for this impression; by default all that are not retired. Where

@@ -253,7 +253,7 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
             raise InvalidValue("clicks", clicks, "give a list of positions")
         actions = [_action(click, len(shown.items)) for click in clicks]
         # The method must know its list again.
-        credited(shown, [action.position for action in actions])
+        credited(shown, sorted({action.position for action in actions}))
         if record.get("rankings") is not None:
             rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
     return Search(search, search, {}, rankers, shown, actions, rankings)
