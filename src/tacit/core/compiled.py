@@ -28,13 +28,19 @@ import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may
 from tacit.core import dispatch
 from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
-from tacit.core.compilation.loops import LoopCache, LoopCompiler, is_noted, makes_arrays, note, untimed
+from tacit.core.compilation.loops import KernelCompiler, LoopCache, LoopCompiler, is_noted, makes_arrays, note
 from tacit.core.compilation.notice import explained
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
 OPTIONS: Any = {"error_model": "numpy"}
 # A kernel that is not inlined costs a reference count per array and call: twice the time.
-KERNEL_OPTIONS: Any = OPTIONS | {"forceinline": True}
+# Nobody calls one from outside of compiled code, so it needs no wrappers.
+KERNEL_OPTIONS: Any = OPTIONS | {
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": KernelCompiler,
+}
 
 GENERICS = (
     *dispatch.POLICY_KERNELS,
@@ -46,7 +52,7 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-HOW = "3"
+HOW = "2"
 """Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
@@ -181,7 +187,7 @@ def _form(value: Any) -> Any:
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
-    with _without_collector(), untimed(), closing(dispatcher._cache):
+    with _without_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
 

@@ -8,24 +8,20 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import llvmlite.binding as llvm
-import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import caching, cgutils, compiler, event, types
+from numba.core import caching, cgutils, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.pythonapi import NativeValue, _unboxers
 from numba.core.runtime.nrt import rtsys
-from numba.core.target_extension import cpu_target, jit_registry
-from numba.core.types.functions import BaseFunction
 
 from tacit.core import dispatch
 from tacit.core.code_key import reached
@@ -180,76 +176,13 @@ class LoopCompiler(Compiler):
         """Compile a loop."""
         import numba.core.boxing  # noqa: F401  has numba's own way known, to be put back
 
-        with ExitStack() as stack:
-            for where, name, ours in (
-                (_unboxers.functions, types.NumPyRandomGeneratorType, _lent),
-                (jit_registry, cpu_target, _inlined),
-                (compiler, "compile_internal", _inlined_internal),
-                (BaseFunction, "get_call_type", _call_type),
-            ):
-                stack.enter_context(_replaced(where, name, ours))
+        known = _unboxers.functions
+        before = known[types.NumPyRandomGeneratorType]
+        known[types.NumPyRandomGeneratorType] = _lent
+        try:
             return super().compile_extra(func)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _replaced(where: Any, name: Any, ours: Any) -> Iterator[None]:
-    """Have something of numba's done in our way for a while."""
-    # One of the dictionaries would let nothing be replaced.
-    get, put = (dict.__getitem__, dict.__setitem__) if isinstance(where, dict) else (getattr, setattr)
-    before = get(where, name)
-    put(where, name, ours)
-    try:
-        yield
-    finally:
-        put(where, name, before)
-
-
-def _inlined(**options: Any) -> Any:
-    """Return how a function is compiled that is called by its types: a kernel, or one of numba's own."""
-    # Nobody calls it from outside of compiled code, so it needs no wrappers.
-    bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler}
-    return numba.jit(**options | bare)
-
-
-def _inlined_internal(
-    typing: Any,
-    target: Any,
-    library: Any,
-    function: Any,
-    arguments: Any,
-    result: Any,
-    flags: Any,
-    locals: Any,
-) -> Any:
-    """Compile what numba calls to do a part of its own work."""
-    kernel: Any = KernelCompiler
-    return kernel(typing, target, None, arguments, result, flags, locals).compile_extra(function)
-
-
-_arithmetic: dict[Any, Any] = {}
-"""The types of an operator's call, by the operator and the numbers that it is called with."""
-_numba_call_type: Any = BaseFunction.get_call_type
-
-
-def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
-    """Return the types of a call; for an operator on numbers numba tries a dozen ways, each time anew."""
-    if named or not all(isinstance(each, (types.Number, types.Boolean)) for each in arguments):
-        return _numba_call_type(function, context, arguments, named)
-    found = _arithmetic.get((function, arguments))
-    if found is None:
-        found = _numba_call_type(function, context, arguments, named)
-        # What is compiled for these numbers depends on more than their types.
-        if function.get_impl_key(found) is function.typing_key:
-            _arithmetic[function, arguments] = found
-    function._impl_keys.setdefault(found.args, function.typing_key)
-    return found
-
-
-@contextmanager
-def untimed() -> Iterator[None]:
-    """Compile without numba's clocks, which look at each of a hundred thousand steps."""
-    with global_compiler_lock, _replaced(event, "install_timer", lambda kind, callback: nullcontext()):
-        yield
+        finally:
+            known[types.NumPyRandomGeneratorType] = before
 
 
 # ---- Where compiled loops are kept
