@@ -399,3 +399,35 @@ def test_an_empty_file_is_called_empty(tmp_path):
     path.write_text("")
     with pytest.raises(TacitError, match=r"log\.csv: it is empty; give one that has rows"):
         tacit.read_log(path, arms=ARMS)
+
+
+@pytest.mark.parametrize("uid", [[None, 7] * 20, [None] * 40], ids=["some", "all"])
+def test_rows_without_what_tells_clusters_apart_are_refused(uid):
+    with pytest.raises(TacitError, match="row 1: cluster: uid is missing; give such rows ids of their own"):
+        weighed(BANNERS.assign(uid=uid), cluster="uid")
+
+
+@pytest.mark.parametrize("context", [{"age": "number", "dev": ["ios", "web"]}, ["age", "dev"]])
+def test_a_policy_of_other_fields_than_the_log_is_read_with_is_refused(context):
+    log = BANNERS.assign(age=30.0, dev="ios")
+    policy = tacit.auto(arms=["film", "song"], context={"agee": "number", "dev": ["ios", "web"]})
+    with pytest.raises(TacitError, match=r"the policy reads .*agee.*, the log .*age.*make both alike"):
+        off_policy(policy, log, columns={"arm": "banner", "context": context}, arms=["film", "song"])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"banner,reward\n", "it has no rows"),
+        (b"banner,reward\nfilm,0,5\nsong,1,0\n", "2 rows have more or fewer fields than the header"),
+        ("banner,reward\nfilm,0\n".encode("utf-16"), "it is not in UTF-8: save it in UTF-8"),
+    ],
+)
+def test_what_a_file_without_usable_rows_lacks_is_said(tmp_path, text, why):
+    log = tmp_path / "log.csv"
+    log.write_bytes(text)
+    asked = "--policy always:film --arms shown --column arm=banner --constant propensity=0.5"
+    failed = CliRunner().invoke(cli, ["evaluate", str(log), *asked.split()])
+    assert failed.exit_code
+    assert "log.csv" in failed.output
+    assert why in failed.output

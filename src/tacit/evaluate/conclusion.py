@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class Summing:
             lists = lists_of(rows, min(self._lengths))
         group = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
-            group = clusters(rows.batch[self._cluster], GROUPS)
+            group = clusters(self._told_apart(rows), GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
@@ -189,6 +189,15 @@ class Summing:
                     f"with probability {wanted[row, code]:g}, the logging policy never; leave it "
                     "out of the target policy"
                 )
+
+    def _told_apart(self, rows: LoggedRows) -> Any:
+        """Return what tells clusters apart, which every row must have."""
+        column = rows.batch[self._cluster]
+        if column.null_count:
+            row = int(np.argmax(np.asarray(column.is_null())))
+            remedy = "give such rows ids of their own, or leave them out"
+            raise UnfitLog(f"{rows.where(row)}: cluster: {self._cluster} is missing; {remedy}")
+        return column
 
     def _note_slates(self, rows: LoggedRows) -> None:
         ids = rows.chunk.batch["decision_id"]

@@ -27,7 +27,17 @@ from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, forma
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import checked_unit
-from tacit.policies.context import BOOLEAN, FIRST, NUMBER, SIGNAL, Declared, Encoder, declared, schema_of
+from tacit.policies.context import (
+    BOOLEAN,
+    FIRST,
+    NUMBER,
+    SIGNAL,
+    Declared,
+    Encoder,
+    declared,
+    schema_of,
+    schema_text,
+)
 
 # ---- A log in memory: a table or record batches, read as a file is
 
@@ -261,11 +271,15 @@ class LogReader:
         Raises
         ------
         LogError
-            If a file has no such column.
+            If a file has no such column, or the log was read with other fields.
         """
-        if not schema or self._schema is not None:
+        if not schema or self._schema == schema:
             return self
         names, made_of = {name for name, _ in schema}, set(self._made_of)
+        if self._schema is not None or (made_of != names and made_of & names):
+            theirs = schema_text(self._schema) if self._schema else f"context of {', '.join(self._made_of)}"
+            remedy = "make both alike, or say no context of the log, so that the policy's is taken"
+            raise LogError(f"context: the policy reads {schema_text(schema)}, the log {theirs}; {remedy}")
         if not made_of and all(CONTEXT in file.columns for file in self.files):
             made_of = {file.columns[CONTEXT] for file in self.files}
         found = copy.copy(self)
@@ -471,7 +485,9 @@ def reading(path: File | Frame, format: str) -> Iterator[None]:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         remedy = "mend it, or say what it is with format= (--format)"
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, UnicodeDecodeError):
+            remedy = "it is not in UTF-8: save it in UTF-8"
+        elif isinstance(error, FileNotFoundError):
             remedy = "give one that is there, with its path from here or from the root"
         elif format == MEMORY:
             remedy = "give a table, such as a data frame or a dict of arrays"

@@ -203,14 +203,19 @@ def _shown(log: LogReader) -> list[str]:
     if log.once:
         raise InvalidValue("arms", SHOWN, "name the arms: the log is a stream, to be read only once")
     arms: dict[str, None] = {}
+    rows = malformed = 0
     for file in log.files:
         column = file.columns.get("arm")
         for raw in file.read([column], log.batch_rows) if column else ():
             assert column is not None
+            rows, malformed = rows + len(raw.rows), malformed + len(raw.malformed)
             texts = converted(raw.columns[column], pa.string()).unique().to_pylist()
             arms |= dict.fromkeys(text for text in texts if text is not None)
     if not arms:
-        raise LogError("log: arms: it shows none; give their names")
+        remedy = f"{malformed:,} rows have more or fewer fields than the header; mend them"
+        if not malformed:
+            remedy = "give their names" if rows else "it has no rows; give a log that has some"
+        raise LogError(f"{log.files[0].path}: arms: it shows none; {remedy}")
     return list(arms)
 
 
