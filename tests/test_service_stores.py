@@ -428,7 +428,7 @@ def test_a_store_that_was_there_is_not_begun_anew_in_silence(tmp_path, left):
     store.close()
 
 
-def test_a_backup_does_not_replace_the_store_itself(tmp_path):
+def test_a_backup_replaces_a_backup_and_nothing_else(tmp_path):
     path = tmp_path / "s.db"
     store = SqliteStore(path)
     store.append(tick(1))
@@ -436,6 +436,13 @@ def test_a_backup_does_not_replace_the_store_itself(tmp_path):
     for target in (path, tmp_path / "link.db"):
         with pytest.raises(StoreError, match="is the store itself"):
             backup(path, target)
+    other = tmp_path / "tacit.toml"
+    other.write_text("# what a store is served by\n" * 4)
+    with pytest.raises(StoreError, match="is there, and no backup; give another path"):
+        backup(path, other)
+    assert other.read_text().startswith("# what")
+    copied = tmp_path / "copied.db"
+    assert backup(path, copied) == backup(path, copied) > 0
     store.append(tick(2))
     store.close()
 

@@ -139,6 +139,11 @@ def write_whole(table: pa.Table, path: Path) -> None:
 # ---- Backups of a store while the service runs
 
 
+def _begins(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
+
+
 def backup(path: str | Path, target: str | Path) -> int:
     """Copy an SQLite store, as it is at one moment, to a file; return its size in bytes.
 
@@ -155,7 +160,7 @@ def backup(path: str | Path, target: str | Path) -> int:
     Raises
     ------
     StoreError
-        If there is no store, the target is the store itself, or the copy cannot be written.
+        If there is no store, the target is the store itself or no backup, or the copy cannot be written.
     """
     path, target = Path(path), Path(target)
     part = target.with_name(f".{target.name}.part")
@@ -163,6 +168,9 @@ def backup(path: str | Path, target: str | Path) -> int:
         raise StoreError(f"store.path: there is no store at {path}; give another, or the service's --config")
     if target.exists() and path.samefile(target):
         raise StoreError(f"{target}: is the store itself; give another path for the backup")
+    # It stands there in every file of SQLite.
+    if target.is_file() and _begins(target, 72)[68:] not in (b"", APPLICATION_ID.to_bytes(4)):
+        raise StoreError(f"{target}: is there, and no backup; give another path, or delete it")
     try:
         part.unlink(missing_ok=True)
         os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
