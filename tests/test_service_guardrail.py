@@ -401,6 +401,7 @@ async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_
     [
         ({"guardrail": {"metric": "refunds"}}, "guardrail.metric: 'refunds' is none of the metrics"),
         ({"guardrail": RETIRE | {"margin": -0.1}}, "guardrail.margin"),
+        ({"guardrail": RETIRE | {"margin": 2}}, "guardrail.margin: 2: no two means .* more than 1"),
         ({"guardrail": RETIRE | {"then": "stop"}}, "guardrail.then"),
         ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the arms"),
         ({"guardrail": RETIRE | {"against": "b"}, "holdout": HELD}, "guardrail.against: leave it out"),

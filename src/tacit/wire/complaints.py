@@ -109,9 +109,9 @@ def refusal(
             else _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
         )
         names = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
-        words = (
-            words.replace(NAMES["object"], f"a table of {', '.join(names)}") if 0 < len(names) < 10 else words
-        )
+        table = "a table of" if path else "an object with"
+        if 0 < len(names) < 10:
+            words = words.replace(NAMES["object"], f"{table} {', '.join(names)}")
         such = "" if hidden or not path else _such(value, kind)
         return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{such}")
     if choices:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import ConfigError, InvalidValue, meant
 from tacit.learning.decisions import Arm
 from tacit.service.log.ids import as_time
 from tacit.service.log.rows import CONTROL
@@ -295,10 +295,15 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             If not.
         """
         if self.metric not in placement.metrics:
-            known = ", ".join(placement.metrics) or "none"
+            known = f"{', '.join(placement.metrics) or 'none'}{meant(self.metric, placement.metrics)}"
             raise ConfigError(
                 f"guardrail.metric: {self.metric!r} is none of the metrics ({known}); add metrics."
                 f"{self.metric} = {{}}"
+            )
+        if self.margin >= (widest := placement.metrics[self.metric].largest):
+            raise ConfigError(
+                f"guardrail.margin: {self.margin:g}: no two means of {self.metric} differ by more than "
+                f"{widest:g}, its range; give less: a difference of means, as {widest / 50:g}"
             )
         if placement.holdout is not None:
             if self.against is not None:
