@@ -24,10 +24,12 @@ from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.layout import ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.page.overview import complaints
 from tacit.wire.control import ArmsOf
 
@@ -145,6 +147,15 @@ def test_an_evaluation_context_is_who_is_asking(tmp_path):
         asked["context"]["age"] = "old"
         answer = httpx.post(f"{url}/ofrep/v1/evaluate/flags/home", json=asked)
         assert (answer.status_code, answer.json()["errorCode"]) == (400, "INVALID_CONTEXT")
+
+
+@pytest.mark.parametrize("other", [{"device": ["ios", "web"], "country": ["de", "fr"]}, None])
+def test_another_context_than_what_was_learned_with_is_refused(tmp_path, other):
+    before = with_home(tmp_path / "s.db", arms=["film", "song"], context={"device": ["ios", "web"]})
+    Engine(before, SqliteStore(before.store.path)).store.close()
+    now = with_home(tmp_path / "s.db", arms=["film", "song"], **({"context": other} if other else {}))
+    with pytest.raises(ConfigError, match=r"home\.context: the store holds .*device.*, which is not for"):
+        Engine(now, SqliteStore(now.store.path))
 
 
 def test_a_schema_that_cannot_be_is_refused_by_its_field(tmp_path):

@@ -29,6 +29,7 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import Policy, policy_to_spec
+from tacit.policies.context import schema_text
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.file import start_learner
 from tacit.service.config.schema import PlacementConfig
@@ -289,9 +290,11 @@ def as_stored(
     same = any(goes_on(config.policy, earlier) for earlier in known)
     if not (same or ((config.recommended or config.rebuild) and _for_same(config, before))):
         field, then, now = _differing(known[-1], config.policy)
+        # The log has what was shown then, and what the schema of then made of contexts.
+        rebuild = "rebuild it with rebuild = true, " if field in ("policy", "at_least") else ""
         raise ConfigError(
             f"placements.{name}.{field}: the store holds what was learned with {then}, which is not for "
-            f"{now}; set it back, rebuild it with rebuild = true, or give the placement a new name"
+            f"{now}; set it back, {rebuild}or give the placement a new name"
         )
     if config.seed not in (None, stored.seed):
         raise ConfigError(
@@ -305,7 +308,9 @@ def _differing(before: Policy, now: Policy) -> tuple[str, Any, Any]:
     """Return which setting makes policies differ, and what it is for either, as short as it can be said."""
     said: dict[str, Callable[[Policy], Any]] = {
         "kind": lambda policy: f"a policy of {policy.shows}s",
+        "positions": lambda policy: policy.action_width,
         "at_least": lambda policy: dict(getattr(policy, "at_least", ())) or "no share promised",
+        "context": lambda policy: schema_text(policy.schema) if policy.schema else "no context",
         "policy": lambda policy: policy.label,
     }
     ways = ((field, say(before), say(now)) for field, say in said.items())
@@ -329,11 +334,11 @@ def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
 def _for_same(config: PlacementConfig, before: Policy) -> bool:
     """Whether a policy decides over the same arms and features as the recommended one, and promises the same.
 
-    A policy to which the log is folded anew may promise other shares.
+    A policy to which the log is folded anew may promise other shares, and read contexts otherwise.
     """
     asked, stored = (
         (getattr(policy, "arms", None), policy.feature_dims, policy.action_width)
-        + (() if config.rebuild else (getattr(policy, "at_least", ()),))
+        + (() if config.rebuild else (getattr(policy, "at_least", ()), policy.schema))
         for policy in (config.policy, before)
     )
     return asked == stored
