@@ -431,3 +431,12 @@ def test_what_a_file_without_usable_rows_lacks_is_said(tmp_path, text, why):
     assert failed.exit_code
     assert "log.csv" in failed.output
     assert why in failed.output
+
+
+def test_what_is_said_twice_of_a_log_is_refused(tmp_path):
+    log = tmp_path / "log.csv"
+    BANNERS.to_csv(log, index=False)
+    with pytest.raises(TacitError, match=r"path: '.*log.csv' is not allowed; its rows would count twice"):
+        weighed([log, log])
+    with pytest.raises(TacitError, match=r"constants: 'arm' is not allowed; columns says it, too"):
+        weighed(constants={"arm": "film"})

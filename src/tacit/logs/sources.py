@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -139,12 +140,16 @@ def read_log(
     if not named or (isinstance(arms, str) and arms != SHOWN and str(arms)[:1] != "["):
         raise InvalidValue("arms", arms, NAMED)
     check_columns(constants or {}, field="constants")
+    for name in sorted(set(columns or {}).intersection(constants or {})):
+        raise InvalidValue("constants", name, "columns says it, too; leave one out")
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
     places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     if places is not None:
         if not places:
             raise InvalidValue("path", log, "give a file at least")
+        if again := [place for place, times in Counter(map(str, places)).items() if times > 1]:
+            raise InvalidValue("path", again[0], "its rows would count twice; name it once")
         layout = _layout_of(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
