@@ -441,6 +441,11 @@ def test_a_backup_replaces_a_backup_and_nothing_else(tmp_path):
     with pytest.raises(StoreError, match="is there, and no backup; give another path"):
         backup(path, other)
     assert other.read_text().startswith("# what")
+    other.write_text("a key of some 50 characters, as `tacit key` makes")
+    with pytest.raises(StoreError, match="no backup"):
+        backup(path, other)
+    other.write_text("")
+    assert backup(path, other) > 0
     copied = tmp_path / "copied.db"
     assert backup(path, copied) == backup(path, copied) > 0
     store.append(tick(2))

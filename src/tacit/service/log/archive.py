@@ -139,9 +139,11 @@ def write_whole(table: pa.Table, path: Path) -> None:
 # ---- Backups of a store while the service runs
 
 
-def _begins(path: Path, size: int) -> bytes:
+def _gives_way(path: Path) -> bool:
+    """Whether a file is empty, or a backup: where its application is named in every file of SQLite."""
     with path.open("rb") as file:
-        return file.read(size)
+        begun = file.read(72)
+    return not begun or begun[68:] == APPLICATION_ID.to_bytes(4)
 
 
 def backup(path: str | Path, target: str | Path) -> int:
@@ -168,10 +170,9 @@ def backup(path: str | Path, target: str | Path) -> int:
         raise StoreError(f"store.path: there is no store at {path}; give another, or the service's --config")
     if target.exists() and path.samefile(target):
         raise StoreError(f"{target}: is the store itself; give another path for the backup")
-    # It stands there in every file of SQLite.
-    if target.is_file() and _begins(target, 72)[68:] not in (b"", APPLICATION_ID.to_bytes(4)):
-        raise StoreError(f"{target}: is there, and no backup; give another path, or delete it")
     try:
+        if target.is_file() and not _gives_way(target):
+            raise StoreError(f"{target}: is there, and no backup; give another path, or delete it")
         part.unlink(missing_ok=True)
         os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         source = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
