@@ -440,3 +440,5 @@ def test_what_is_said_twice_of_a_log_is_refused(tmp_path):
         weighed([log, log])
     with pytest.raises(TacitError, match=r"constants: 'arm' is not allowed; columns says it, too"):
         weighed(constants={"arm": "film"})
+    with pytest.raises(TacitError, match=r"columns: 5 is not allowed; give a dict from our names"):
+        weighed(columns=5)

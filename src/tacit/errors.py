@@ -30,8 +30,8 @@ def meant(name: str, names: Iterable[str]) -> str:
 
 OTHERWISE = {"propensities": "assume_uniform"}
 """What an option is called where another function has it, by how it is called in one."""
-ELSEWHERE = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
-ELSEWHERE |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
+TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
+TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
 """What takes an option where what was called does not, nor has one that is meant."""
 
 
@@ -46,7 +46,7 @@ def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
     takes = list(takes)
     near = [each for each in takes if each == OTHERWISE.get(name)] or get_close_matches(name, takes, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
-    hint = f"give it to {ELSEWHERE[name]}" if name in ELSEWHERE else hint
+    hint = f"give it to {TAKEN_BY[name]}" if name in TAKEN_BY else hint
     return TypeError(f"{called}() got an unexpected keyword argument {name!r}; {hint}")
 
 

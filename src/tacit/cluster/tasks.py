@@ -39,7 +39,7 @@ def imported() -> Any:
 def on_ray(address: str = LOCAL) -> Iterator[None]:
     """Run everything that is spread, within the ``with`` block, on Ray.
 
-    Results are those of the local run, bit for bit, whatever the number of workers: every task
+    Results equal the local run's, bit for bit, whatever the number of workers: every task
     has random streams of its own. A task whose worker dies is run again, up to five
     times. An error or an interrupt cancels what is left.
 
@@ -77,7 +77,7 @@ def connected(address: str) -> Iterator[None]:
     """Be connected to a cluster, as :func:`on_ray` is."""
     ray = imported()
     ours = not ray.is_initialized()
-    # The first error of a task is raised; those of others would be printed on top of it.
+    # The first error of a task is raised; other tasks' errors would be printed on top of it.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if ours:
         _check_answering(address)

@@ -31,7 +31,7 @@ BOOLEANS = bool, np.bool_
 SHOWN = 12
 """Arms that a notebook names."""
 
-ELSEWHERE = {
+CALLED_HERE = {
     "fit": "fit_log",
     "partial_fit": "learn",
     "update": "learn",
@@ -93,7 +93,7 @@ class Learner(BelievingLearner[ArmT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            meant = f"; did you mean {ELSEWHERE[name]}?" if name in ELSEWHERE else ""
+            meant = f"; did you mean {CALLED_HERE[name]}?" if name in CALLED_HERE else ""
             raise AttributeError(f"a Learner has no {name!r}{meant}", name=name, obj=self)
 
     def __repr__(self) -> str:

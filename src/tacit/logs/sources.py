@@ -139,9 +139,10 @@ def read_log(
     named = arms is None or arms == SHOWN or isinstance(arms, Iterable)
     if not named or (isinstance(arms, str) and arms != SHOWN and str(arms)[:1] != "["):
         raise InvalidValue("arms", arms, NAMED)
+    check_columns(columns or {})
     check_columns(constants or {}, field="constants")
-    for name in sorted(set(columns or {}).intersection(constants or {})):
-        raise InvalidValue("constants", name, "columns says it, too; leave one out")
+    if both := sorted(set(columns or {}).intersection(constants or {})):
+        raise InvalidValue("constants", both[0], "columns says it, too; leave one out")
     fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
     places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
