@@ -210,6 +210,13 @@ def test_the_old_log_of_duels_reads_as_before(tmp_path):
     assert found["searches"] == 41
 
 
+def test_what_a_log_says_does_not_depend_on_where_it_lies(tmp_path):
+    text = "left,right,outcome\n" + "a,b,1\n" * 40 + "b,a,0.5\n"
+    logs = [rows(tmp_path / f"log-{i}.csv", text) for i in range(8)]
+    said = [read_interleaved(log, wins=True)[0].as_dict() for log in logs]
+    assert said == said[:1] * 8
+
+
 def test_optimized_lists_are_compared_by_credits(tmp_path):
     method = Optimized(length=3)
     rng = np.random.default_rng(2)

@@ -76,13 +76,13 @@ def read_searches(
     """
     assembly, rows = Assembly(), LogReport()
     absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
-    for path in paths:
+    for place, path in enumerate(paths):
         for row, record in _records(path, format_of(path, format), columns, rows, strict):
             rows.read += 1
             names |= dict.fromkeys(record) if absent or not rows.kept else {}
             absent -= {name for name in absent if found(record, name) is not None}
             try:
-                _take(assembly, record, f"{path}:{row}", columns)
+                _take(assembly, record, f"{place}:{row}", columns)
             except InvalidValue as error:
                 _reject(rows, error, Example(str(path), row, error.field, error.value), strict)
             else:

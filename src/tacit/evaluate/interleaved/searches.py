@@ -229,6 +229,8 @@ def number(column: str, value: Any, default: float | None = None) -> float:
 def own_search(record: Mapping[str, Any], where: str) -> Search:
     """Return the search that a row of tacit's own log tells; ``where`` names one without an id.
 
+    It is no path: what a log says must not depend on where it lies.
+
     Raises
     ------
     InvalidValue
