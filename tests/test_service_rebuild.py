@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import signal
 import threading
@@ -400,6 +401,58 @@ def test_a_configuration_rebuilds_once_and_leaves_what_came_after(tmp_path):
     count = asyncio.run(again(other, "Thompson"))
     assert asyncio.run(again(other, "Thompson")) == count
     asyncio.run(again(first, "Thompson"))
+
+
+TOLD = {"name": "auto", "priors": {"a": [4, 96]}}
+SURER = {"name": "auto", "priors": {"a": [400, 96]}}
+
+
+@pytest.mark.parametrize(("then", "now"), [("ucb1", "auto"), ("ucb1", SURER), (TOLD, SURER), ("auto", TOLD)])
+async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_recommended(
+    tmp_path, then, now
+):
+    """It was served on, without a word."""
+    path, (before, other) = (
+        tmp_path / "s.db",
+        (harness.with_home(arms=list(NAMES), policy=p) for p in (then, now)),
+    )
+    refused = pytest.raises(
+        ConfigError, match=r"home\.policy: .* set it back, rebuild it with rebuild = true"
+    )
+    async with harness.served(path, before) as engine:
+        await traffic(engine, 0, 3)
+        with refused:
+            await engine.reload(other)
+    with contextlib.closing(store_at(path)) as store, refused:
+        Engine(other, store, Clock())
+    rebuilt = harness.with_home(arms=list(NAMES), policy=now, rebuild=True)
+    async with harness.served(path, rebuilt) as engine:
+        await harness.reached(lambda: not engine.following.rebuilding)
+    async with harness.served(path, other) as engine:
+        assert engine.placements["home"].config.policy == other.placements["home"].policy
+
+
+async def test_going_back_to_an_earlier_policy_in_the_file_takes_a_rebuild_too(tmp_path):
+    first, path = harness.with_home(arms=list(NAMES), policy="thompson"), tmp_path / "s.db"
+    other = harness.with_home(arms=list(NAMES), policy="ucb1", rebuild=True)
+    async with harness.served(path, first) as engine:
+        await traffic(engine, 0, 3)
+        await engine.reload(other)
+        await harness.reached(lambda: not engine.following.rebuilding)
+        with pytest.raises(
+            ConfigError, match=r"policy: the store holds what was learned with UCB1.* rebuild = true"
+        ):
+            await engine.reload(first)
+
+
+async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, caplog):
+    said, path = "placements.home.mode: apprentice is for a placement without decisions", tmp_path / "s.db"
+    async with harness.served(path, harness.with_home(arms=list(NAMES))) as engine:
+        await traffic(engine, 0, 3)
+    other = harness.with_home(arms=list(NAMES), mode="apprentice")
+    async with harness.served(path, other) as engine:
+        assert (engine.placements["home"].mode, said in caplog.text) == ("online", True)
+        assert "tacit placement mode home --mode apprentice" in caplog.text
 
 
 async def reloaded(path, config, other):

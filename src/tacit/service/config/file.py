@@ -103,6 +103,18 @@ def settings_of(config: PlacementConfig) -> str:
     return json.dumps({name: _plain(value) for name, value in fields.items()}, sort_keys=True)
 
 
+def policy_name(settings: str) -> Any:
+    """Return what :func:`settings_of` calls a placement's policy.
+
+    Examples
+    --------
+    >>> policy_name('{"policy": {"name": "UCB1"}}'), policy_name('{"policy": "auto"}')
+    ('UCB1', 'auto')
+    """
+    policy = json.loads(settings)["policy"]
+    return policy["name"] if isinstance(policy, dict) else policy
+
+
 POLICY_ARMS = "arms"
 """What a policy's own field is called; arms have marks of their own."""
 
@@ -150,10 +162,6 @@ def unheeded(began: Config, now: Config) -> Iterator[str]:
         values = f"; still {then}" if place in FIXED[:-3] else ""
         if wanted != then:
             yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
-    for name in sorted(began.placements.keys() & now.placements):
-        if (mode := now.placements[name].mode) != began.placements[name].mode:
-            remedy = f"change it by tacit placement mode {name} --mode {mode}"
-            yield f"placements.{name}.mode: {mode} is for a placement without decisions; {remedy}"
 
 
 def news(before: Config, now: Config) -> Iterator[str]:

@@ -154,14 +154,21 @@ class Following:
     async def _note_configurations(self) -> None:
         """Let the log say where placements are configured otherwise than before."""
         for name, placement in list(self._engine.placements.items()):
-            now = settings_of(self._engine.config.placements[name])
+            config = self._engine.config.placements[name]
+            now, mode = settings_of(config), config.mode
             try:
                 before = await self._writer.of_store(self._engine.store.configuration, placement.id)
                 if before == now:
                     continue
                 if before is not None:
-                    changed = rows.text_of(differences(before, now))
-                    await self._writer.ask(Mark(name, changed, rows.CONFIGURATION, rows.CONFIGURATION))
+                    changed = differences(before, now)
+                    if "mode" in changed and mode != placement.mode and self._leads:
+                        logger.warning(
+                            "configuration: placements.%s.mode: %s is for a placement without decisions; "
+                            "change it by tacit placement mode %s --mode %s", name, mode, name, mode
+                        )  # fmt: skip
+                    what = rows.text_of(changed), rows.CONFIGURATION, rows.CONFIGURATION
+                    await self._writer.ask(Mark(name, *what))
                 await self._writer.of_store(self._engine.store.configure, placement.id, now)
             except NotDurable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)

@@ -31,7 +31,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.context import schema_text
 from tacit.policies.spec import goes_on, policy_from_stored
-from tacit.service.config.file import start_learner
+from tacit.service.config.file import policy_name, settings_of, start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
@@ -86,7 +86,8 @@ def opened(
     if as_if is not None:
         regimes.append(as_if)
     regime = regimes[-1] if regimes else None
-    config = as_stored(name, config, stored, [regime.policy for regime in regimes])
+    noted = store.configuration(stored.id)
+    config = as_stored(name, config, stored, [regime.policy for regime in regimes], noted)
     if regime is not None:
         stored = stored._replace(policy=regime.number, spec=json.dumps(regime.policy))
     end = store.end().seq
@@ -261,14 +262,18 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
 
 
 def as_stored(
-    name: str, config: PlacementConfig, stored: StoredPlacement, rebuilt: Sequence[dict[str, Any]] = ()
+    name: str,
+    config: PlacementConfig,
+    stored: StoredPlacement,
+    rebuilt: Sequence[dict[str, Any]] = (),
+    noted: str | None = None,
 ) -> PlacementConfig:
     """Return a placement's configuration with the policy and the seed that the store has of it.
 
     The policy may differ in defaults that an earlier version had; the recommended one gives way to
     the one that the store has. Where arms come and go, both policies get the arms that the
     placement began with; which arms are configured is compared apart. Where the log was folded into
-    other policies since, the last one holds, whichever of them is configured.
+    other policies since, the last one holds, whichever of them is configured, as long as that stays so.
 
     Parameters
     ----------
@@ -277,6 +282,8 @@ def as_stored(
     stored : StoredPlacement
     rebuilt : sequence of dict
         The policies, as the log has them.
+    noted : str, optional
+        How it was configured, as :func:`settings_of` says it.
 
     Raises
     ------
@@ -287,8 +294,11 @@ def as_stored(
     if config.served_as.living:
         config = _as_begun(config, before)
     known = [before, *map(policy_from_stored, rebuilt)]
-    same = any(goes_on(config.policy, earlier) for earlier in known)
-    if not (same or ((config.recommended or config.rebuild) and _for_same(config, before))):
+    # What is named anew in the file is meant; what a later version recommends is not.
+    named_anew = noted is not None and policy_name(noted) != policy_name(settings_of(config))
+    same = any(goes_on(config.policy, each) for each in (known[-1:] if named_anew else known))
+    gives_way = config.recommended and not named_anew and type(config.policy) not in map(type, known)
+    if not (same or ((gives_way or config.rebuild) and _for_same(config, before))):
         field, then, now = _differing(known[-1], config.policy)
         # The log has what was shown then, and what the schema of then made of contexts.
         rebuild = "rebuild it with rebuild = true, " if field in ("policy", "at_least") else ""
