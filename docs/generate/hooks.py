@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from generate import cli, configuration, errors, feed_map, gallery, http, licences, logs, metrics, policies
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
-NOT_YET = "*`make docs` writes the rest.*\n\n"
+NOT_YET = "*Generated from the code: `make docs` writes what is missing here into `site/`.*\n\n"
 """What stands before the first place, for those who read the source."""
 PARTS: dict[str, Callable[[], str]] = {
     "cli": cli.part,
