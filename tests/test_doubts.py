@@ -96,6 +96,36 @@ def test_lists_tell_each_decision_once(tmp_path):
         assert told(off_policy, Uniform(), log) == []
 
 
+@pytest.mark.parametrize(("step", "count"), [("s", 1000), ("D", 0)])
+def test_rows_without_ids_are_copies_only_where_times_tell_rows_apart(tmp_path, step, count):
+    times = np.datetime64("2026-01-01T00:00:00") + np.arange(1000).astype("timedelta64[s]")
+    times = np.tile(times.astype(f"datetime64[{step}]").astype("datetime64[us]"), 2)
+    log = {name: values for name, values in log_of(timestamp=times).items() if name != "decision_id"}
+    pyarrow.parquet.write_table(pa.table(log), tmp_path / "log.parquet", row_group_size=300)
+    for form in (log, tmp_path / "log.parquet"):
+        found = told(off_policy, Uniform(), form)
+        assert ["1,000 rows repeat time, key, arm and reward" in text for text in found] == [True] * (
+            count > 0
+        )
+
+
+def test_rows_of_several_placements_that_count_together(tmp_path):
+    placed = log_of(placement=["home"] * 1500 + ["shop"] * 500)
+    for form in (placed, tmp_path / "log.csv", tmp_path / "log.jsonl", tmp_path / "log.parquet"):
+        if not isinstance(form, dict):
+            write_log(placed | {"timestamp": ["2017-07-04T12:00:00Z"] * 2000}, form)
+        for asked in (off_policy, cluster.off_policy) if form != placed else (off_policy,):
+            (text,) = told(asked, Uniform(), form)
+            source = "log" if form == placed else form
+            assert text.startswith(
+                f"placement: 500 rows are of another one than the first, first {source} row 1501: 'shop'; "
+            )
+            assert "by='placement' (--by placement)" in text
+        assert told(off_policy, Uniform(), form, by="placement") == []
+        assert told(tacit.Learner(tacit.UCB1(ARMS)).fit_log, form, placement="shop") == []
+    assert len(told(tacit.replay, tacit.UCB1(ARMS), placed)) == 1
+
+
 def test_so_many_rows_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.setattr(doubts, "LOOKED_AT", 500)
     log = pa.table(log_of(decision_id=[str(row % 1000) for row in range(2000)]))

@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 60_952,
+    "code": 61_006,
     "files": 354,
     "classes_twice": 5,
     "told": 0,

@@ -14,6 +14,7 @@ from tacit.cli import cli
 from tacit.environments import simulated_log
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import IPS, Table, off_policy
+from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
@@ -28,6 +29,8 @@ RNG = np.random.default_rng(1)
 BANNERS = pandas.DataFrame(
     {"banner": ["film", "song"] * 20, "reward": [0, 1, 1, 0] * 10, "propensity": [0.5] * 40, "uid": range(40)}
 )
+TIMED = pandas.concat([BANNERS] * 3, ignore_index=True)
+TIMED["at"] = pandas.date_range("2026-01-01", periods=120, freq="min")
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
 
 
@@ -38,6 +41,12 @@ def learner(**known):
 def with_items():
     known = learner(relevance_dim=2)
     known.items.put(["p", "q"], [[1, 0], [0, 1]])
+    return known
+
+
+def with_segments():
+    known = learner(relevance_dim=2)
+    known.items.put(["p", "q"], [[1, 0], [0, 1]], segments=["sport", None])
     return known
 
 
@@ -172,6 +181,24 @@ REFUSED = {
         "did you mean {'search': 'qid'}?",
     ),
     "nothing but ties": (lambda: duels_needed(edge=0.01, ties=1.0), "edge: 0.01", "which is 0"),
+    "the reward in a context": (
+        lambda: weighed(BANNERS.assign(age=30.0), columns={"arm": "banner", "context": ["age", "reward"]}),
+        "log: context: 'reward' is the log's reward",
+        "leave it out",
+    ),
+    "the arm in a context": (
+        lambda: weighed(columns={"arm": "banner", "context": {"uid": "number", "banner": "category"}}),
+        "log: context: 'banner' is the log's arm",
+        "leave it out",
+    ),
+    "the reward for a feature": (
+        lambda: learner(relevance_dim=1).fit_log(
+            BANNERS, relevance=["reward"], columns={"arm": "banner"}, arms=ARMS[:2]
+        ),
+        "log: feature: 'reward' is the log's reward",
+        "leave it out",
+    ),
+    "a log for a schema": (lambda: tacit.schema_of(LOG), "context: ['reward', 'arm']", "frame[["),
 }
 
 
@@ -219,6 +246,19 @@ WARNED = {
         "IPS: cluster: all rows have the same, so it has no interval; give a column",
     ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
+    "a segment misspelt": (
+        lambda: with_segments().items.ids("sprot"),
+        r"segment: no item is of 'sprot' \(did you mean 'sport'\?\); items\.segments\(\)",
+    ),
+    "the same rows twice": (
+        lambda: weighed(pandas.concat([TIMED, TIMED]), columns={"arm": "banner", "timestamp": "at"}),
+        r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
+        "leave copies out",
+    ),
+    "rankers that differ by capitals": (
+        lambda: read_duels({"left": ["old"] * 3, "right": ["new", "New", "new"], "outcome": [1, 0, 1]}),
+        r"rankers: 'New', 'new' differ .*, and count as 2; write each in one way",
+    ),
 }
 
 
@@ -392,6 +432,13 @@ def test_a_column_that_may_have_clicks_is_asked_for(tmp_path):
         read_interleaved(path)
     with pytest.raises(TacitError, match=r"click: there is no column 'hits' \(did you mean 'hit'\?\)"):
         read_interleaved(path, columns={"click": "hits"})
+
+
+def test_rankers_that_differ_by_capitals_are_doubted_in_searches(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("search,team,position,click\n1,old,0,1\n1,new,1,0\n2,New,0,1\n2,old,1,0\n")
+    with pytest.warns(AssumptionWarning, match="rankers: 'New', 'new' differ"):
+        read_interleaved(path)
 
 
 def test_an_empty_file_is_called_empty(tmp_path):

@@ -158,6 +158,19 @@ def _warn_of_blanks(field: str, names: Sequence[str]) -> None:
         warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
+def doubt_rankers(names: Iterable[str]) -> None:
+    """Warn of rankers whose names differ by capitals alone."""
+    alike: dict[str, list[str]] = {}
+    for name in sorted(names):
+        alike.setdefault(name.casefold(), []).append(name)
+    for several in alike.values():
+        if len(several) > 1:
+            doubt = f"differ by capitals alone, and count as {len(several)}; write each in one way"
+            warnings.warn(
+                f"rankers: {', '.join(map(repr, several))} {doubt}", AssumptionWarning, stacklevel=3
+            )
+
+
 def flag(field: str, value: Any) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool):

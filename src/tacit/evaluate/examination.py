@@ -433,7 +433,7 @@ def examine(
     confident("confidence", confidence)
     reader = options.opened(log, **reading)
     cells = cells_of(reader, options.missing_reward, randomized=method == "randomization")
-    say_rejected(reader, log)
+    say_rejected(reader, log, apart=True)
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 

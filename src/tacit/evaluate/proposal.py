@@ -488,7 +488,7 @@ def propose(
     chance = checks.number("delta", delta, 0.0, 1.0, open_low=True)
     reader = opened(log, **reading)
     columns = LogColumns.read(reader)
-    say_rejected(reader, log)
+    say_rejected(reader, log, apart=True)
     order = np.argsort(-np.bincount(columns.lanes), kind="stable")[:count]
     rows = np.argsort(columns.lanes, kind="stable")
     ends = np.cumsum(np.bincount(columns.lanes))

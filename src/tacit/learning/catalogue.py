@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import AssumptionWarning, InvalidValue, UnknownName, suggesting
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName, meant, suggesting
 from tacit.frames import numeric
 from tacit.learning.decisions import Arm
 
@@ -216,7 +216,13 @@ class Catalogue:
     # Ask -------------------------------------------------------------------------------------
 
     def ids(self, segment: str | None = None) -> list[Arm]:
-        """Return the ids of all items, or of those of a segment, in the order in which they were put."""
+        """Return the ids of all items, or of those of a segment, in the order in which they were put.
+
+        None of a segment that nothing is of, which is warned of if another one is called nearly so.
+        """
+        if segment not in self._members and (near := meant(str(segment), self._members)):
+            doubt = f"segment: no item is of {segment!r}{near}; items.segments() says what there is"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         return list(self._rows if segment is None else self._members.get(segment, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
@@ -246,7 +252,9 @@ class Catalogue:
             members = self._rows if segment is None else self._members.get(segment, {})
             names, rows = list(members), np.fromiter(members.values(), np.int64, len(members))
         if not 1 <= len(names) <= MOST_CANDIDATES:
-            remedy = f"offer 1 to {MOST_CANDIDATES:,} items: a segment, or what a search finds"
+            remedy = (
+                f"offer 1 to {MOST_CANDIDATES:,} items: a segment of items.segments(), or what a search finds"
+            )
             of_segment = "" if segment is None else f" of segment {segment!r}"
             raise InvalidValue("arms", f"{len(names):,} candidates{of_segment}", remedy)
         return Located(names, self._vectors, rows)

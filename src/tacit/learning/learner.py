@@ -357,7 +357,7 @@ class Learner(BelievingLearner[ArmT_co]):
         say_unread(reader, self.policy)
         features = relevance, examination
         learn_log(self, reader, placement, missing_reward, features)
-        say_rejected(reader, log)
+        say_rejected(reader, log, apart=True)
         return self
 
     def save(self, path: str | Path) -> None:

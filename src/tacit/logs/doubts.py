@@ -6,6 +6,8 @@
 - A name with blanks around it is another name than without.
 - A key that is a number with a fraction is mostly a whole number from a column with gaps.
 - Where no row of all has a reward, it mostly stands in another column.
+- Rows of several placements are mostly meant to be judged apart.
+- Where a log names no decisions, rows that are alike in all wherever they are of the same time are copies.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from tacit.core.arrays import Booleans, Ints
 LOOKED_AT = 131_072
 """Rows of a log among which decisions that are recorded twice are looked for."""
 NAMES = ("decision_id", "placement", "key", "arm")
+DECISION, ROW = ("decision_id", "position"), ("timestamp", "key", "arm", "position", "reward")
+"""What no two rows have alike, or else one of them is a copy: the id of a decision, or a time, before all."""
+LOOKED_INTO = {"placement", *DECISION, *ROW}
+SURELY = 100
+"""So many rows are not alike in all of it by chance, where none is in the time alone."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
+MIXED, COPIED = "mixed", "copied"
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name",
     FRACTIONS: "have a number with a fraction for a name",
     EMPTY: "have none, and no row has one",
+    MIXED: "are of another one than the first",
+    COPIED: "repeat time, key, arm and reward of an earlier row",
 }
 REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
@@ -37,6 +47,9 @@ REMEDY = {
     FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
     EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
     "(--column reward=...)",
+    MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
+    COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
+    "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
 
 
@@ -113,10 +126,13 @@ def _blanks(array: Any) -> Booleans | None:
     return np.asarray(odd.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-class SeenDecisions:
-    """The decisions of the first rows of a log."""
+class SeenRows:
+    """What rows of a log are, next to those before: of the first ones whether they repeat one of them."""
 
     def __init__(self) -> None:
+        self._mixed: list[Doubt] = []
+        self._placement: Any = None
+        self._timed = False
         self._ids: list[Any] = []
         self._where: list[tuple[int, str, Ints]] = []
         self._rows = 0
@@ -127,33 +143,49 @@ class SeenDecisions:
         return self._rows >= LOOKED_AT
 
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
-        """Take the decisions of some rows, given as Arrow arrays by name."""
-        if self.full or not len(rows):
+        """Take some rows, given as Arrow arrays by name."""
+        if "placement" in columns and len(rows):
+            self._place(columns["placement"], source, rows)
+        by = next((names for names in (DECISION, ROW) if names[0] in columns), ())
+        if self.full or not (by and len(rows)):
             return
+        self._timed = self._timed or by is ROW
         left = LOOKED_AT - self._rows
-        columns = {name: values.slice(0, left) for name, values in columns.items()}
+        given = [columns[name].slice(0, left) for name in by if name in columns]
         rows = rows[:left]
-        ids = columns["decision_id"].cast(pa.string()).fill_null("")
-        if "position" in columns:
-            places = columns["position"].cast(pa.string()).fill_null("")
-            ids = pc.binary_join_element_wise(ids, places, "\0")
-        self._ids.append(ids)
+        texts = [values.cast(pa.string()).fill_null("") for values in given]
+        self._ids.append(pc.binary_join_element_wise(*texts, "\0"))
         self._where.append((self._rows, source, rows))
         self._rows += len(rows)
 
-    def repeated(self) -> Iterator[Doubt]:
+    def _place(self, placements: Any, source: str, rows: Ints) -> None:
+        names = placements.unique().to_pylist()
+        self._placement = names[0] if self._placement is None else self._placement
+        if names != [self._placement]:
+            other = np.array([name != self._placement for name in placements.to_pylist()])
+            row = int(np.argmax(other))
+            found = int(other.sum()), source, int(rows[row]), placements[row].as_py()
+            self._mixed.append(Doubt(MIXED, "placement", *found))
+
+    def doubts(self) -> Iterator[Doubt]:
         """Yield what is doubted of them."""
+        yield from self._mixed
         ids = pa.chunked_array(self._ids, pa.string()).combine_chunks()
         if _ascend(ids):
             return
         codes = ids.dictionary_encode().indices.to_numpy()
         again = np.ones(len(ids), np.bool_)
         again[np.unique(codes, return_index=True)[1]] = False
-        if again.any():
+        count = int(again.sum())
+        if self._timed:
+            times = pc.list_element(pc.split_pattern(ids, "\0", max_splits=1), 0)
+            count *= count >= SURELY and len(times.unique()) == len(ids) - count
+        if count:
             row = int(np.argmax(again))
             start, source, rows = next(x for x in reversed(self._where) if x[0] <= row)
             value = ids[row].as_py().partition("\0")[0]
-            yield Doubt(REPEATED, "decision_id", int(again.sum()), source, int(rows[row - start]), value)
+            kind, column = (COPIED, ROW[0]) if self._timed else (REPEATED, DECISION[0])
+            yield Doubt(kind, column, count, source, int(rows[row - start]), value)
 
 
 def _ascend(ids: Any) -> bool:

@@ -22,7 +22,7 @@ from tacit.core.arrays import Ints
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, meant
 from tacit.frames import frame_batches, frame_names, is_frame
-from tacit.logs.doubts import SeenDecisions
+from tacit.logs.doubts import LOOKED_INTO, SeenRows
 from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint, rewards_of
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
@@ -144,8 +144,8 @@ BATCH_ROWS = 65_536
 MEMORY = "table"
 NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
-PLACED = (NUMBERED, "position")
 CONTEXT = "context"
+OUTCOME = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
 """What else a log need not say: no estimate depends on it, or, of the key, all rows are of one."""
 
@@ -157,6 +157,12 @@ class LogFile(NamedTuple):
     format: str
     columns: dict[str, str]
     names: tuple[str, ...] = ()
+
+    @property
+    def looked_into(self) -> dict[str, str]:
+        """The columns by which rows are doubted next to others."""
+        apart = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
+        return {name: self.columns[name] for name in LOOKED_INTO & self.columns.keys() - apart}
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[Raw]:
         """Yield some of its columns, by their names in the file, so many rows at a time."""
@@ -437,15 +443,14 @@ class LogReader:
             If a file cannot be read, or under ``strict`` at the first row that is wrong.
         """
         self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
-        decided = SeenDecisions()
+        seen = SeenRows()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
                 columns = completed(raw, file.columns, self.constants)
                 chunk = self.checked(self.with_made(columns), file, report)
-                if not self.numbered:
-                    decided.add({name: chunk.batch[name] for name in PLACED}, *chunk[1:])
+                seen.add({name: chunk.batch[name] for name in file.looked_into}, *chunk[1:])
                 yield chunk
-        report.doubt(decided.repeated())
+        report.doubt(seen.doubts())
 
     def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
         """Return the rows of a file that pass every check, and count the others."""
@@ -596,6 +601,10 @@ def _segmented(file: LogFile, column: str) -> LogFile:
 def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
     """Return a file with columns besides those of the schema, as features or parts of contexts."""
     added = {f"{what} {column}": _theirs(file, what, column) for column in columns}
+    for ours in OUTCOME if what != OWN.strip() else ():
+        if (theirs := file.columns.get(ours)) in added.values():
+            remedy = "leave it out: it is known only with the decision, or after it"
+            raise LogError(f"{file.path}: {what}: {theirs!r} is the log's {ours}; {remedy}")
     return file._replace(columns=file.columns | added)
 
 

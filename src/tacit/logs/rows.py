@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import LogError
-from tacit.logs.doubts import EMPTY, Doubt, of_names
+from tacit.logs.doubts import EMPTY, MIXED, Doubt, of_names
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import NAMES
 
@@ -152,9 +152,13 @@ class LogReport:
             rows = new.rows + (before.rows if before else 0)
             self.doubts[place] = (before or new)._replace(rows=rows)
 
-    def doubted(self) -> list[str]:
-        """Return what is doubted, a line each: of what is empty only if no row has it."""
-        return [str(each) for each in self.doubts.values() if each.kind != EMPTY or each.rows == self.read]
+    def doubted(self, *, apart: bool = False) -> list[str]:
+        """Return what is doubted, a line each: of what is empty only if no row has it.
+
+        Who takes placements ``apart`` doubts nothing of several.
+        """
+        found = [each for each in self.doubts.values() if not (apart and each.kind == MIXED)]
+        return [str(each) for each in found if each.kind != EMPTY or each.rows == self.read]
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.doubts import SeenDecisions, of_names
+from tacit.logs.doubts import SeenRows, of_names
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import NUMBERED, PLACED, LogFile, LogReader, absent, reading
+from tacit.logs.reader import NUMBERED, LogFile, LogReader, absent, reading
 from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
 from tacit.logs.schema import SCHEMA, SEGMENT
 from tacit.logs.sources import kept, opened
@@ -80,21 +80,23 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 
 def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
     log.report = report = LogReport(one_key=log.one_key, rewards=log.rewards)
-    decided = SeenDecisions()
+    seen = SeenRows()
     wanted = wanted | set(log.made_of if "context" in wanted else ())
     for file, span in zip(log.files, groups, strict=True):
         columns = {name: column for name, column in file.columns.items() if name in wanted}
         fixed = {name: log.constants[name] for name in wanted & set(log.constants) - set(columns)}
         with reading(file.path, "parquet"):
-            _look(decided, file, span, log.batch_rows)
+            _look(seen, file, span, log.batch_rows)
             yield from _file(log, file, span, columns, fixed)
-    report.doubt(decided.repeated())
+    report.doubt(seen.doubts())
 
 
-def _look(decided: SeenDecisions, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
-    """Show a file's decisions, even where they are not asked for, to what looks at the first."""
-    columns = {name: file.columns[name] for name in PLACED if name in file.columns}
-    if NUMBERED not in columns or decided.full:
+def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+    """Show what doubts a file's first rows their columns, even where they are not asked for."""
+    columns = {
+        name: theirs for name, theirs in file.looked_into.items() if name == "placement" or not seen.full
+    }
+    if not columns:
         return
     path: Any = file.path
     with parquet_file(path) as found:
@@ -102,9 +104,9 @@ def _look(decided: SeenDecisions, file: LogFile, span: tuple[int, int] | None, s
         first = 1 + sum(found.metadata.row_group(group).num_rows for group in range(groups.start))
         for batch in found.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
             arrays = {name: batch.column(column) for name, column in columns.items()}
-            decided.add(arrays, str(path), np.arange(first, first + len(batch)))
+            seen.add(arrays, str(path), np.arange(first, first + len(batch)))
             first += len(batch)
-            if decided.full:
+            if seen.full:
                 return
 
 

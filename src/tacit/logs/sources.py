@@ -291,14 +291,15 @@ def say_unread(log: Any, policy: Any) -> None:
         )
 
 
-def say_rejected(reader: Any, log: Any) -> tuple[str, ...]:
+def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ...]:
     """Warn of rows that are doubted, and of those that were rejected; return what else a result is to say.
 
-    Of those rejected if ``log`` was opened here, so that nobody sees its report.
+    Of those rejected if ``log`` was opened here, so that nobody sees its report; of rows of several
+    placements unless these are taken ``apart``.
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
-    for text in [*lines, *report.doubted()]:
+    for text in [*lines, *report.doubted(apart=apart)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
     return tuple(report.notes()[: report.one_key + bool(report.rewards)])
 

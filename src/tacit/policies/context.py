@@ -77,10 +77,6 @@ def declared(field: str, given: Any) -> Declared:
     """
     if _is_rows(given):
         given = schema_of(given)
-        of_a_log = [name for name in given if name in OF_A_LOG]
-        if of_a_log:
-            remedy = "columns of a log say nothing of who is asking; name those that do: frame[[...]]"
-            raise InvalidValue(field, of_a_log, remedy)
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or given == {}:
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}")
     try:
@@ -208,8 +204,8 @@ def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
     Raises
     ------
     InvalidValue
-        If there is no row, or a field is missing in all of them, or holds neither numbers, nor text, nor
-        whether something is so.
+        If there is no row, or a field is called as a log's reward or arm, is missing in all of them, or holds
+        neither numbers, nor text, nor whether something is so.
 
     Examples
     --------
@@ -229,6 +225,9 @@ def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
     if not given:
         raise InvalidValue("context", rows, "give rows with names: a data frame, or dicts")
     fields = dict.fromkeys(name for row in given for name in row)
+    if of_a_log := [name for name in fields if name in OF_A_LOG]:
+        remedy = "columns of a log say nothing of who is asking; name those that do: frame[[...]]"
+        raise InvalidValue("context", of_a_log, remedy)
     return {name: _suggested(f"context.{name}", [row.get(name) for row in given]) for name in fields}
 
 

@@ -69,7 +69,9 @@ def read_duels(
     path = Frame(log) if is_frame(log) else Path(log)
     duels = _duels(file_at(path, format), renamed, rows, strict)
     try:
-        return counted(duels, confidence), rows
+        report = counted(duels, confidence)
+        checks.doubt_rankers(report.names)
+        return report, rows
     except InvalidValue as error:
         if error.field != "names":
             raise

@@ -319,6 +319,7 @@ def read_interleaved(
         lack = f"two rankers are needed, there are {names}: name each result's in team; {rows.summary()}"
         there = lack if rows.read else NO_ROWS
         raise LogError(f"{', '.join(map(str, given))}: {there}")
+    checks.doubt_rankers(names)
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)
