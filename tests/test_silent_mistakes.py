@@ -1,8 +1,10 @@
 """Mistakes that gave a wrong result without a word: each is refused or warned of, with a remedy."""
 
+import gzip
 import json
 import re
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas
@@ -32,6 +34,16 @@ BANNERS = pandas.DataFrame(
 TIMED = pandas.concat([BANNERS] * 3, ignore_index=True)
 TIMED["at"] = pandas.date_range("2026-01-01", periods=120, freq="min")
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
+
+
+@dataclass(frozen=True)
+class OfMyOwn(tacit.UniformRandom):
+    c: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.c < 0:
+            raise ValueError("c must not be below 0")
 
 
 def learner(**known):
@@ -167,6 +179,21 @@ REFUSED = {
         lambda: TeamDraft().interleave({"old": ["a"], "new": ["b"]}, RNG),
         "rankings: {'old'",
         "list(rankings.values())",
+    ),
+    "an own policy's number as text": (
+        lambda: policy_from_spec("test_silent_mistakes:OfMyOwn(c=high)", arms=2),
+        "c: 'high'",
+        "give a number",
+    ),
+    "what an own policy refuses": (
+        lambda: policy_from_spec("test_silent_mistakes:OfMyOwn(c=-1)", arms=2),
+        "OfMyOwn: {'c': -1, 'arms': 2}",
+        "c must not be below 0",
+    ),
+    "users misspelt": (
+        lambda: weighed(cluster="user"),
+        "log: cluster: there is no column 'user'",
+        "give one of these",
     ),
     "hits for ids": (
         lambda: TeamDraft().interleave([[{"_id": "a"}], [{"_id": "b"}]], RNG),
@@ -371,6 +398,7 @@ MISCALLED = {
         lambda: IPS(cluster="uid"),
         r"'cluster'; give it to off_policy\(",
     ),
+    "no clicks": (lambda: credited(SHOWN), "missing a required argument: 'clicks'; it takes"),
     "an option of a log misspelt": (lambda: tacit.read_log(BANNERS, colums={}), "did you mean 'columns'?"),
     "chance for the default": (
         lambda: tacit.auto(arms=3, epsilon=0.1),
@@ -441,6 +469,42 @@ def test_rankers_that_differ_by_capitals_are_doubted_in_searches(tmp_path):
         read_interleaved(path)
 
 
+def test_users_of_a_log_of_pairs_who_come_back_are_doubted(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("left,right,outcome,user\na,b,1,u\nb,a,0,u\na,b,1,\n")
+    with pytest.warns(AssumptionWarning, match=r"user: 'u' comes back, .*; give --unit user"):
+        read_duels(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path.write_text("left,right,outcome,user\na,b,1,u\nb,a,0,v\na,b,1,\na,b,1,\n")
+        read_duels(path)
+
+
+TYPED = {
+    "--seed 3 simulate": "No such option '--seed'; options follow their command: tacit simulate --seed …",
+    "evaluate log.csv --policy film": "none is called 'film'; an arm that is always shown is always:film",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_what_was_meant_by_a_command_is_said(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BANNERS.to_csv("log.csv")
+    said = CliRunner().invoke(cli, typed.split(), prog_name="tacit")
+    assert said.exit_code == 2
+    assert TYPED[typed] in said.output
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_names_that_are_not_in_utf_8_are_said_to_be_so(suffix, tmp_path):
+    rows = ["banner,reward", "café,1", "film,0"] if suffix == ".csv" else ['{"banner": "café", "reward": 1}']
+    path = tmp_path / f"log{suffix}"
+    path.write_bytes("\n".join(rows * 2).encode("latin-1"))
+    log = tacit.read_log(path, columns={"arm": "banner"}, arms=["film", "café"])
+    list(log)
+    assert "which is not in UTF-8: save the file in UTF-8" in log.report.summary()
+
+
 def test_an_empty_file_is_called_empty(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("")
@@ -467,8 +531,12 @@ def test_a_policy_of_other_fields_than_the_log_is_read_with_is_refused(context):
     [
         (b"banner,reward\n", "it has no rows"),
         (b"banner,reward\nfilm,0,5\nsong,1,0\n", "2 rows have more or fewer fields than the header"),
-        ("banner,reward\nfilm,0\n".encode("utf-16"), "it is not in UTF-8: save it in UTF-8"),
+        ("banner,reward\nfilm,0\n".encode("utf-16"), "it is in UTF-16; save it in UTF-8"),
+        (gzip.compress(b"banner,reward\nfilm,0\n", mtime=0), "compressed by gzip; call it log.csv.gz"),
+        (b"PAR1\x15\x04", "it is Parquet; say so with format='parquet' (--format parquet)"),
+        (b"PK\x03\x04\x14", "it is a workbook or a zip file; give what is in it, saved as CSV"),
     ],
+    ids=["no rows", "more fields", "UTF-16", "gzip", "Parquet", "a workbook"],
 )
 def test_what_a_file_without_usable_rows_lacks_is_said(tmp_path, text, why):
     log = tmp_path / "log.csv"

@@ -13,6 +13,7 @@ from tacit import __version__
 from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.feed import feed
 from tacit.cli.fit import fit, propose, schema, ubi
+from tacit.cli.options import ExplainedGroup
 from tacit.cli.placement import items, lift, placement
 from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
 from tacit.cli.service import decide_server, key, log, serve
@@ -24,7 +25,11 @@ file (--config FILE, a table per command: [simulate] horizon = 1000).
 Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 3 too many events rejected, 130 interrupted."""
 
 
-@click.group(epilog=EPILOG, context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100})
+@click.group(
+    cls=ExplainedGroup,
+    epilog=EPILOG,
+    context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="tacit")
 def cli() -> None:
     """Learn what to show from clicks, although clicks lie.

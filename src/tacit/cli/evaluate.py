@@ -14,7 +14,7 @@ import click
 
 from tacit.cli import options
 from tacit.core.spread import progress
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UnknownName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,13 @@ class Question:
 
         if self.target is not None:
             return self.policy.startswith("list:")
-        shows = what_shows(self.policy)
+        try:
+            shows = what_shows(self.policy)
+        except UnknownName as error:
+            what, _, remedy = str(error).partition("; ")
+            if self.policy.isidentifier() and not remedy.startswith("did"):
+                remedy = f"an arm that is always shown is always:{self.policy}; {remedy}"
+            raise UnknownName(f"{what}; {remedy}") from None
         if shows.compared:
             raise click.UsageError(
                 f"--policy: {self.policy} shows a {shows.name}, but a click log holds arms and "
@@ -252,7 +258,7 @@ def evaluate(
         if shards > 1 and ray is None:
             raise click.UsageError("--shards: only with --ray")
         reader, contexts = reading.contextual(reading.open(logs), question.learns)
-        reader = reader.with_columns(question.columns)
+        reader = reader.with_columns(question.columns, question.cluster)
         reader = reader if question.by is None else reader.by(question.by)
         if plot:
             ready(plot)

@@ -63,8 +63,14 @@ class Explained(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take what was typed."""
+        first = [each for each in args if each in getattr(self, "commands", ())][:1]
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not first:
+                raise
+            where = f"options follow their command: {ctx.command_path} {first[0]} {error.option_name} …"
+            raise click.UsageError(f"{error.format_message().rstrip('.')}; {where}", ctx) from None
         except click.MissingParameter as error:
             typed = [ctx.command_path, *(example_of(each) for each in self.params if each.required)]
             what = f"{error.format_message().rstrip('.')}; for example: {' '.join(typed)}"
@@ -78,6 +84,10 @@ class Explained(click.Command):
             if ".toml)" in error.message and any("--config" in each.opts for each in self.params):
                 raise click.UsageError(f"{error.message}; give it as --config", ctx) from error
             raise
+
+
+class ExplainedGroup(Explained, click.Group):
+    """Commands, of which options that precede them are said to follow."""
 
 
 NUMBERS = {"integer": "a whole number, such as 1000", "float": "a number, such as 0.5"}

@@ -55,6 +55,13 @@ def optional(check: Check) -> Check:
     return lambda field, value: None if value is None else check(field, value)
 
 
+def no_text(field: str, value: Any) -> Any:
+    """Return ``value`` unless it is text, which a field without a range takes for no number and no truth."""
+    if isinstance(value, str):
+        raise InvalidValue(field, value, "give a number, or true or false")
+    return value
+
+
 Positive = Annotated[float, checks.positive]
 Fraction = Annotated[float, within(0.0, 1.0)]
 PositiveFraction = Annotated[float, within(0.0, 1.0, open_low=True)]
@@ -120,6 +127,8 @@ def ranges(kind: type) -> dict[str, Check]:
         for field, hint in _annotations(base).items():
             if hasattr(hint, "__metadata__"):
                 found[field] = hint.__metadata__[0]
+            elif hint in (int, float, bool):
+                found.setdefault(field, no_text)
     made_with = (field.name for field in fields(kind) if field.init)
     return {name: found[name] for name in made_with if name in found}
 

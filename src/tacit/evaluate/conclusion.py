@@ -333,6 +333,10 @@ def conclude(
     return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
 
 
+def _unit(estimator: Estimator) -> str:
+    return "lists" if isinstance(estimator, SlateEstimator) else "rows"
+
+
 def _length(estimator: Estimator) -> float:
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
@@ -353,7 +357,7 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]
     doubts = []
     if sums.n and sums.effective_sample_size < FEW:
         doubts.append(
-            f"the {sums.n:,} units, weighted, tell as much as {sums.effective_sample_size:.3g} "
+            f"the {sums.n:,} {_unit(estimator)}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
     low, high = found.get("normal", (0.0, 0.0))

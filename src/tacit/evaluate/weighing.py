@@ -105,7 +105,7 @@ class Weighing(Options):
         reader = super().opened(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
             raise LogError(absent(str(reader.files[0].path), {"key": "key"}, reader.files[0].names))
-        return reader.with_columns(further(self.columns))
+        return reader.with_columns(further(self.columns), self.cluster)
 
     @property
     def models(self) -> list[ModelOfLog]:

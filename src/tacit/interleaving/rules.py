@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
 from tacit.interleaving.probabilistic import Optimized, Probabilistic, ProbabilisticMultileave
 from tacit.interleaving.team_draft import Balanced, DebiasedBalanced, TeamDraft, TeamDraftMultileave
@@ -36,6 +36,7 @@ METHODS: dict[str, type[InterleavingMethod]] = {
 }
 
 
+@suggesting
 def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
     """Turn clicks into credit by the method that made the list.
 

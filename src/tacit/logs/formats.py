@@ -173,6 +173,13 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 # In CSV a list is JSON text, nothing between two commas is null, and ``""`` is empty text.
 
 JSON_LINES_LOOKED_AT = 1000
+UTF_16 = "in UTF-16; save it in UTF-8"
+SIGNS = {
+    b"\x1f\x8b": "compressed by gzip; call it {}.gz",
+    b"PK\x03\x04": "a workbook or a zip file; give what is in it, saved as CSV",
+    b"PAR1": "Parquet; say so with format='parquet' (--format parquet)",
+} | dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), UTF_16)
+"""What files begin with that are no text in UTF-8."""
 DELIMITERS = ",;\t|"
 
 
@@ -298,9 +305,19 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
     )
 
 
+def _stream_of(path: Path) -> Any:
+    """Open a file of text, which may be compressed; refuse one that its first bytes say to be none."""
+    with path.open("rb") as file:
+        first = file.read(4)
+    for sign, what in SIGNS.items():
+        if first.startswith(sign) and path.suffix.lower() not in COMPRESSED:
+            raise LogError(f"{path}: it is {what.format(path.name)}")
+    return pa.input_stream(str(path), compression="detect")
+
+
 def delimiter_of(path: Path) -> str:
     """Return what stands most often between the names of the header: a comma, if that is a tie."""
-    with pa.input_stream(str(path), compression="detect") as file:
+    with _stream_of(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
     bare = "".join(header.split('"')[::2])
     return max(DELIMITERS, key=bare.count)
@@ -386,19 +403,20 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _lines_of(path: Path) -> BinaryIO:
-    return io.BufferedReader(pa.input_stream(str(path), compression="detect"))
+def lines_of(path: Path) -> BinaryIO:
+    """Open a file of text by its lines."""
+    return io.BufferedReader(_stream_of(path))
 
 
 def _json_names(path: Path) -> list[str]:
-    with _lines_of(path) as file:
+    with lines_of(path) as file:
         objects = map(_object, islice(file, JSON_LINES_LOOKED_AT))
         return list(dict.fromkeys(name for found in objects if found for name in found))
 
 
 def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
     first = 1
-    with _lines_of(path) as file:
+    with lines_of(path) as file:
         while lines := list(islice(file, batch_rows)):
             objects = [(row, line, _object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)

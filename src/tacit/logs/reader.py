@@ -393,15 +393,17 @@ class LogReader:
         found.files = files
         return found
 
-    def with_columns(self, columns: Sequence[str]) -> LogReader:
+    def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
         """Return the log with columns of its own files as they are, besides those of the schema.
+
+        ``cluster`` is the one that an error calls so.
 
         Raises
         ------
         LogError
             If a file has no such column.
         """
-        files = [_besides(file, OWN.strip(), columns) for file in self.files]
+        files = [_besides(file, OWN.strip(), columns, cluster) for file in self.files]
         if files == self.files:
             return self
         found = copy.copy(self)
@@ -598,9 +600,10 @@ def _segmented(file: LogFile, column: str) -> LogFile:
     return file._replace(columns=file.columns | {SEGMENT: _theirs(file, "by", column)})
 
 
-def _besides(file: LogFile, what: str, columns: Sequence[str]) -> LogFile:
+def _besides(file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None) -> LogFile:
     """Return a file with columns besides those of the schema, as features or parts of contexts."""
-    added = {f"{what} {column}": _theirs(file, what, column) for column in columns}
+    fields = {column: "cluster" if column == cluster else what for column in columns}
+    added = {f"{what} {column}": _theirs(file, field, column) for column, field in fields.items()}
     for ours in OUTCOME if what != OWN.strip() else ():
         if (theirs := file.columns.get(ours)) in added.values():
             remedy = "leave it out: it is known only with the decision, or after it"
@@ -683,7 +686,7 @@ def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]
     for field in SCHEMA:
         if field.name in columns:
             complete[field.name] = without_nothing(raw.columns[columns[field.name]], field.type)
-        elif field.name in constants:
+        elif field.name in constants and rows:
             complete[field.name] = pa.repeat(constants[field.name], rows)
         elif field.name == NUMBERED:
             complete[field.name] = numbered(raw.rows)

@@ -230,7 +230,8 @@ def _added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
 
 def _shortened(value: Any) -> str:
     shown = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
-    return shown if len(shown) <= 200 else shown[:197] + "..."
+    garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in shown)
+    return (shown if len(shown) <= 200 else shown[:197] + "...") + garbled
 
 
 # From values to the schema's types ----------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.core.dispatch import canonical
 from tacit.core.part import GRAMMAR, matched, named_class, parsed_call, read_call
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, TacitError
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
 from tacit.policies.shows import Shows, shows_of
@@ -122,7 +122,12 @@ def policy_from_spec(
         over = given.get("arms", arms)
         inner = given["policy"]
         given["policy"] = policy_from_spec(inner, over, imports=imports, setting=setting)
-    return kind(**given)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        if isinstance(error, TacitError):
+            raise
+        raise InvalidValue(kind.__name__, given, str(error)) from error
 
 
 def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:

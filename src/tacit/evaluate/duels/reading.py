@@ -20,7 +20,15 @@ from tacit.frames import is_frame
 from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, file_at, unnamed
 from tacit.logs.rows import MALFORMED, Example, LogReport, converted
 
-COLUMNS = ("left", "right", "outcome", "interleaved", "clicks")
+COLUMNS = ("left", "right", "outcome", "interleaved", "clicks", "user")
+CREDITS = (
+    "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean credits; who has "
+    "more of them on a list may favour a ranker: give --credits, or use tacit.evaluate.interleaved"
+)
+COMES_BACK = (
+    "user: {!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
+    "give --unit user, or use tacit.evaluate.interleaved"
+)
 
 
 def read_duels(
@@ -81,7 +89,7 @@ def read_duels(
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
     path, present = file.path, file.names
-    by_credits = False
+    by_credits, users, back = False, set[str](), ""
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
     for name, their in theirs.items():
         if their not in present and (name in renamed or name in ("left", "right")):
@@ -102,15 +110,13 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
         else:
             rows.kept += 1
             by_credits = by_credits or needs_credits(cells.get("interleaved"))
+            user = str(cells.get("user") or "")
+            back = user if user in users and not back else back
+            users |= {user} if user and not back else set()
             yield duel
-    if by_credits:
-        warnings.warn(
-            "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean "
-            "credits; who has more of them on a list may favour a ranker: give --credits, or use "
-            "tacit.evaluate.interleaved",
-            AssumptionWarning,
-            stacklevel=2,
-        )
+    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back)):
+        if doubt:
+            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 
 
 def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
