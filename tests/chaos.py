@@ -316,10 +316,7 @@ class Run:
             store = f'url = "{url}"\nschema = "{self.schema}"'
         else:
             store = 'path = "s.db"'
-        import socket
-
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = stores.free_port()
         self.path = folder / "tacit.toml"
         self.store, self.serving, self.lock = store, False, threading.Lock()
         self.configure(ARMS)

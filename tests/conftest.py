@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib.util
 import inspect
@@ -43,6 +44,11 @@ CHROMIUM = (
 
 WAITING = ("test_ray", "test_feed", "test_service_chaos", "test_service_crash", "test_cli", "test_site")
 """Files that mostly wait for processes: one of several workers has them, while others compute."""
+
+
+def pytest_configure(config):
+    """Say nothing of data that contradict what is assumed: it would hide failures; tests of it catch it."""
+    config.addinivalue_line("filterwarnings", "ignore::tacit.errors.AssumptionWarning")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -95,11 +101,28 @@ def pytest_pyfunc_call(pyfuncitem):
     return True
 
 
+@contextlib.contextmanager
+def same_draws(node):
+    """Draw the random bits of ids, seeds and salts the same in each run: coins fall by them."""
+    bits = random.Random(node.nodeid)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tacit.service.log.ids.urandom", bits.randbytes)
+        patch.setattr("secrets.randbits", bits.getrandbits)
+        patch.setattr("secrets.token_hex", lambda size: bits.randbytes(size).hex())
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_in_each_module(request):
+    """Draw the same for what the tests of a module share, which is made before the first of them."""
+    with same_draws(request.node):
+        yield
+
+
 @pytest.fixture(autouse=True)
-def same_ids(request, monkeypatch):
-    """Draw the random bits of ids the same in each run: coins fall by them."""
-    bits = random.Random(request.node.nodeid)
-    monkeypatch.setattr("tacit.service.log.ids.urandom", bits.randbytes)
+def same_in_each_test(request):
+    with same_draws(request.node):
+        yield
 
 
 @pytest.fixture(params=stores.KINDS)

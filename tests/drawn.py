@@ -1,4 +1,5 @@
-"""On how many drawn examples a property is tried: on few in each run, on many by ``make test-long``."""
+"""On how many drawn examples a property is tried: on few in each run, the same ones each time, and on many
+others by ``make test-long``."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ LEAST = 3
 ANYWHERE = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-settings.register_profile("short", ANYWHERE, max_examples=30)
+settings.register_profile("short", ANYWHERE, max_examples=30, derandomize=True)
 settings.register_profile("long", ANYWHERE, max_examples=300)
 settings.load_profile("short")
 

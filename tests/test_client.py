@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import pickle
-import socket
 import socketserver
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from conftest import ROOT
 from harness import PATIENCE, configured
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import free_port
 
 from tacit.client import (
     AsyncClient,
@@ -378,10 +378,8 @@ def test_it_gives_up_after_its_retries(url, ask, retries):
 
 
 def test_nobody_there(ask):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with pytest.raises(Unavailable, match="see whether the service runs there"):
-        ask(f"http://127.0.0.1:{port}", "decide", "default", "a", retries=1)
+        ask(f"http://127.0.0.1:{free_port()}", "decide", "default", "a", retries=1)
 
 
 @pytest.mark.parametrize(

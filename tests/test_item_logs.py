@@ -19,8 +19,6 @@ from tacit.evaluate import DirectMethod
 from tacit.logs import click_log, read_log
 from tacit.logs.items import ItemTable
 
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
-
 DIM, ITEMS, OFFERED = 384, 60, 40
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

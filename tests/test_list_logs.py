@@ -37,7 +37,7 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
 from tacit.service.maintenance.copies import export
 
-pytestmark = [pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning"), pytest.mark.interpreted]
+pytestmark = pytest.mark.interpreted
 
 ARMS = "a", "b", "c", "d", "e"
 ATTRACTION = np.array([0.2, 0.6, 0.3, 0.5, 0.1])

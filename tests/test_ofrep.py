@@ -52,7 +52,7 @@ def context(who="user 17", **attributes):
 
 
 def test_a_flag_is_a_decision_and_its_feedback_is_learned(flags, address):
-    asked = context(key="independence day", country="DE")
+    asked = context(key="not asked for before", country="DE")
     details = flags.get_string_details("search", "none", asked)
     assert details.error_code is None
     assert details.value in ARMS
@@ -64,7 +64,7 @@ def test_a_flag_is_a_decision_and_its_feedback_is_learned(flags, address):
         recorded = client.feedback("search", told["decision_id"], 1.0)
         assert recorded.learned
     again = flags.get_string_details(
-        "search", "none", context(key="independence day", decision_id=told["decision_id"])
+        "search", "none", context(key="not asked for before", decision_id=told["decision_id"])
     )
     assert again.value == details.value
     assert again.flag_metadata["decision_id"] == told["decision_id"]

@@ -34,7 +34,6 @@ EACH = [IPS(), SNIPS(), DirectMethod(), DoublyRobust(), SwitchDR()]
 FILM = Table({"film": 1.0})
 HOLIDAY = Table({"holiday": 1.0})
 EMPTY = "empty: the propensities cannot be right"
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
 
 
 def rows_of(shown, clicks, propensity=0.5, **more):

@@ -106,11 +106,19 @@ def client(address):
     return PersonalizerClient(address, CognitiveServicesCredentials("unused"))
 
 
+@pytest.fixture
+def untaught(tmp_path):
+    """A client of a service that nobody has asked yet."""
+    with running(configured(tmp_path / "s.db")) as address:
+        yield PersonalizerClient(address, CognitiveServicesCredentials("unused"))
+
+
 def foods():
     return [RankableAction(id=name, features=[blocks]) for name, blocks in FOODS.items()]
 
 
-def test_rank_and_reward(client):
+def test_rank_and_reward(untaught):
+    client = untaught
     request = RankRequest(
         actions=foods(),
         context_features=[{"timeOfDay": "morning"}, {"device": {"kind": "mobile", "screen": 6.1}}],
@@ -131,7 +139,8 @@ def test_rank_and_reward(client):
     assert client.events.activate(request.event_id) is None
 
 
-def test_it_comes_to_prefer_what_is_rewarded(client):
+def test_it_comes_to_prefer_what_is_rewarded(untaught):
+    client = untaught
     for _ in range(60):
         answer = client.rank(RankRequest(actions=foods(), excluded_actions=["juice"]))
         client.events.reward(answer.event_id, float(answer.reward_action_id == "popcorn"))

@@ -12,7 +12,7 @@ import pytest
 import test_service_living as living
 from click.testing import CliRunner
 from drawn import examples
-from harness import START, Clock, learned
+from harness import SECOND, START, Clock, by_clock, learned
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
@@ -207,10 +207,10 @@ def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, sn
 
 @pytest.mark.usefixtures("kind")
 def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
-    path = tmp_path / "s.db"
-    far = datetime.now(UTC) + timedelta(days=1)
+    path, clock = tmp_path / "s.db", Clock()
+    far = datetime.fromtimestamp(START / SECOND, UTC) + timedelta(days=1)
     config = with_keys(path)
-    with running(config) as url, Client(url, KEY) as client:
+    with by_clock(config, clock) as url, Client(url, KEY) as client:
         assert client.unpin("home") is None
         assert client.history("home") == []
         pinned = client.pin("home", ["b"], far)
@@ -233,15 +233,15 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
         ):
             with pytest.raises(InvalidRequest, match=wrong):
                 client.pin("home", arms, until)
-    with running(config) as url, Client(url, KEY) as client:
+    with by_clock(config, clock) as url, Client(url, KEY) as client:
         assert client.decide("home", "r").arm == "b"
         assert client.unpin("home") is None
         shown = client.decide_many("home", [Impression(f"s {i}") for i in range(60)])
         assert {one.arm for one in shown} == set(NAMES)
-        soon = datetime.now(UTC) + timedelta(seconds=0.5)
-        client.pin("home", ["c"], soon)
+        client.pin("home", ["c"], datetime.fromtimestamp(clock.now / SECOND + 1, UTC))
+        assert {client.decide("home", f"t {i}").arm for i in range(10)} == {"c"}
+        clock.now += SECOND
         harness.eventually(lambda: client.decide("home", "t").arm != "c")
-        assert datetime.now(UTC) >= soon
         found = client.history("home")
         assert [(one.by, one.what) for one in found] == [
             ("lead", "pin"), ("lead", "unpin"), ("lead", "pin"),

@@ -40,6 +40,7 @@ def address(tmp_path_factory):
         "server.body_limit": LIMIT,
         "placements.default.arms": ARMS,
         "placements.default.seed": 7,
+        "placements.untaught.arms": ARMS,
         "placements.who": {"arms": ARMS, "context_dim": 2},
         "placements.plain.arms": 3,
         "placements.plain.policy": "ucb1",
@@ -49,7 +50,7 @@ def address(tmp_path_factory):
 
 
 def test_a_decision_and_its_feedback(client):
-    status, headers, decision = client.post("default/decide", {"key": "tomato"})
+    status, headers, decision = client.post("untaught/decide", {"key": "tomato"})
     assert status == 200
     assert headers["content-type"] == "application/json"
     assert decision.keys() >= {"decision_id", "arm", "propensity", "epoch", "durability"}
@@ -62,7 +63,7 @@ def test_a_decision_and_its_feedback(client):
         "outcome": "learned",
         "durability": "committed",
     }
-    assert client.post("default/feedback", told)[::2] == (200, answer)
+    assert client.post("untaught/feedback", told)[::2] == (200, answer)
 
 
 def test_arms_on_offer_and_context(client):
@@ -268,7 +269,7 @@ def test_the_list_of_placements_counts(client):
     before = listed()
     client.post("plain/decide", {"key": "counted"})
     after = listed()
-    assert set(after) == {"default", "who", "plain"}
+    assert set(after) == {"default", "untaught", "who", "plain"}
     assert after["default"]["policy"]["name"] == "DriftMixture"
     assert (after["default"]["arms"], after["plain"]["arms"]) == (ARMS, [0, 1, 2])
     assert after["plain"]["decisions"] == before["plain"]["decisions"] + 1

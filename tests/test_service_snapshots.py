@@ -10,7 +10,7 @@ from functools import partial
 import harness
 import numpy as np
 import pytest
-from harness import START, Clock, arrays, everything, learned, quiet, reached, recovered, served
+from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, reached, recovered, served
 from stores import sql, store_at
 
 import tacit
@@ -80,7 +80,7 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
             await decided(engine, 25)
             await begun(store, 1)
             at_copy = engine.health().events
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await decided(engine, 60)
             # Only one is under way, however much would be due.
             assert store.begun == 1

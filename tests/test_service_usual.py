@@ -156,17 +156,17 @@ class Pair:
         self.loop.close()
 
 
-@pytest.fixture(scope="module")
-def open_(tmp_path_factory):
-    pair = Pair(tmp_path_factory.mktemp("open"))
+@pytest.fixture
+def open_(tmp_path):
+    pair = Pair(tmp_path)
     yield pair
     pair.close()
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory):
+@pytest.fixture
+def locked(tmp_path):
     values = {"keys": KEYS, "server.allow_origins": ["https://shop.example"]}
-    pair = Pair(tmp_path_factory.mktemp("locked"), **values)
+    pair = Pair(tmp_path, **values)
     yield pair
     pair.close()
 
