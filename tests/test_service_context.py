@@ -353,6 +353,8 @@ def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
     assert sum(row["shown"] for row in rows) == sum(each.decisions for each in age.segments) == 20
     assert found.verdict in page
     assert page.count('data-table="whom-') == 4
+    assert "Reward of an average user" in page
+    assert "reward of an average one" in head
     assert 'data-segment="up to 24.8"' in page
 
 

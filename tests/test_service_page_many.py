@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from harness import PATIENCE, SECOND, Clock, by_clock, served, with_home
-from test_service_page import post
+from test_service_page import lift, post
 
 from tacit.client import Client
 from tacit.learning.learner import restored
@@ -154,7 +154,11 @@ def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path, learned):
         clock.now += 40 * SECOND
         post(address, "shop/decide", {"key": "a"})
         text = page(address, "/placements/shop")
+        plan = lift(address, "shop")["planner"]
     assert "over 10 decisions" in text
+    # When a lift would show is said where the rate is known, and not where every decision earns all.
+    assert (plan is not None) == learned == ('data-field="planner"' in text)
+    assert plan is None or f">{plan['verdict']}</p>" in text
     assert ('data-field="metric-revenue" data-value="30.0"' in text) == (not learned)
     assert text.count("<dt>revenue</dt>") == 1
 

@@ -563,7 +563,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
             return self.verdict
         columns = [Column("who is asking", "{field}: {who}"), Column("decisions", "{decisions:,}"),
                    Column("is shown most", "{arm}"), Column("how often", "{share:.0%}"),
-                   Column(self.rewards, "{mean:.4g}"), Column("95 %", "[{low:.4g}, {high:.4g}]"),
-                   Column("this adds", "{adds:+.2f}")]  # fmt: skip
+                   Column(f"{self.rewards} of an average one", "{mean:.4g}"),
+                   Column("95 %", "[{low:.4g}, {high:.4g}]"), Column("this adds", "{adds:+.2f}")]  # fmt: skip
         adds = "this adds: to the log-odds of a reward, beside an average user; +0.7 doubles the odds"
         return f"{self.verdict}\n{laid_out(rows, columns)}\n{adds}"
