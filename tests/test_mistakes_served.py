@@ -51,6 +51,24 @@ CONFIGURED = {
     HOME + "metrics = { revenue = {} }": ("home.metrics", "they need", "a holdout, or a guardrail"),
     HOME + "holdout = { control = { arm = 'x' } }": ("control.arm", "'x'", "none of the arms, film, song"),
     "[placements.home]\nkind = 'duels'\narms = ['a', 'b']": ("home.arms", "unknown", "did you mean rankers?"),
+    HOME + "segments = ['device']": (
+        "home.segments",
+        "only placements of kind duels have it",
+        "leave it out",
+    ),
+    HOME + "positions = 3": ("home.positions", "only placements of kind slates have it", "give kind"),
+    HOME + "[export]\nkafka = 'localhost:9092/clicks'": (
+        "export.kafka",
+        "'localhost:9092/clicks'",
+        "give a topic, such as kafka://localhost:9092/clicks",
+    ),
+    HOME + "[traces]\nendpoint = 'localhost:4318'": (
+        "traces.endpoint",
+        "'localhost:4318'",
+        "give an address, such as http://127.0.0.1:4318/v1/traces",
+    ),
+    HOME + "[store]\nschema = 'My-Schema'": ("store.schema", "'My-Schema'", "lower-case letters"),
+    HOME + "holdout = { look = 12:00:00 }": ("home.holdout.look", "'12:00:00'", "give a time in ISO 8601"),
     HOME + "attribution_window = '1h'": (
         "home.attribution_window",
         "'1h'",
@@ -82,7 +100,7 @@ CONFIGURED = {
     HOME + "attribution_window = -1": ("home.attribution_window", "-1", "give a number of at least 0.001"),
     HOME + "mode = 'learn'": ("home.mode", "'learn'", "give one of online, apprentice, frozen, shadow"),
     HOME + "aggregation = 'mean'": ("home.aggregation", "'mean'", "give one of first, last, sum, max"),
-    HOME + "positions = 2": ("home.positions", "unknown field", "there is kind, policy"),
+    HOME + "placing = 2": ("home.placing", "unknown field", "there is kind, policy"),
     "[placements.home]\narms = 'film, song'": (
         "home.arms",
         "'film, song'",
@@ -143,7 +161,11 @@ ASKED = {
         {"arms": ["film"], "until": 7},
         ("until", "7", "give a time in ISO"),
     ),
-    "duels of arms": ("home/duels", None, ("placement", "'home'", "it takes 'decide', not 'duel'")),
+    "duels of arms": (
+        "home/duels",
+        None,
+        ("placement", "'home'", "its kind, 'arms', takes 'decide', not 'duel'"),
+    ),
     "a mode that is none": (
         "home/mode",
         {"mode": "live"},
@@ -189,7 +211,6 @@ BEGUN = STORE + LISTS + LATE + KEY + '[placements.home]\narms = ["a", "b"]\nat_l
 DOUBTED = [
     "new/s.db, in a folder that was not there",
     "keys.web.placements: 'hom' fits none of the placements, list, late, home; mend it",
-    'placements.late.late: with "correct" "auto" is Thompson; give that, or no late',
     "placements.list.positions: 9 are more than the 2 arms; give 2",
 ]
 ANEW = {
@@ -204,6 +225,7 @@ ANEW = {
         "at_least = { a = 0.3 }",
         "",
     ): "placements.home.at_least: the store holds what was learned with {'a': 0.3}",
+    ("at_least", "attribution_window = 60\nat_least"): "home.attribution_window: 60.0, before: 30.0",
     ("placements.home", "placements.house"): "placements.home: no longer served; what it learned stays",
     ('arms = ["a", "b"]\nat', 'arms = ["a"]\nat'): "placements.home.arms: ('a',), before: ('a', 'b')",
     (

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import msgspec
 import numpy as np
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
+from harness import SECOND, START, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
+from stores import store_at
 from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
 from tacit.cluster.shard import sharded_view, snapshot_of
-from tacit.errors import InvalidValue
+from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.placements.aspects.chapters import MOST_PARTS
 from tacit.service.placements.aspects.earnings import LiftSums
@@ -218,6 +220,26 @@ def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     assert after.ratio.estimate < after.look.ratio.estimate
 
 
+def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
+    def looking(look):
+        return configured(holdout={"share": 0.5, "look": look})
+
+    async def opened_with(look, later=0):
+        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+            async with served(store, looking(look), Clock(START + later)):
+                pass
+
+    with pytest.raises(
+        ConfigError, match=r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
+    ):
+        asyncio.run(opened_with("2020-01-01"))
+    asyncio.run(opened_with("2023-11-15"))
+    # One that was planned in time stays when it is over.
+    asyncio.run(opened_with("2023-11-15", 2 * DAY))
+    with pytest.raises(ConfigError, match=r"home\.holdout\.look: '2023-11-16'.*it is 2023-11-16T22"):
+        asyncio.run(opened_with("2023-11-16", 2 * DAY))
+
+
 def test_the_oldest_parts_are_joined():
     sums = LiftSums(2, {})
     sums.made([1, 0], 5)
@@ -284,7 +306,7 @@ def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
         shown(client, clock, "home", RATES, rounds=3, size=500)
         client.change_arms("home", add=["holiday"])
         shown(client, clock, "home", ALL, rounds=3, size=500)
-        for wrong, why in (("soon", "ISO"), ("2023-11-01", "before the first decision")):
+        for wrong, why in (("soon", "ISO"), ("2023-11-01", "plan a later one")):
             with pytest.raises(InvalidRequest, match=why):
                 client.hold_out("home", 0.3, look=wrong)
         told = tacit(

@@ -115,6 +115,8 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
         assert home.offer.arms == ARMS
         assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
         assert "Nothing was done" in complaints(home, engine.clock())[0]
+        *_, change = await engine.history("home")
+        assert change.detail["at"] == as_text(change.time)
 
 
 async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):

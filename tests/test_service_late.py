@@ -254,6 +254,18 @@ def test_a_policy_that_cannot_be_corrected_refuses_the_configuration(policy, fie
     load_config(overrides={"placements": {"home": table}})
 
 
+async def test_what_has_learned_and_cannot_be_corrected_says_what_can(tmp_path):
+    path, late = tmp_path / "s.db", with_home(arms=list(ARMS), late="correct")
+    async with served(path, with_home(arms=list(ARMS))) as engine:
+        await engine.decide("home", "key")
+        said = r"home\.late: DriftMixture has learned, .* tacit placement rebuild home --policy Thompson"
+        with pytest.raises(ConfigError, match=said):
+            await engine.reload(late)
+        await engine.rebuild("home", "Thompson")
+        await engine.reload(late)
+        assert engine.placements["home"].config.rule.late == "correct"
+
+
 def test_corrections_are_read_from_toml(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text('[placements.home]\narms = 2\nlate = "correct"\ncorrection_window = 60')

@@ -321,11 +321,16 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
                     (None, None),
                     (None, "2023-11-16"),
                     ("2023-11-16T22:00+00:00", None),
-                    ("2030-01-01", "2031-01-01"),
+                    ("2020-01-01", "2021-01-01"),
                 )
             )
-            for stretch in (("yesterday", None), (None, "x")):
-                with pytest.raises(InvalidValue, match="ISO"):
+            for stretch, why in (
+                (("yesterday", None), "ISO"),
+                ((None, "x"), "ISO"),
+                (("2030-01-01", None), r"from: '2030-01-01' .*give a time before 2023-11-"),
+                (("2023-11-16", "2023-11-15"), r"give a time before 2023-11-15T00:00"),
+            ):
+                with pytest.raises(InvalidValue, match=why):
                     report(engine, stretch=stretch)
             return whole, first, last, none
 
@@ -337,7 +342,10 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
     assert whole.since < first.since < first.until < last.since < last.until
     assert last.verdict.startswith("Of decisions from 16 November ")
     assert (first.srm, first.planner, first.winner, first.metrics) == ([], None, None, [])
-    assert (none.claim, none.until, whole.until) == ("early", None, None)
+    assert (none.claim, whole.until) == ("early", None)
+    assert none.verdict.startswith(
+        "Of decisions from 1 January 2020 00:00 to 1 January 2021 00:00 (UTC): Too"
+    )
 
 
 async def test_sticky_holdouts_have_no_stretches(tmp_path):

@@ -465,7 +465,7 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
     async with harness.served(tmp_path / "s.db", configured()) as engine:
         await traffic(engine, 0, 5)
         end = engine.store.end()
-        with pytest.raises(InvalidValue, match="there is none"):
+        with pytest.raises(InvalidValue, match=r"placement: 'home' .*there is no state to go back to"):
             await engine.rollback("home")
         for spec in ("linucb(3)", "cascade-ucb1", "thompson(arms=5)", 7):
             with pytest.raises(InvalidValue):

@@ -152,4 +152,6 @@ def check_path(placement: Any, path: str) -> None:
     """
     asked = placement.kind.path
     if asked != path:
-        raise InvalidValue("placement", placement.name, f"it takes {asked!r}, not {path!r}: ask it there")
+        raise InvalidValue(
+            "placement", placement.name, f"its kind, {placement.kind.name!r}, takes {asked!r}, not {path!r}"
+        )

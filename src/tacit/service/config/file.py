@@ -44,7 +44,7 @@ from tacit.service.config.schema import (
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
 from tacit.service.log.marks import Start
-from tacit.wire.complaints import refusal
+from tacit.wire.complaints import MEANT, refusal
 
 Result = TypeVar("Result")
 
@@ -115,6 +115,12 @@ def policy_name(settings: str) -> Any:
     return policy["name"] if isinstance(policy, dict) else policy
 
 
+KEYS = {
+    "window": "attribution_window", "activation": "activation_window", "correction": "correction_window",
+    "default": "default_reward",
+}  # fmt: skip
+"""What parts of a rule are called in the configuration."""
+
 POLICY_ARMS = "arms"
 """What a policy's own field is called; arms have marks of their own."""
 
@@ -141,7 +147,7 @@ def differences(before: str, now: str) -> dict[str, Any]:
     >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
-    old, new = json.loads(before), json.loads(now)
+    old, new = (_by_key(json.loads(settings)) for settings in (before, now))
     return {
         name: {"before": old.get(name), "after": new.get(name)}
         for name in sorted(old | new)
@@ -153,6 +159,13 @@ FIXED = (
     "server.host", "server.port", "server.log", "store.path", "store.schema", "store.url", "traces", "export",
 )  # fmt: skip
 """What stays as it was at the start; the values of the last three may hold secrets."""
+
+
+def _by_key(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings by the keys of the configuration: of a rule each for itself, times in seconds."""
+    rule = {KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
+    rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
+    return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
 def unheeded(began: Config, now: Config) -> Iterator[str]:
@@ -172,7 +185,8 @@ def news(before: Config, now: Config) -> Iterator[str]:
     yield from (f"placements.{name}: served now, with what the store has of this name" for name in come)
     for name in sorted(old.keys() & new):
         then, wanted = (
-            {"arms": each.configured_arms} | json.loads(settings_of(each)) for each in (old[name], new[name])
+            {"arms": each.configured_arms} | _by_key(json.loads(settings_of(each)))
+            for each in (old[name], new[name])
         )
         yield from _changed(f"placements.{name}", then, wanted | {"mode": then["mode"]})
 
@@ -213,9 +227,6 @@ def doubts(config: Config) -> Iterator[str]:
             yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
         if each.rule.late == "record" and each.rule.correction != Rule().correction:
             yield f'placements.{name}.correction_window: nothing is corrected; give late = "correct", too'
-        if each.recommended and each.rule.late == "correct":
-            label = each.policy.label
-            yield f'placements.{name}.late: with "correct" "auto" is {label}; give that, or no late'
 
 
 # ---- The learner that a placement starts from, read from its file and checked against it
@@ -360,7 +371,8 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        # Dates are text, as where they are sent.
+        table: dict[str, Any] = msgspec.to_builtins(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -425,7 +437,7 @@ def _converted(table: Any, kind: type[Any], source: str, within: str = "", secre
 
 
 @contextmanager
-def _within(place: str) -> Iterator[None]:
+def named_within(place: str) -> Iterator[None]:
     """Say where in the configuration something is wrong."""
     try:
         yield
@@ -446,17 +458,29 @@ def _key(name: str, table: Any, source: str) -> KeyConfig:
         made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
     except ConfigError as error:
         raise ConfigError(f"{error}; tacit key {name} prints such a table") from error
-    with _within(f"{source}: keys.{name}."):
+    with named_within(f"{source}: keys.{name}."):
         made.check()
     return made
 
 
 def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
     _check_name(name, f"feeds.{name}", "its", source)
-    with _within(f"{source}: feeds.{name}.map: "):
+    with named_within(f"{source}: feeds.{name}.map: "):
         events = map_at(folder / table.map)
-    with _within(f"{source}: feeds.{name}."):
+    with named_within(f"{source}: feeds.{name}."):
         return HookConfig(events, secret_of(table, folder))
+
+
+def _check_keys(given: Any, table: type[PlacementTable], place: str) -> None:
+    """Refuse what only placements of other kinds have, unless this one has it by another name."""
+    known = table.__struct_fields__
+    for key in given if isinstance(given, dict) else ():
+        kinds = [kind for kind in KINDS if key in kind_of(kind).table.__struct_fields__]
+        if key not in known and MEANT.get(key) not in known and kinds:
+            remedy = f"give kind = {kinds[0]!r}, or leave it out"
+            raise ConfigError(
+                f"{place}.{key}: only placements of kind {' or '.join(kinds)} have it; {remedy}"
+            )
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
@@ -466,8 +490,9 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
     if kind not in KINDS:
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
+    _check_keys(table, kind_of(kind).table, f"{source}: {key}")
     raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
-    with _within(f"{source}: {key}: "):
+    with named_within(f"{source}: {key}: "):
         parts = raw.parts()
-    with _within(f"{source}: {key}."):
+    with named_within(f"{source}: {key}."):
         return raw.configuration(*parts, retention)

@@ -126,6 +126,9 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0, extra={"unit": "seconds"})]
 Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
+COLLECTOR = {"such": "an address, such as http://127.0.0.1:4318/v1/traces"}
+TOPIC = {"such": "a topic, such as kafka://localhost:9092/clicks"}
+SCHEMA = {"such": "lower-case letters, digits and underscores, such as tacit"}
 ORIGIN = {"such": "an origin alone, such as https://shop.example"}
 Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$", extra=ORIGIN)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -226,7 +229,7 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str = "tacit.db"
     url: str | None = None
-    schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "tacit"
+    schema: Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_]{0,62}$", extra=SCHEMA)] = "tacit"
     buffer: Count = 100_000
     retention: Days | None = None
     archive: str | None = None
@@ -247,7 +250,7 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What the service is called there.
     """
 
-    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://", extra=COLLECTOR)]
     sample: Share = 1.0
     service: str = "tacit"
 
@@ -265,7 +268,7 @@ class ExportConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         to that file.
     """
 
-    kafka: Annotated[str, msgspec.Meta(pattern="^kafka://")]
+    kafka: Annotated[str, msgspec.Meta(pattern="^kafka://", extra=TOPIC)]
     properties: str | None = None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import goes_on, policy_from_stored
-from tacit.service.config.file import differences, settings_of
+from tacit.service.config.file import differences, named_within, settings_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
@@ -33,6 +33,8 @@ from tacit.service.log.requests import Ask, Export, Mark, Request
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, added
+from tacit.service.placements.aspects.chapters import holdout_in, look_in
+from tacit.service.placements.aspects.control import check_look
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement, changes_of
 
@@ -80,6 +82,10 @@ class Following:
                     "that none can prove harm; leave it out, or serve without shards"
                 )
             placement.modes.check_configured(placement)
+            terms, before = placement.lift_terms, placement.current_mark(rows.HOLDOUT)
+            if look_in(terms) != look_in(before or terms):
+                with named_within(f"placements.{placement.name}.holdout."):
+                    check_look(holdout_in(terms), self._pending.time.now())
             if self._leads:
                 placement.living.check_configured(placement)
 

@@ -301,7 +301,8 @@ def as_stored(
     if not (same or ((gives_way or config.rebuild) and _for_same(config, before))):
         field, then, now = _differing(known[-1], config.policy)
         # The log has what was shown then, and what the schema of then made of contexts.
-        rebuild = "rebuild it with rebuild = true, " if field in ("policy", "at_least") else ""
+        helps = field in ("policy", "at_least") and not config.rebuild
+        rebuild = "rebuild it with rebuild = true, " if helps else ""
         raise ConfigError(
             f"placements.{name}.{field}: the store holds what was learned with {then}, which is not for "
             f"{now}; set it back, {rebuild}or give the placement a new name"
@@ -310,6 +311,12 @@ def as_stored(
         raise ConfigError(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
+        )
+    if config.rule.late == "correct" and not known[-1].correctable:
+        remedy = f"tacit placement rebuild {name} --policy {config.policy.label}"
+        raise ConfigError(
+            f"placements.{name}.late: {known[-1].label} has learned, and cannot take out what it has; "
+            f"leave it out, and let another learn the log first: {remedy}"
         )
     return msgspec.structs.replace(config, policy=known[-1], seed=stored.seed)
 

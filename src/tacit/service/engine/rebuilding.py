@@ -154,8 +154,8 @@ class Rebuilder:
         placement = self._engine.placement(name)
         states = {state.name: state for state in await self.states(name)}
         if not states:
-            remedy = "there is none: a state is kept when a rebuild or a rollback leaves it"
-            raise InvalidValue("to", to, remedy)
+            remedy = "there is no state to go back to: one is kept when a rebuild or a rollback leaves it"
+            raise InvalidValue("placement", name, remedy)
         if to is None:
             to = next(reversed(states)) if placement.regime is None else placement.regime.left
         if to not in states:

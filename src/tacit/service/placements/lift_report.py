@@ -269,14 +269,15 @@ class _Reporter:
         field, given = ("from", begin) if begin else ("to", end)
         if self._holdout is None or any(stratum.chapter.clustered for stratum in self._strata):
             raise InvalidValue(field, given, NO_CHAPTERS if self._holdout is None else NO_DATES)
-        ends = _time("from", begin, 0), _time("to", end, FOREVER)
+        ends = _ends(begin, end, self._now)
         found = [(stratum, stratum.chapter.slices.between(*ends)) for stratum in self._strata]
         self._strata = [
             stratum._replace(sums=stretch.sums) for stratum, stretch in found if stretch.begin
         ] or [self._strata[-1]._replace(sums=HoldoutSums.empty())]
         times = [time for _, stretch in found if stretch.begin for time in stretch[1:]]
         first, last = (min(times), max(times)) if times else (0, 0)
-        days = [moment(time).strftime("%-d %B %H:%M") for time in (first, last)]
+        shown = map(moment, (first, last) if times else (ends[0], min(ends[1], self._now)))
+        days = [said.day(time, moment(self._now)) + time.strftime(" %H:%M") for time in shown]
         return self._only("decisions from {} to {} (UTC)".format(*days), first, last)
 
     def _only(self, of: str, begin: int, end: int) -> wire.LiftReport:
@@ -673,6 +674,9 @@ def _bounds(interval: Interval | None) -> wire.Bounds | None:
     return wire.Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
 
 
-def _time(field: str, text: str | None, default: int) -> int:
-    """Return a time in microseconds since 1970."""
-    return as_time(field, text) if text else default
+def _ends(begin: str | None, end: str | None, now: int) -> tuple[int, int]:
+    """Return two times in microseconds since 1970, the first before the second and before now."""
+    first, last = as_time("from", begin) if begin else 0, as_time("to", end) if end else FOREVER
+    if begin and first >= min(last, now):
+        raise InvalidValue("from", begin, f"give a time before {moment(min(last, now)).isoformat()}")
+    return first, last

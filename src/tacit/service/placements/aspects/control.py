@@ -483,8 +483,19 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
         holdout.check(kind.name, kind.controls, kind.units)
     except ConfigError as error:
         raise InvalidValue("holdout", placement.name, str(error)) from error
-    if holdout.looked is not None and holdout.looked <= time:
-        remedy = f"plan it before the first decision: it is {as_text(time)} by now"
+    check_look(holdout, time)
+
+
+def check_look(holdout: HoldoutConfig | None, time: int) -> None:
+    """Check that a look that is planned anew, at a time of the log, is to come.
+
+    Raises
+    ------
+    InvalidValue
+        If it is not.
+    """
+    if holdout is not None and holdout.looked is not None and holdout.looked <= time:
+        remedy = f"plan a later one, or leave it out: it is {as_text(time)} by now"
         raise InvalidValue("look", holdout.look, remedy)
 
 

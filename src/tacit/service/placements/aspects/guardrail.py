@@ -119,7 +119,7 @@ class Guardrail(Aspect):
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
         """Return the harm that was proved by a mark, if one was."""
         harm = json.loads(mark.value).get("harm")
-        return None if harm is None else (GUARDRAIL, harm)
+        return None if harm is None else (GUARDRAIL, harm | {"at": as_text(mark.time)})
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
