@@ -224,7 +224,7 @@ def test_wrong_rows_are_counted_or_stop(tmp_path):
         "wrong-clicks": 1,
         "malformed-row": 1,
     }
-    with pytest.raises(LogError, match="row 2: outcome: 2 is not allowed"):
+    with pytest.raises(LogError, match="row 2: outcome: '2' is not allowed; give 1 where the left one won"):
         read_duels(path, strict=True)
     with pytest.raises(LogError, match="no column 'winner'"):
         read_duels(path, columns={"outcome": "winner"})

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.environments import simulated_log
+from tacit.environments import environment_from_spec, simulated_log
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import IPS, Table, off_policy
-from tacit.evaluate.duels import read_duels
+from tacit.evaluate.duels import preferences, read_duels
 from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
@@ -195,6 +195,56 @@ REFUSED = {
         "log: cluster: there is no column 'user'",
         "give one of these",
     ),
+    "ids as text and as numbers": (
+        lambda: TeamDraft().interleave([["1", "2"], [1, 2]], RNG),
+        "rankings: [['1', '2'], [1, 2]]",
+        "'1' is another item than 1",
+    ),
+    "a hit whose id is called otherwise": (
+        lambda: hits_of({"hits": {"hits": [{"id": "a"}]}}),
+        "hits.",
+        "say its field, hits_of(answer, key='id')",
+    ),
+    "a decision that was read from JSON": (
+        lambda: tacit.Decision.from_json({"id": 1}),
+        "decision: {'id': 1}",
+        "to_json returned",
+    ),
+    "duels by name": (
+        lambda: preferences([{"left": "a", "right": "b", "outcome": 1}]),
+        "log: {'left': 'a'",
+        "give (left, right, outcome)",
+    ),
+    "who won a duel, by side": (
+        lambda: preferences([("a", "b", "left")]),
+        "outcome: 'left'",
+        "give 1 where the left one won, 0 where the right one did",
+    ),
+    "several segments at once": (
+        lambda: with_segments().items.ids(["sport"]),
+        "segment: ['sport']",
+        "string",
+    ),
+    "results by reward": (
+        lambda: weighed(by="reward"),
+        "log: by: 'reward' is the log's reward",
+        "leave it out",
+    ),
+    "no call of users": (
+        lambda: environment_from_spec("0.1,0.2"),
+        "environment: '0.1,0.2'",
+        '"bernoulli-arms([0.1, 0.2])"',
+    ),
+    "a policy by its file": (
+        lambda: policy_from_spec("test_silent_mistakes.py:OfMyOwn", arms=2),
+        "policy: cannot import 'test_silent_mistakes.py:OfMyOwn'",
+        "give it without .py: test_silent_mistakes:OfMyOwn",
+    ),
+    "a policy by its module": (
+        lambda: policy_from_spec("tacit.UCB1", arms=2),
+        "policy: none is called 'tacit.UCB1'",
+        "did you mean UCB1?",
+    ),
     "hits for ids": (
         lambda: TeamDraft().interleave([[{"_id": "a"}], [{"_id": "b"}]], RNG),
         "rankings[0]: {'_id': 'a'}",
@@ -281,6 +331,14 @@ WARNED = {
         lambda: weighed(pandas.concat([TIMED, TIMED]), columns={"arm": "banner", "timestamp": "at"}),
         r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
         "leave copies out",
+    ),
+    "arms without a name": (
+        lambda: off_policy(Table({"song": 1.0}), BANNERS.assign(arm=["", "song"] * 20), arms=["", "song"]),
+        "arm: 20 rows have blanks around the name, or none, first log row 1: ''",
+    ),
+    "duels lost by -1": (
+        lambda: read_duels({"left": ["a"] * 3, "right": ["b"] * 3, "outcome": [1, -1, 1]}),
+        r"row 2: outcome = '?-1'?; give 1 where .*; such rows are left out, and the others may favour",
     ),
     "rankers that differ by capitals": (
         lambda: read_duels({"left": ["old"] * 3, "right": ["new", "New", "new"], "outcome": [1, 0, 1]}),
@@ -482,7 +540,9 @@ def test_users_of_a_log_of_pairs_who_come_back_are_doubted(tmp_path):
 
 TYPED = {
     "--seed 3 simulate": "No such option '--seed'; options follow their command: tacit simulate --seed …",
-    "evaluate log.csv --policy film": "none is called 'film'; an arm that is always shown is always:film",
+    "evaluate log.csv --policy film": "none is called 'film'; always:film may be meant; there are",
+    "evaluate log.csv --policy plan.csv": "none is called 'plan.csv'; table:plan.csv may be meant",
+    "evaluate log.csv --policy home.tacit": "none is called 'home.tacit'; learner:home.tacit may be meant",
 }
 
 
@@ -497,10 +557,14 @@ def test_what_was_meant_by_a_command_is_said(typed, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_names_that_are_not_in_utf_8_are_said_to_be_so(suffix, tmp_path):
-    rows = ["banner,reward", "café,1", "film,0"] if suffix == ".csv" else ['{"banner": "café", "reward": 1}']
+    rows = (
+        ["banner,reward", "café,1", "film,0"]
+        if suffix == ".csv"
+        else ['{"banner": "film"}', '{"banner": "café"}']
+    )
     path = tmp_path / f"log{suffix}"
     path.write_bytes("\n".join(rows * 2).encode("latin-1"))
-    log = tacit.read_log(path, columns={"arm": "banner"}, arms=["film", "café"])
+    log = tacit.read_log(path, columns={"arm": "banner"}, arms=["film", "café"], batch_rows=1)
     list(log)
     assert "which is not in UTF-8: save the file in UTF-8" in log.report.summary()
 
@@ -546,6 +610,61 @@ def test_what_a_file_without_usable_rows_lacks_is_said(tmp_path, text, why):
     assert failed.exit_code
     assert "log.csv" in failed.output
     assert why in failed.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        (
+            "log.json",
+            '[{"banner": "film"},\n{"banner": "song"}]',
+            "no line of it is a JSON object; write one",
+        ),
+        ("log.csv.gz", "banner,reward\nfilm,1\n", "its name says that it is compressed; call it otherwise"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path, name, text, why):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TacitError, match=f"{name}: .*{why}"):
+        tacit.read_log(tmp_path / name, columns={"arm": "banner"}, arms=ARMS)
+
+
+WRONG_SEARCHES = {
+    "1,old,0,yes\n1,new,1,no\n": "none of its rows can be used; .*click = 'yes'; give a number",
+    "1,old,0,1\n1,new,0,1\n": "another item or team at position 0",
+}
+
+
+@pytest.mark.parametrize("rows", WRONG_SEARCHES)
+def test_why_rows_of_searches_are_wrong_is_said_with_the_remedy(rows, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("search,team,position,click\n" + rows)
+    with pytest.raises(TacitError, match=re.compile(WRONG_SEARCHES[rows], re.DOTALL)):
+        read_interleaved(path)
+
+
+def test_a_column_of_users_that_is_empty_is_called_so(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("search,team,position,click,user\n1,old,0,1,\n1,new,1,0,\n")
+    with pytest.raises(TacitError, match="unit: no row has anything in 'user'"):
+        read_interleaved(path, unit="user")
+
+
+def test_a_value_that_is_written_otherwise_is_doubted_once_in_a_log():
+    log = BANNERS.assign(device="iOS")
+    policy = tacit.auto(arms=["film", "song"], context={"device": ["ios", "web"]})
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        learner(arms=["film", "song"], context=policy.context).fit_log(
+            log, columns={"arm": "banner"}, arms=["film", "song"]
+        )
+    assert sum("counts as other" in str(each.message) for each in found) == 1
+
+
+def test_a_schema_is_suggested_beside_other_columns(tmp_path):
+    BANNERS.assign(age=30.0).to_csv(tmp_path / "mine.csv")
+    typed = f"schema {tmp_path / 'mine.csv'} --arms shown --column arm=banner --column context=age"
+    assert CliRunner().invoke(cli, typed.split()).output == 'context = { age = "number" }\n'
 
 
 def test_what_is_said_twice_of_a_log_is_refused(tmp_path):

@@ -16,6 +16,9 @@ from tacit.cli import options
 from tacit.core.spread import progress
 from tacit.errors import TacitError, UnknownName
 
+FILES = {".tacit": "learner", ".csv": "table", ".json": "table"}
+"""What a policy is read from, by the ending of a file."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -107,10 +110,9 @@ class Question:
         try:
             shows = what_shows(self.policy)
         except UnknownName as error:
-            what, _, remedy = str(error).partition("; ")
-            if self.policy.isidentifier() and not remedy.startswith("did"):
-                remedy = f"an arm that is always shown is always:{self.policy}; {remedy}"
-            raise UnknownName(f"{what}; {remedy}") from None
+            kind = FILES.get(Path(self.policy).suffix, "always")
+            hint = f"; {kind}:{self.policy} may be meant; there are"
+            raise UnknownName(str(error).replace("; there are", hint)) from None
         if shows.compared:
             raise click.UsageError(
                 f"--policy: {self.policy} shows a {shows.name}, but a click log holds arms and "

@@ -132,7 +132,8 @@ def schema(
         if not reading.contexts:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
         # No other column is looked at, and none needs to be there.
-        harmless = replace(reading, arms=None, constant=("arm=?", 'arms=["?"]', *reading.constant))
+        kept = tuple(each for each in reading.column if each.startswith("context="))
+        harmless = replace(reading, arms=None, column=kept, constant=("arm=?", 'arms=["?"]'))
         reader = harmless.open(logs)
     suggested = reader.schema_of(reading.contexts, first)
     text = schema_text(declared("context", suggested))

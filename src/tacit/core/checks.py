@@ -171,6 +171,23 @@ def doubt_rankers(names: Iterable[str]) -> None:
             )
 
 
+def amount(column: str, value: Any, default: float | None = None) -> float:
+    """Return a number from 0 on, which a table may give as text or as true and false."""
+    if value in (None, "") and default is not None:
+        return default
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        low = value.strip().lower()
+        if low in ("true", "false"):
+            return float(low == "true")
+        try:
+            value = float(low)
+        except ValueError:
+            raise InvalidValue(column, value, "give a number") from None
+    return number(column, value, 0.0, 1e300)
+
+
 def flag(field: str, value: Any) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool):

@@ -246,7 +246,7 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also:
         return known[canonical(name)]
     kind = base.__name__.lower()
     names = ", ".join(sorted(found.__name__ for found in known.values()))
-    near = get_close_matches(canonical(name), [*known, *also.split()], n=1)
+    near = get_close_matches(canonical(name.rpartition(".")[2]), [*known, *also.split()], n=1)
     meant = [known[each].__name__ if each in known else each for each in near]
     if not near and name.isidentifier() and (name in sys.modules or find_spec(name)):
         meant = [f"{name}:CLASS"]
@@ -267,6 +267,8 @@ def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
         ) from error
     except (ImportError, ValueError) as error:
         where = f"; call it where {module}.py lies, or install it"
+        if module.endswith(".py"):
+            where = f"; give it without .py: {module.removesuffix('.py')}:{attribute}"
         raise UnknownName(f"{kind}: cannot import {name!r}: {error}{where}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UnknownName(f"{kind}: {name!r} is not a subclass of tacit.{base.__name__}")
@@ -288,7 +290,11 @@ def matched(made: type, order: list[str], positional: list[Any], named: dict[str
     return given
 
 
-def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> tuple[str, list[Any], dict[str, Any]]:
+SplitCall = tuple[str, list[Any], dict[str, Any]]
+"""A name, and its arguments by position and by name."""
+
+
+def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
     """Return name and arguments of a part that is given as text or as a table with its ``name``.
 
     Raises
@@ -299,7 +305,7 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> tuple[str,
         If it would be imported where ``imports`` forbids it.
     """
     if isinstance(spec, str):
-        name, positional, named = parsed_call(spec)
+        name, positional, named = parsed_call(spec, kind, remedy)
     elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
         name, positional = spec["name"], []
         named = {key: value for key, value in spec.items() if key != "name"}
@@ -310,11 +316,11 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> tuple[str,
     return name, positional, named
 
 
-def parsed_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
     """Split ``name(literal, name=literal, …)`` without evaluating anything."""
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
-        raise InvalidValue("policy", text, GRAMMAR)
+        raise InvalidValue(kind, text, remedy)
     name, arguments = match.group(1), match.group(2) or "()"
     try:
         call = ast.parse("_" + _without_hyphens(arguments), mode="eval").body
@@ -323,7 +329,7 @@ def parsed_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         positional = [_value(node) for node in call.args]
         named = {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
-        raise InvalidValue("policy", text, GRAMMAR) from None
+        raise InvalidValue(kind, text, remedy) from None
     return name, positional, named
 
 

@@ -37,7 +37,8 @@ def environment_from_spec(spec: str) -> Environment:
     >>> environment_from_spec("preference-matrix(arxiv, regret_kind=weak)").arm_count
     6
     """
-    name, positional, named = parsed_call(spec)
+    remedy = 'give a call such as "bernoulli-arms([0.1, 0.2])"'
+    name, positional, named = parsed_call(spec, "environment", remedy)
     if canonical(name) in NAMED:
         return PreferenceMatrix(spec)
     environment = named_class(name, registry, Environment)

@@ -316,7 +316,11 @@ class InterleavingMethod(Checked):
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
-        return tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
+        found = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
+        if len({type(item) for items in found for item in items}) > 1:
+            remedy = "give all ids as text, or all as numbers: '1' is another item than 1"
+            raise InvalidValue("rankings", rankings, remedy)
+        return found
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         raise NotImplementedError

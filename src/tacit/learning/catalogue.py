@@ -220,7 +220,8 @@ class Catalogue:
 
         None of a segment that nothing is of, which is warned of if another one is called nearly so.
         """
-        if segment not in self._members and (near := meant(str(segment), self._members)):
+        name = None if segment is None else checks.name("segment", segment)
+        if name not in self._members and (near := meant(str(name), self._members)):
             doubt = f"segment: no item is of {segment!r}{near}; items.segments() says what there is"
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         return list(self._rows if segment is None else self._members.get(segment, ()))

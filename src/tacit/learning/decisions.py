@@ -144,7 +144,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         """
         try:
             given = json.loads(text)
-        except ValueError:
+        except (TypeError, ValueError):
             given = None
         if not isinstance(given, dict) or not set(given) <= set(cls._fields):
             raise InvalidValue("decision", text, "give the JSON object that to_json returned")

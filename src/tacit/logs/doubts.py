@@ -33,7 +33,7 @@ REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED = "mixed", "copied"
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
-    BLANKS: "have blanks around the name",
+    BLANKS: "have blanks around the name, or none",
     FRACTIONS: "have a number with a fraction for a name",
     EMPTY: "have none, and no row has one",
     MIXED: "are of another one than the first",
@@ -43,7 +43,7 @@ REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
     "and position, or say what column names decisions with columns={'decision_id': ...} (--column "
     "decision_id=...)",
-    BLANKS: "it is another name than without, and counts apart; strip the names",
+    BLANKS: "it is another name than without, and counts apart; strip the names, leave out who has none",
     FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
     EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
     "(--column reward=...)",
@@ -97,7 +97,7 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
         if column in texts:
             for kind, values, doubted in (
                 (FRACTIONS, given[column], _fractions(given[column])),
-                (BLANKS, texts[column], _blanks(texts[column])),
+                (BLANKS, texts[column], _blanks(texts[column], "" if column == "arm" else " ")),
             ):
                 if doubted is not None and doubted.any():
                     row = int(np.argmax(doubted))
@@ -116,10 +116,10 @@ def _fractions(values: Any) -> Booleans | None:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _blanks(array: Any) -> Booleans | None:
+def _blanks(array: Any, none: str) -> Booleans | None:
     encoded = pa.types.is_dictionary(array.type)
     texts = array.dictionary if encoded else array
-    odd = pc.not_equal(pc.utf8_trim_whitespace(texts), texts)
+    odd = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, none))
     if not pc.any(odd).as_py():
         return None
     odd = odd.take(array.indices) if encoded else odd

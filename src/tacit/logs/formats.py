@@ -174,8 +174,9 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 JSON_LINES_LOOKED_AT = 1000
 UTF_16 = "in UTF-16; save it in UTF-8"
+GZIP = b"\x1f\x8b"
 SIGNS = {
-    b"\x1f\x8b": "compressed by gzip; call it {}.gz",
+    GZIP: "compressed by gzip; call it {}.gz",
     b"PK\x03\x04": "a workbook or a zip file; give what is in it, saved as CSV",
     b"PAR1": "Parquet; say so with format='parquet' (--format parquet)",
 } | dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), UTF_16)
@@ -312,6 +313,8 @@ def _stream_of(path: Path) -> Any:
     for sign, what in SIGNS.items():
         if first.startswith(sign) and path.suffix.lower() not in COMPRESSED:
             raise LogError(f"{path}: it is {what.format(path.name)}")
+    if path.suffix.lower() == ".gz" and first and not first.startswith(GZIP):
+        raise LogError(f"{path}: its name says that it is compressed; call it otherwise if it is not")
     return pa.input_stream(str(path), compression="detect")
 
 
@@ -410,7 +413,11 @@ def lines_of(path: Path) -> BinaryIO:
 
 def _json_names(path: Path) -> list[str]:
     with lines_of(path) as file:
-        objects = map(_object, islice(file, JSON_LINES_LOOKED_AT))
+        lines = [line for line in islice(file, JSON_LINES_LOOKED_AT) if line.strip()]
+        objects = list(map(_object, lines))
+        if lines and not any(objects):
+            remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
+            raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
         return list(dict.fromkeys(name for found in objects if found for name in found))
 
 

@@ -597,18 +597,25 @@ def _nested(values: Any) -> bool:
 
 
 def _segmented(file: LogFile, column: str) -> LogFile:
-    return file._replace(columns=file.columns | {SEGMENT: _theirs(file, "by", column)})
+    theirs = _theirs(file, "by", column)
+    _refuse_roles(file, "by", [theirs], ["reward"])
+    return file._replace(columns=file.columns | {SEGMENT: theirs})
 
 
 def _besides(file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None) -> LogFile:
     """Return a file with columns besides those of the schema, as features or parts of contexts."""
     fields = {column: "cluster" if column == cluster else what for column in columns}
     added = {f"{what} {column}": _theirs(file, field, column) for column, field in fields.items()}
-    for ours in OUTCOME if what != OWN.strip() else ():
-        if (theirs := file.columns.get(ours)) in added.values():
-            remedy = "leave it out: it is known only with the decision, or after it"
-            raise LogError(f"{file.path}: {what}: {theirs!r} is the log's {ours}; {remedy}")
+    _refuse_roles(file, what, added.values(), () if what == OWN.strip() else OUTCOME)
     return file._replace(columns=file.columns | added)
+
+
+def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Collection[str]) -> None:
+    """Refuse columns of a file that serve as one of these already."""
+    for ours in roles:
+        if (theirs := file.columns.get(ours)) in columns:
+            remedy = "leave it out: it is known only with the decision, or after it"
+            raise LogError(f"{file.path}: {field}: {theirs!r} is the log's {ours}; {remedy}")
 
 
 def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:

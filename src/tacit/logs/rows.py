@@ -106,10 +106,11 @@ class Example(NamedTuple):
     column: str
     value: Any
     offered: Any = None
+    remedy: str = ""
 
     def __str__(self) -> str:
         of = "" if self.offered is None else f", of {_shortened(self.offered)}"
-        return f"{self.column} = {_shortened(self.value)}{of}"
+        return f"{self.column} = {_shortened(self.value)}{of}{'; ' * bool(self.remedy)}{self.remedy}"
 
 
 @dataclass
@@ -164,6 +165,14 @@ class LogReport:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
+
+    def reject_row(self, reason: str, example: Example, strict: bool) -> None:
+        """Count a row that is rejected, or raise under ``strict``."""
+        if strict:
+            remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
+            what = f"{example.column}: {example.value!r} is not allowed{remedy}"
+            raise LogError(f"{example.source}: row {example.row}: {what}")
+        self.reject(reason, 1, example)
 
     def merge(self, other: LogReport) -> LogReport:
         """Return the report of both; ``other`` is of rows that come later."""

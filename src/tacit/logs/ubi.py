@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import InvalidValue
 from tacit.logs import ubi_records
 from tacit.logs.formats import File, FolderLayout, RemoteFile, files_at, format_of, parquet_file
 from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, completed, reading
@@ -263,17 +263,13 @@ class UbiReader(LogReader):
             return read(record)
         except InvalidValue as error:
             reason = "missing" if error.value is None else "wrong"
-            self._reject(report, f"{reason}-{error.field}", Example(*place, error.field, error.value), error)
+            example = Example(*place, error.field, error.value, None, error.allowed)
+            self._reject(report, f"{reason}-{error.field}", example)
         return None
 
-    def _reject(
-        self, report: UbiReport, reason: str, example: Example, error: Exception | None = None
-    ) -> None:
-        if self.strict:
-            what = error or f"{example.column}: {example.value!r} is not allowed ({reason})"
-            raise LogError(f"{example.source}: row {example.row}: {what}")
+    def _reject(self, report: UbiReport, reason: str, example: Example) -> None:
+        report.reject_row(reason, example, self.strict)
         report.read += 1
-        report.reject(reason, 1, example)
 
 
 class _Object(NamedTuple):

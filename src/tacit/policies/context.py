@@ -403,8 +403,8 @@ class Encoder:
             else:
                 row[last - 1] = 1.0
                 self.others[name] += 1
-                if doubt := _doubt_case(place, known, holds):
-                    self.doubts.setdefault(name, doubt)
+                if name not in self.doubts and (doubt := _doubt_case(place, known, holds)):
+                    self.doubts[name] = doubt
         elif holds == NUMBER:
             row[first] = _checked(place, value, _is_number, f"{FINITE}, or nothing where it is missing")
         elif holds == BOOLEAN:

@@ -25,6 +25,7 @@ CREDITS = (
     "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean credits; who has "
     "more of them on a list may favour a ranker: give --credits, or use tacit.evaluate.interleaved"
 )
+LEFT_OUT = "; such rows are left out, and the others may favour a ranker"
 COMES_BACK = (
     "user: {!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
     "give --unit user, or use tacit.evaluate.interleaved"
@@ -89,7 +90,7 @@ def read_duels(
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
     path, present = file.path, file.names
-    by_credits, users, back = False, set[str](), ""
+    by_credits, users, back, odd = False, set[str](), "", ""
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
     for name, their in theirs.items():
         if their not in present and (name in renamed or name in ("left", "right")):
@@ -100,13 +101,15 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
     for row, cells in rows_of(file, used):
         rows.read += 1
         if not isinstance(cells, Mapping):
-            _reject(rows, MALFORMED, Example(str(path), row, "row", cells), strict)
+            rows.reject_row(MALFORMED, Example(str(path), row, "row", cells), strict)
             continue
         try:
             duel = duel_of(cells)
         except InvalidValue as error:
             column = error.field.partition(".")[0]
-            _reject(rows, f"wrong-{column}", Example(str(path), row, column, error.value), strict)
+            example = Example(str(path), row, column, error.value, None, error.allowed)
+            rows.reject_row(f"wrong-{column}", example, strict)
+            odd = odd or f"{path}: row {row}: {example}" * (column == "outcome" and error.value is not None)
         else:
             rows.kept += 1
             by_credits = by_credits or needs_credits(cells.get("interleaved"))
@@ -114,7 +117,7 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
             back = user if user in users and not back else back
             users |= {user} if user and not back else set()
             yield duel
-    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back)):
+    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back), odd and odd + LEFT_OUT):
         if doubt:
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 
@@ -145,15 +148,6 @@ def needs_credits(interleaved: Any) -> bool:
     """Whether a list is one of which only mean credits are fair."""
     text = interleaved if isinstance(interleaved, str) else str(interleaved)
     return "Optimized" in text or "DebiasedBalanced" in text
-
-
-def _reject(rows: LogReport, reason: str, example: Example, strict: bool) -> None:
-    if strict:
-        raise LogError(
-            f"{example.source}: row {example.row}: {example.column}: {example.value!r} is not "
-            f"allowed ({reason})"
-        )
-    rows.reject(reason, 1, example)
 
 
 # ---- What would be if two arms always met: their duels in a log, weighed by how likely each was

@@ -480,9 +480,23 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
         if shown.rankers != 2:
             raise InvalidValue("interleaved.rankers", shown.rankers, "give a list of two rankers")
         return left, right, found.chance, found.clicks
-    outcome = checks.parsed("outcome", outcome)
     known = None if clicks is None else len(clicks)
-    return left, right, checks.number("outcome", outcome, 0.0, 1.0), known
+    return left, right, outcome_of(outcome), known
+
+
+def outcome_of(value: Any) -> float:
+    """Return an outcome, as a table may give it.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none.
+    """
+    try:
+        return checks.number("outcome", checks.amount("outcome", value), 0.0, 1.0)
+    except InvalidValue:
+        remedy = "give 1 where the left one won, 0 where the right one did, 0.5 for a tie, or between"
+        raise InvalidValue("outcome", value, remedy) from None
 
 
 def _is_click(action: Any) -> bool:
@@ -512,6 +526,8 @@ def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95)
     >>> preferences([("a", "b", 1.0)] * 30 + [("b", "a", 0.5)] * 2).winner
     'a'
     """
+    if named := next((duel for duel in log if isinstance(duel, Mapping)), None):
+        raise InvalidValue("log", named, "give (left, right, outcome) for each duel")
     return counted(
         (duel_of({"left": left, "right": right, "outcome": won}) for left, right, won in log), confidence
     )

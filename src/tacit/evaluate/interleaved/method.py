@@ -29,7 +29,6 @@ from tacit.evaluate.interleaved.searches import (
     hits_of,
     id_of,
     is_result,
-    number,
     own_search,
     team_of_event,
     text,
@@ -84,7 +83,9 @@ def read_searches(
             try:
                 _take(assembly, record, f"{place}:{row}", columns)
             except InvalidValue as error:
-                _reject(rows, error, Example(str(path), row, error.field, error.value), strict)
+                why = "missing" if error.value is None else "wrong"
+                example = Example(str(path), row, error.field, error.value, None, error.allowed)
+                rows.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
             else:
                 rows.kept += 1
     for name in sorted(absent) if rows.kept else ():
@@ -96,7 +97,8 @@ def read_searches(
 
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
     option = "unit" if name == columns.unit else "by"
-    raise LogError(f"{no_column(option, name, names)}; give one of these")
+    lacks = f"{option}: no row has anything in {name!r}" if name in names else no_column(option, name, names)
+    raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
 
 
 def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
@@ -127,15 +129,7 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
 
 def tells_pairs(path: Path, format: str | None = None, renamed: Any = None) -> bool:
     """Whether a file is tacit's own log of duels, with a pair of rankers in each row."""
-    present = set(file_at(path, format).names)
-    return {(renamed or {}).get(side, side) for side in ("left", "right")} <= present
-
-
-def _reject(rows: LogReport, error: InvalidValue, example: Example, strict: bool) -> None:
-    if strict:
-        raise LogError(f"{example.source}: row {example.row}: {error}")
-    why = "missing" if error.value is None else "wrong"
-    rows.reject(f"{why}-{error.field.partition('.')[0]}", 1, example)
+    return {(renamed or {}).get(side, side) for side in PAIR} <= set(file_at(path, format).names)
 
 
 def _records(
@@ -152,9 +146,7 @@ def _records(
                 yield row, _renamed(record, columns)
                 continue
             rows.read += 1
-            if strict:
-                raise LogError(f"{path}: row {row}: it is malformed: {record!r}")
-            rows.reject(MALFORMED, 1, Example(str(path), row, "row", record))
+            rows.reject_row(MALFORMED, Example(str(path), row, "row", record), strict)
 
 
 def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
@@ -219,13 +211,13 @@ def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     search = text("search", record.get("search"))
-    position = number("position", record.get("position"))
+    position = checks.amount("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
     team = None if team in (None, "") else checks.ranker("team", text("team", team))
     item = None if item in (None, "") else text("item", item)
-    clicks = number("click", record.get("click"), default=1.0)
+    clicks = checks.amount("click", record.get("click"), default=1.0)
     kind = text("action", record.get("action") or CLICK)
-    amount = number("amount", record.get("amount"), default=1.0)
+    amount = checks.amount("amount", record.get("amount"), default=1.0)
     assembly.show(search, position, item, team)
     if clicks > 0:
         assembly.act(search, kind, amount, position)
@@ -317,8 +309,9 @@ def read_interleaved(
     names = assembly.rankers
     if len(names) < 2:
         lack = f"two rankers are needed, there are {names}: name each result's in team; {rows.summary()}"
-        there = lack if rows.read else NO_ROWS
-        raise LogError(f"{', '.join(map(str, given))}: {there}")
+        if not rows.kept:
+            lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
+        raise LogError(f"{', '.join(map(str, given))}: {lack}")
     checks.doubt_rankers(names)
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)

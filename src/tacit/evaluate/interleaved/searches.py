@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.evaluate.duels.report import outcome_of
 from tacit.interleaving import Action, Interleaved, credited
 from tacit.interleaving.base import ranking
 from tacit.logs.ubi_records import CLICK
@@ -206,23 +207,6 @@ def text(field: str, value: Any) -> str:
     return checks.name(field, value)
 
 
-def number(column: str, value: Any, default: float | None = None) -> float:
-    """Return a number from 0 on, which a table may give as text or as true and false."""
-    if value in (None, "") and default is not None:
-        return default
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
-        low = value.strip().lower()
-        if low in ("true", "false"):
-            return float(low == "true")
-        try:
-            value = float(low)
-        except ValueError:
-            raise InvalidValue(column, value, "give a number") from None
-    return checks.number(column, value, 0.0, 1e300)
-
-
 # ---- Searches as tacit's own log of duels tells them
 
 
@@ -242,7 +226,7 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
     search = where if given is None else text("search", given)
     rankings = None
     if record.get("interleaved") is None:
-        outcome = checks.number("outcome", number("outcome", record.get("outcome")), 0.0, 1.0)
+        outcome = outcome_of(record.get("outcome"))
         shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
         actions = [Action(0, CLICK, outcome), Action(1, CLICK, 1.0 - outcome)]
     else:
@@ -347,7 +331,8 @@ def _listed(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
 
 def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
     if hit.get(key) is None:
-        raise InvalidValue(f"{field}.{key}", None, "every result needs its id")
+        remedy = f"every result needs its id; say its field, hits_of(answer, key={next(iter(hit), None)!r})"
+        raise InvalidValue(f"{field}.{key}", None, remedy)
     team = hit.get(SOLR_TEAM) or team_of(hit) or team_of(_inner(hit, "fields"))
     return Hit(text(f"{field}.{key}", hit[key]), team)
 
