@@ -176,7 +176,15 @@ def test_the_leading_arm_of_a_key_is_the_one_that_the_policy_shows(tmp_path):
             client.take_over("home", made)
             client.feedback_many("home", sorted(came, key=lambda one: -one.reward))
             learner = from_bytes(client.learner("home"), "home", restored)
-        text = page(address, "/placements/home")
+            text = page(address, "/placements/home")
+            # A control that is drawn here would decide nothing, until decisions are asked for here.
+            assert ('data-act="Set the holdout"' in text, "Decisions were made elsewhere" in text) == (
+                False,
+                True,
+            )
+            assert 'data-field="planner"' not in text
+            client.decide("home", "k0")
+            assert 'data-act="Set the holdout"' in page(address, "/placements/home")
     shown = dict(re.findall(r'<tr data-key="(k\d)">.*?<td class="key">(\w+)', text, re.DOTALL))
     chances = {key: learner.probabilities(key) for key in rates}
     assert shown == {key: arms[each.argmax()] for key, each in chances.items()}

@@ -125,6 +125,8 @@ def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
         return f"Placements of kind {placement.kind.name!r} have none."
     if placement.config.holdout is not None and placement.config.holdout.policy is not None:
         return "A control’s own policy is set in the configuration, and taken over at SIGHUP."
+    if placement.decided_elsewhere and placement.holdout is None:
+        return "Decisions were made elsewhere, and a control of this service would decide none of them."
     named: list[tuple[Any, str]] = [(name, name) for name in ("uniform", "baseline") if name in kinds]
     arms = placement.offer.arms if "arm" in kinds else ()
     return named + [({"arm": arm}, f"arm {arm}") for arm in arms]

@@ -170,6 +170,7 @@ class Deciding(State):
         one after the other from the id of the first of them, so that they can be made at once.
         """
         asked: Block[Impression] = Block.of(Impression, impressions)
+        self.decided_elsewhere = False
         if self.signals is not None:
             offers = list(map(self.living.slots_asked, asked.column("arms")))
             read = self.signals.read(self.learner, asked, offers, time)

@@ -180,7 +180,7 @@ class _Reporter:
         self._holdout = self._held if control is None else None
         self._control = control or "uniform"
         self._now, self._confidence = now, confidence
-        self._scale = placement.config.scale
+        self._scale, self._elsewhere = placement.config.scale, placement.decided_elsewhere
         self._shows_one = placement.kind.showing.single
         self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
@@ -476,7 +476,7 @@ class _Reporter:
     def _plan(self) -> wire.Plan | None:
         """Return when a lift would show, of the holdout that there is or might be."""
         wish, holdout = self._wish, self._held
-        if self._scale.low:
+        if self._scale.low or (self._elsewhere and holdout is None and wish == Wish()):
             return None
         share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observed()

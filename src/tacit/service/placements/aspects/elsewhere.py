@@ -77,6 +77,7 @@ def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: i
     rows = placement.rows_of(asked, seq, asked.column("id"), time, made)
     rows = rows.with_column("mode", [placement.modes.of_taken_over] * len(rows))
     placement.recall(rows)
+    placement.decided_elsewhere = True
     return rows
 
 
