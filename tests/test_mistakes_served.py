@@ -51,6 +51,26 @@ CONFIGURED = {
     HOME + "metrics = { revenue = {} }": ("home.metrics", "they need", "a holdout, or a guardrail"),
     HOME + "holdout = { control = { arm = 'x' } }": ("control.arm", "'x'", "none of the arms, film, song"),
     "[placements.home]\nkind = 'duels'\narms = ['a', 'b']": ("home.arms", "unknown", "did you mean rankers?"),
+    "port = 8787\n" + HOME: ("port", "it stands in [server]", "write it below that"),
+    "[holdout]\nshare = 0.1\n" + HOME: ("holdout", "it stands in [placements.NAME]", "write it below that"),
+    HOME + "[server]\nattribution_window = 5": ("server.attribution_window", "[placements.NAME]"),
+    HOME + "retention = 7\npath = 'x.db'": ("placements.home.path", "it stands in [store]"),
+    "[server]\nhost = 'http://127.0.0.1'\n" + HOME: (
+        "server.host",
+        "'http://127.0.0.1'",
+        "give an address alone, such as 127.0.0.1",
+    ),
+    "[server]\nhost = '127.0.0.1:8787'\n" + HOME: (
+        "server.host",
+        "'127.0.0.1:8787'",
+        "the port is server.port",
+    ),
+    HOME + "[keys.web]\nsha256 = 'AB'\nscopes = ['read']": ("web.sha256", "(hidden)", "give 64 digits and"),
+    HOME + "[feeds.shop]": (
+        "feeds.shop.map",
+        "it is missing",
+        "give the path of a file: tacit feed --example",
+    ),
     HOME + "segments = ['device']": (
         "home.segments",
         "only placements of kind duels have it",
@@ -364,7 +384,10 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     decide = f"{address}/v1/placements/home/decide"
     assert "GET /openapi.json lists" in answered(f"{address}/v1/decide/home", b"{}")["detail"]
     meant = "did you mean /v1/placements/home/decide? "
-    assert meant in answered(f"{address}/placements/home/decide", b"{}")["detail"]
+    for path in ("placements/home/decide", "v2/placements/home/decide", "/v1/placements/home/decide"):
+        assert meant in answered(f"{address}/{path}", b"{}")["detail"]
+    for path in ("decide", "v1/decide", "v1/placements/decide"):
+        assert "did you mean /v1/placements/NAME/decide? " in answered(f"{address}/{path}", b"{}")["detail"]
     assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"
     what = "content-type: 'text/plain' is not allowed; send application/json"
     assert answered(decide, b"{}", "text/plain")["detail"] == what

@@ -290,9 +290,9 @@ def _names(arms: int | tuple[str, ...]) -> list[str]:
 # ---- The configuration as a file: TOML, strict about names, complete before anything starts
 
 VERSION = 1
+"""The newest version of the configuration that is understood."""
 PATHS = ("path", "archive")
 """Settings of the store that name files."""
-"""The newest version of the configuration that is understood."""
 
 DEFAULT_PLACEMENTS = {"default": {"arms": 5}}
 PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -343,6 +343,9 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
         if value is not None:
             _replace(table, key.split(".", 2), value)
     _check_version(table, source)
+    _check_keys(table, ConfigFile, f"{source}: ")
+    for section, kind in SECTIONS.items():
+        _check_keys(table.get(section[1:-1]), kind, f"{source}: {section[1:-1]}.")
     file = _converted(table, ConfigFile, source, secret=("keys",))
     _check_paths(file.store, source)
     if not file.placements:
@@ -471,16 +474,22 @@ def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
         return HookConfig(events, secret_of(table, folder))
 
 
-def _check_keys(given: Any, table: type[PlacementTable], place: str) -> None:
-    """Refuse what only placements of other kinds have, unless this one has it by another name."""
-    known = table.__struct_fields__
+SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": ServerConfig, "[store]": StoreConfig}
+
+
+def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
+    """Refuse what stands elsewhere in a configuration, unless it is known here by another name."""
+    known = kind.__struct_fields__
     for key in given if isinstance(given, dict) else ():
-        kinds = [kind for kind in KINDS if key in kind_of(kind).table.__struct_fields__]
-        if key not in known and MEANT.get(key) not in known and kinds:
+        if key in known or MEANT.get(key) in known:
+            continue
+        kinds = [name for name in KINDS if key in kind_of(name).table.__struct_fields__]
+        if kinds and issubclass(kind, PlacementTable):
             remedy = f"give kind = {kinds[0]!r}, or leave it out"
-            raise ConfigError(
-                f"{place}.{key}: only placements of kind {' or '.join(kinds)} have it; {remedy}"
-            )
+            raise ConfigError(f"{place}{key}: only placements of kind {' or '.join(kinds)} have it; {remedy}")
+        sections = [name for name, other in SECTIONS.items() if key in other.__struct_fields__]
+        for section in [*sections, "[placements.NAME]"][: len(sections or kinds)]:
+            raise ConfigError(f"{place}{key}: it stands in {section}; write it below that")
 
 
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
@@ -490,7 +499,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
     if kind not in KINDS:
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
-    _check_keys(table, kind_of(kind).table, f"{source}: {key}")
+    _check_keys(table, kind_of(kind).table, f"{source}: {key}.")
     raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
     with named_within(f"{source}: {key}: "):
         parts = raw.parts()

@@ -24,6 +24,7 @@ from tacit.service.errors import Forbidden
 DECIDE, FEEDBACK, READ, ADMIN = SCOPES = ("decide", "feedback", "read", "admin")
 PREFIX = "tacit_"
 RANDOM_BYTES = 32
+DIGEST = {"such": "64 digits and letters from a to f, the hash of a key"}
 PATTERN = re.compile(r"([\w.*?-]|\[!?[\w.-]+\])+", re.ASCII)
 """Of names of placements."""
 
@@ -42,7 +43,7 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         all.
     """
 
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", extra=DIGEST)]
     scopes: Annotated[list[Literal["decide", "feedback", "read", "admin"]], msgspec.Meta(min_length=1)]
     placements: list[str] | None = None
 
@@ -196,6 +197,7 @@ def is_loopback(host: str) -> bool:
 
 SHORTEST = 16
 """Characters of a secret."""
+MAP = {"such": "the path of a file: tacit feed --example segment"}
 
 
 class Secret(NamedTuple):
@@ -238,7 +240,7 @@ class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Segment does. Without either, senders need a key with the scope ``feedback``.
     """
 
-    map: str
+    map: Annotated[str, msgspec.Meta(extra=MAP)]
     secret_env: str | None = None
     secret_file: str | None = None
 

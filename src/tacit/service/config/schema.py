@@ -126,6 +126,7 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0, extra={"unit": "seconds"})]
 Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
+HOST = {"such": "an address alone, such as 127.0.0.1; the port is server.port"}
 COLLECTOR = {"such": "an address, such as http://127.0.0.1:4318/v1/traces"}
 TOPIC = {"such": "a topic, such as kafka://localhost:9092/clicks"}
 SCHEMA = {"such": "lower-case letters, digits and underscores, such as tacit"}
@@ -182,7 +183,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Whether each request is logged.
     """
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, msgspec.Meta(pattern=r"^[^/:]*$|^[^/:]*:[^/]*:[^/]*$", extra=HOST)] = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     body_limit: Count = 65536
     batch_limit: Count = 1_048_576

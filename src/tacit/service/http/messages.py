@@ -343,10 +343,18 @@ def problem(kind: str, field: str, detail: str) -> Problem:
     return Problem(f"urn:tacit:problem:{kind}", title, status, detail, field)
 
 
+ASKED = ("decide", "slate", "duel", "feedback", "clicks")
+"""What a placement is asked most."""
+
+
 def nothing_at(path: str) -> str:
     """Return that there is nothing at a path, and what says which paths there are."""
-    meant = f"did you mean /v1{path}? " if path.startswith("/placements") else ""
-    return f"path: there is nothing at {path!r}; {meant}GET /openapi.json lists what there is"
+    rest, last = path.partition("/placements/")[2], path.rpartition("/")[2]
+    if last in ASKED and "/" not in rest:
+        rest = f"NAME/{last}"
+    meant = f"/v1/placements/{rest}"
+    hint = f"did you mean {meant}? " if rest and meant != path else ""
+    return f"path: there is nothing at {path!r}; {hint}GET /openapi.json lists what there is"
 
 
 def refusal_headers(status: int) -> dict[str, Any]:
