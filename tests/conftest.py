@@ -23,6 +23,8 @@ import stores
 os.environ.setdefault("TACIT_QUIET", "1")
 # Ray's workers yield to all else (nice 15): beside another busy test they would hardly run.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# It would end workers where other tests need the memory.
+os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
 
 # Looked through for examples they would be read twice, and each class in them be two.
 collect_ignore = ["items_of_ones_own.py", "toy_asking.py", "toy_set.py"]

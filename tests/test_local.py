@@ -12,7 +12,8 @@ from functools import partial
 import harness
 import pytest
 from forked import Forked, ran
-from harness import SECOND, START, Clock, as_after_a_crash, learned, started, stopped, with_policy
+from harness import PATIENCE, SECOND, START, Clock, as_after_a_crash, learned, started, stopped, with_policy
+from stores import free_port
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
@@ -129,8 +130,11 @@ def served_once(folder, **more):
     return running(harness.configured(folder / "tacit.db", **home | more))
 
 
+PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
+
+
 def local(url, folder, **options):
-    return Local(url, "home", folder / "spool", **{"every": 1000.0, "seed": 1, **options})
+    return Local(url, "home", folder / "spool", **PATIENT | options)
 
 
 def test_it_decides_as_the_service_would_and_the_service_learns_of_it(tmp_path):
@@ -238,9 +242,8 @@ def test_what_the_service_never_takes_is_put_aside(tmp_path):
 
 
 def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
-    port = {}
-    with served_once(tmp_path) as url, local(url, tmp_path) as here:
-        port["server.port"] = int(url.rpartition(":")[2])
+    port = {"server.port": free_port()}
+    with served_once(tmp_path, **port) as url, local(url, tmp_path) as here:
         shown = [here.decide("k")]
     with local(url, tmp_path) as here:  # nobody is there, and what was known is on the disk
         shown += [here.decide("k") for _ in range(5)]
@@ -300,14 +303,13 @@ while True:
 def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
     config = tmp_path / "tacit.toml"
     config.write_text(
-        f'[server]\nport = 0\n[store]\npath = "{tmp_path}/tacit.db"\n'
+        f'[server]\nport = {free_port()}\n[store]\npath = "{tmp_path}/tacit.db"\n'
         f"[placements.home]\narms = {json.dumps(NAMES)}\npolicy = {{ name = 'Thompson' }}\n"
         "attribution_window = 3600\n"  # however busy the machine is, what is sent again is in time
     )
-    told, port = [], 0
+    told = []
     for round in range(2):
         service, port = started(config)
-        config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
         command = "-c", CALLER, f"http://127.0.0.1:{port}", tmp_path / "spool"
         caller = Forked(command, stdout=subprocess.PIPE, text=True)
         told += [caller.stdout.readline().strip() for _ in range(150)]

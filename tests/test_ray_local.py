@@ -15,7 +15,7 @@ import pytest
 import stores
 from drawn import is_long
 from forked import Forked
-from harness import eventually
+from harness import PATIENCE, eventually
 from test_ray_serve import SHARDS, Service, key_in, logged, run, shared_cluster
 
 import tacit
@@ -51,7 +51,7 @@ spread = true
 def configured(folder, schema="ray_local"):
     """Write a configuration, of whose log nothing is left of before; return its path."""
     path = folder / "tacit.toml"
-    path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=0))
+    path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=stores.free_port()))
     with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
         for name in (schema, *(f"{schema}_g{g}s{i}" for g in (1, 2) for i in range(3))):
             connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
@@ -87,8 +87,11 @@ def url_of(service):
     return f"http://127.0.0.1:{service.client.port}"
 
 
+PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
+
+
 def local(service, folder, placement="home", **options):
-    return Local(url_of(service), placement, folder, **{"every": 1000.0, "seed": 1, **options})
+    return Local(url_of(service), placement, folder, **PATIENT | options)
 
 
 def lent(client, shard, placement="home"):
@@ -128,7 +131,7 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service
 
 
 def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
-    with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=1.0) as here:
+    with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=5.0) as here:
         before = here.known()
         pid = service.placements()["shards"][0]["pid"]
         os.kill(pid, signal.SIGSTOP)
@@ -147,14 +150,11 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
 
 def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
     keys = [key_in("home", shard, shards=3) for shard in range(3)]
-    port = {}
     with served(config) as service, local(service, tmp_path / "spool") as here:
-        port["port"] = service.client.port
         shown = [here.decide(key) for key in keys]
         assert service.stop() == 0
         shown += [here.decide(key) for key in keys]
     run("log", "reshard", "--shards", 3, "--config", config)
-    config.write_text(CONFIG.format(url=stores.cluster().url, schema="ray_local", **port))
     with served(config, 3) as service, local(service, tmp_path / "spool") as here:
         assert len(here.known()) == 3
         shown += [here.decide(key) for key in keys]

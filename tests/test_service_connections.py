@@ -24,7 +24,7 @@ DECIDE = (
     b"POST /v1/placements/default/decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 )
 SMALL = {"server.url_limit": 200, "server.header_limit": 400, "server.header_count": 10}
-SHORT = {f"server.{name}_timeout": 0.5 for name in ("first_byte", "header", "body", "idle", "send")}
+SHORT = {f"server.{name}_timeout": 1.0 for name in ("first_byte", "header", "body", "idle", "send")}
 SERVE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))

@@ -35,6 +35,7 @@ def address(store):
         "many": duels | {"rankers": RANKERS},
         "none": duels | {"rankers": ["a", "b"]},
         "lists": LISTS | {"policy": "cascade-ucb1"},
+        "tried": LISTS | {"policy": "cascade-ucb1"},
         "places": LISTS | {"policy": "pbm-ucb"},
         "articles": {"kind": "features", "policy": articles},
     }
@@ -220,7 +221,7 @@ def test_the_page_fits(opened, width, scheme, tmp_path):
         assert obstacles(page) == []
 
 
-@pytest.mark.parametrize("placement", ["search", "lists", "articles"])
+@pytest.mark.parametrize("placement", ["search", "tried", "articles"])
 def test_every_kind_can_be_tried(opened, placement):
     page = opened(f"/placements/{placement}")
     page.click("#trial button[type=submit]")

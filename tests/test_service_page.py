@@ -36,6 +36,13 @@ from tacit.service.placements.series import Series
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
 HOME = "d.placement = (SELECT id FROM placements WHERE name = 'home')"
+SCREENS = [
+    (400, "light"),
+    (1600, "dark"),
+    pytest.param(400, "dark", marks=pytest.mark.long),
+    pytest.param(1600, "light", marks=pytest.mark.long),
+]
+"""Each width and each scheme of colours; all pairs of them in the long form."""
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +251,7 @@ def test_keys_are_found_by_a_part_of_them(opened):
     page.wait_for_url("**/key?**")
 
 
-@pytest.mark.parametrize("width", [400, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_the_page_fits(opened, width, scheme):
     page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -488,15 +494,6 @@ def test_what_cannot_be_tried_says_why(opened):
     page.click("#trial button")
     page.wait_for_selector("#answer .bad")
     assert page.inner_text("#answer") == "no"
-
-
-SCREENS = [
-    (400, "light"),
-    (1600, "dark"),
-    pytest.param(400, "dark", marks=pytest.mark.long),
-    pytest.param(1600, "light", marks=pytest.mark.long),
-]
-"""Each width and each scheme of colours; all pairs of them in the long form."""
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
