@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from tacit.cli import main
 from tacit.demo import Traffic, compared, configuration, scenario
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
-from tacit.service.config.file import load_config
+from tacit.service.config.file import load_config, settings_of
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import believed_of, counts_of, rounds_of
 from tacit.service.log.sqlite import SqliteStore
@@ -169,12 +170,19 @@ def test_features_need_their_number(tmp_path):
         configured(tmp_path / "s.db", placements={"articles": {"kind": "features"}})
 
 
-async def session(config):
-    """Decide once; return the policy that the placement has and the spec that the store has."""
+async def session(config, noted=None):
+    """Decide once; return the policy that the placement has and the spec that the store has.
+
+    If ``noted``, the store says afterwards that it was configured so, as of an earlier version whose
+    recommendation was what ``config`` names.
+    """
     async with served(Path(config.store.path), config) as engine:
         decision = await engine.decide("home", "key")
         await engine.feedback("home", decision.id, 1.0)
         (stored,) = engine.store.placements().values()
+    if noted is not None:
+        with contextlib.closing(SqliteStore(config.store.path)) as store:
+            store.configure(stored.id, settings_of(noted.placements["home"]))
     return engine.placement("home").config.policy, json.loads(stored.spec)
 
 
@@ -217,8 +225,9 @@ def test_the_store_has_it_by_its_own_name(tmp_path):
 )
 def test_a_placement_that_has_learned_keeps_its_policy(began, policy, tmp_path):
     """So it does when a later version recommends another one, as this one does in place of ShiftMixture."""
-    asyncio.run(session(with_home(tmp_path / "s.db", arms=3, policy=began)))
-    kept, spec = asyncio.run(session(with_home(tmp_path / "s.db", arms=3)))
+    recommended = with_home(tmp_path / "s.db", arms=3)
+    asyncio.run(session(with_home(tmp_path / "s.db", arms=3, policy=began), noted=recommended))
+    kept, spec = asyncio.run(session(recommended))
     assert kept == policy
     assert spec["name"] == type(policy).__name__
 
@@ -228,10 +237,10 @@ def test_promised_shares_are_not_dropped_by_what_began_otherwise(other, tmp_path
     """A placement keeps its policy, but not in silence where its arms are promised other shares."""
     names, path = ["a", "b"], tmp_path / "s.db"
     begun = with_home(path, arms=names, policy="thompson", at_least={"b": 0.2})
-    kept, spec = asyncio.run(session(begun))
+    recommended = with_home(path, arms=names, at_least={"b": 0.2})
+    kept, spec = asyncio.run(session(begun, noted=recommended))
     assert kept == tacit.MinimumShares(tacit.Thompson(names), at_least={"b": 0.2})
     assert (spec["name"], spec["at_least"]) == ("MinimumShares", [["b", 0.2]])
-    recommended = with_home(path, arms=names, at_least={"b": 0.2})
     assert recommended.placements["home"].policy == tacit.auto(names, at_least={"b": 0.2})
     assert asyncio.run(session(recommended))[0] == kept
     with pytest.raises(ConfigError, match="rebuild"):

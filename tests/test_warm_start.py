@@ -188,7 +188,7 @@ def test_features_that_do_not_fit_are_refused():
         ({"relevance": ["price"]}, InvalidValue, "reads 2 features of arms here, and this has 1"),
         ({"relevance": TABLE, "examination": SEEN}, InvalidValue, "LinUCB reads none"),
         ({"relevance": ["price", "agee"]}, LogError, r"no column 'agee' \(did you mean 'age'\?\)"),
-        ({"relevance": ["price", "arm"]}, UnfitLog, "row 1: arm: it is no finite number"),
+        ({"relevance": ["price", "arm"]}, LogError, "feature: 'arm' is the log's arm; leave it out"),
         ({"relevance": {"film": [1, 2]}}, UnknownName, "relevance has no features of '"),
         ({"relevance": {"film": [1, 2], "speech": [1]}}, InvalidValue, "as many finite numbers"),
         ({"relevance": 3}, InvalidValue, r'relevance=\["price", "age"\]'),

@@ -297,7 +297,8 @@ def as_stored(
     # What is named anew in the file is meant; what a later version recommends is not.
     named_anew = noted is not None and policy_name(noted) != policy_name(settings_of(config))
     same = any(goes_on(config.policy, each) for each in (known[-1:] if named_anew else known))
-    gives_way = config.recommended and not named_anew and type(config.policy) not in map(type, known)
+    kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *known)]
+    gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
     if not (same or ((gives_way or config.rebuild) and _for_same(config, before))):
         field, then, now = _differing(known[-1], config.policy)
         # The log has what was shown then, and what the schema of then made of contexts.
