@@ -218,9 +218,11 @@ def test_wrong_rows_are_counted_or_stop(tmp_path):
     assert report.plays[0, 1] == 1
     assert rows.kept == 2
     assert rows.rejected == {
-        "wrong-outcome": 2,
-        "wrong-left": 1,
-        "wrong-interleaved": 2,
+        "wrong-outcome": 1,
+        "missing-left": 1,
+        "missing-interleaved": 1,
+        "missing-outcome": 1,
+        "wrong-interleaved": 1,
         "wrong-clicks": 1,
         "malformed-row": 1,
     }

@@ -342,7 +342,7 @@ WARNED = {
     ),
     "rankers that differ by capitals": (
         lambda: read_duels({"left": ["old"] * 3, "right": ["new", "New", "new"], "outcome": [1, 0, 1]}),
-        r"rankers: 'New', 'new' differ .*, and count as 2; write each in one way",
+        r"rankers: 'New', 'new' differ .*, and count apart; write each in one way",
     ),
 }
 

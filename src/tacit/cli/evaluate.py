@@ -420,10 +420,9 @@ class Crediting:
                 worth = options.pairs("worth", self.worth)
                 given["worth"] = {kind: float(amount) for kind, amount in worth.items()}
             if self.position:
-                numbers = any(sign in self.position for sign in "0123456789")
-                given["position"] = (
-                    list(map(float, options.names(self.position))) if numbers else self.position
-                )
+                place = self.position
+                numbers = any(sign in place for sign in "0123456789")
+                given["position"] = list(map(float, options.names(place))) if numbers else place
             if self.most is not None:
                 given["most"] = self.most
             return CreditRule(**given)

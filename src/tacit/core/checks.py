@@ -158,19 +158,6 @@ def _warn_of_blanks(field: str, names: Sequence[str]) -> None:
         warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
-def doubt_rankers(names: Iterable[str]) -> None:
-    """Warn of rankers whose names differ by capitals alone."""
-    alike: dict[str, list[str]] = {}
-    for name in sorted(names):
-        alike.setdefault(name.casefold(), []).append(name)
-    for several in alike.values():
-        if len(several) > 1:
-            doubt = f"differ by capitals alone, and count as {len(several)}; write each in one way"
-            warnings.warn(
-                f"rankers: {', '.join(map(repr, several))} {doubt}", AssumptionWarning, stacklevel=3
-            )
-
-
 def amount(column: str, value: Any, default: float | None = None) -> float:
     """Return a number from 0 on, which a table may give as text or as true and false."""
     if value in (None, "") and default is not None:

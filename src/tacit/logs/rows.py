@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
-from tacit.errors import LogError
+from tacit.errors import InvalidValue, LogError
 from tacit.logs.doubts import EMPTY, MIXED, Doubt, of_names
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import NAMES
@@ -173,6 +173,12 @@ class LogReport:
             what = f"{example.column}: {example.value!r} is not allowed{remedy}"
             raise LogError(f"{example.source}: row {example.row}: {what}")
         self.reject(reason, 1, example)
+
+    def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
+        """Count a row that an error rejects, which names its field, or raise under ``strict``."""
+        why = "missing" if error.value is None else "wrong"
+        example = Example(source, row, error.field, error.value, None, error.allowed)
+        self.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
 
     def merge(self, other: LogReport) -> LogReport:
         """Return the report of both; ``other`` is of rows that come later."""

@@ -93,9 +93,7 @@ def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: s
 
 def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
     """Show what doubts a file's first rows their columns, even where they are not asked for."""
-    columns = {
-        name: theirs for name, theirs in file.looked_into.items() if name == "placement" or not seen.full
-    }
+    columns = {name: at for name, at in file.looked_into.items() if name == "placement" or not seen.full}
     if not columns:
         return
     path: Any = file.path

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,6 @@ CREDITS = (
     "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean credits; who has "
     "more of them on a list may favour a ranker: give --credits, or use tacit.evaluate.interleaved"
 )
-LEFT_OUT = "; such rows are left out, and the others may favour a ranker"
 COMES_BACK = (
     "user: {!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
     "give --unit user, or use tacit.evaluate.interleaved"
@@ -79,7 +79,7 @@ def read_duels(
     duels = _duels(file_at(path, format), renamed, rows, strict)
     try:
         report = counted(duels, confidence)
-        checks.doubt_rankers(report.names)
+        doubt_rows(report.names, rows)
         return report, rows
     except InvalidValue as error:
         if error.field != "names":
@@ -90,7 +90,7 @@ def read_duels(
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
     path, present = file.path, file.names
-    by_credits, users, back, odd = False, set[str](), "", ""
+    by_credits, users, back = False, set[str](), ""
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
     for name, their in theirs.items():
         if their not in present and (name in renamed or name in ("left", "right")):
@@ -106,10 +106,7 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
         try:
             duel = duel_of(cells)
         except InvalidValue as error:
-            column = error.field.partition(".")[0]
-            example = Example(str(path), row, column, error.value, None, error.allowed)
-            rows.reject_row(f"wrong-{column}", example, strict)
-            odd = odd or f"{path}: row {row}: {example}" * (column == "outcome" and error.value is not None)
+            rows.reject_error(error, str(path), row, strict)
         else:
             rows.kept += 1
             by_credits = by_credits or needs_credits(cells.get("interleaved"))
@@ -117,9 +114,20 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
             back = user if user in users and not back else back
             users |= {user} if user and not back else set()
             yield duel
-    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back), odd and odd + LEFT_OUT):
+    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back)):
         if doubt:
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+
+
+def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
+    """Warn of rankers whose names differ by capitals alone, and of outcomes that are none."""
+    alike = Counter(name.casefold() for name in rankers)
+    if several := [name for name in rankers if alike[name.casefold()] > 1]:
+        doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
+        warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
+    if wrong := rows.examples.get("wrong-outcome"):
+        doubt = f"{wrong.source}: row {wrong.row}: {wrong}; such rows are left out"
+        warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
 
 
 def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
-from tacit.evaluate.duels.reading import rows_of
+from tacit.evaluate.duels.reading import doubt_rows, rows_of
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
 from tacit.evaluate.interleaved.scale import Model, scaled
 from tacit.evaluate.interleaved.searches import (
@@ -83,9 +83,7 @@ def read_searches(
             try:
                 _take(assembly, record, f"{place}:{row}", columns)
             except InvalidValue as error:
-                why = "missing" if error.value is None else "wrong"
-                example = Example(str(path), row, error.field, error.value, None, error.allowed)
-                rows.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
+                rows.reject_error(error, str(path), row, strict)
             else:
                 rows.kept += 1
     for name in sorted(absent) if rows.kept else ():
@@ -312,7 +310,7 @@ def read_interleaved(
         if not rows.kept:
             lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
         raise LogError(f"{', '.join(map(str, given))}: {lack}")
-    checks.doubt_rankers(names)
+    doubt_rows(names, rows)
     searches = list(assembly.searches())
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)
