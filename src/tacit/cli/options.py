@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 import click
 
 from tacit.core.text import no_toml, number_of, said_in
-from tacit.errors import ConfigError, LogError, TacitError
+from tacit.errors import ConfigError, LogError, TacitError, meant
 from tacit.policies.context import declared
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Explained(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take what was typed."""
-        first = [each for each in args if each in getattr(self, "commands", ())][:1]
+        names = self.list_commands(ctx) if isinstance(self, click.Group) else ()
+        first = [each for each in args if each in names][:1]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -87,7 +88,19 @@ class Explained(click.Command):
 
 
 class ExplainedGroup(Explained, click.Group):
-    """Commands, of which options that precede them are said to follow."""
+    """Commands; of options that precede them, and of what is none, it is said where they stand."""
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        """Return the command that is typed, or say which ones there are."""
+        names, typed = self.list_commands(context), args[0]
+        if typed in names or typed.startswith("-"):
+            return super().resolve_command(context, args)
+        groups = [group for group in self.commands.values() if isinstance(group, click.Group)]
+        below = [group.name for group in groups if typed in group.list_commands(context)]
+        where = f"{meant(typed, names)}; there is {', '.join(names)}"
+        if below:
+            where = f"; it is {context.command_path} {below[0]} {typed}"
+        raise click.UsageError(f"No such command {typed!r}{where}", context)
 
 
 NUMBERS = {"integer": "a whole number, such as 1000", "float": "a number, such as 0.5"}

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import click
 from click.core import ParameterSource
 
+from tacit.cli import options
 from tacit.cli.options import Existing, Explained, Hint, Json, Typed, command, option, parameters, show, usage
 from tacit.core.spread import progress
-from tacit.errors import InvalidValue, MissingExtra, meant, needing
+from tacit.errors import InvalidValue, MissingExtra, needing
 
 if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
@@ -207,7 +208,7 @@ class VerbCommand(NamedTuple):
     call: str = ""
 
 
-class AskingGroup(click.Group):
+class AskingGroup(options.ExplainedGroup):
     """A group whose commands come from the table of verbs, which is imported once one of them is typed."""
 
     asked: dict[str, VerbCommand]
@@ -215,14 +216,6 @@ class AskingGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of the commands."""
         return sorted({*self.commands, *self.asked})
-
-    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        """Return the command that is typed, or say which ones there are."""
-        names = self.list_commands(context)
-        if args[0] not in names and not args[0].startswith("-"):
-            what = f"No such command {args[0]!r}{meant(args[0], names)}; there is {', '.join(names)}"
-            raise click.UsageError(what, context)
-        return super().resolve_command(context, args)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return a command."""

@@ -290,7 +290,7 @@ def key(
     options.show(content, text, as_json)
 
 
-@click.group()
+@click.group(cls=options.ExplainedGroup)
 def log() -> None:
     """Check, export, import, back up or deal out the log of the decision service."""
     # What is written is nobody else's to read.
@@ -313,6 +313,9 @@ def verify(kept: StoreOptions, *, as_json: options.Json = False) -> None:
         raise SystemExit(1)
 
 
+LIKE_FILES = (".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".xlsx", ".db")
+
+
 @options.command(group=log)
 def export(
     folder: options.NewFolder,
@@ -331,6 +334,9 @@ def export(
     format
         Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
     """
+    if folder.suffix in LIKE_FILES and not folder.is_dir():
+        what = f"{folder} is called as a file; several files come into it: give a folder, such as exported"
+        raise click.BadParameter(what, param_hint="'FOLDER'")
     counts: dict[str, int] = {}
     # Those of shards lie one folder below; what else is in there may be much.
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
