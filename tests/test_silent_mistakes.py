@@ -541,6 +541,8 @@ def test_users_of_a_log_of_pairs_who_come_back_are_doubted(tmp_path):
 TYPED = {
     "--seed 3 simulate": "No such option '--seed'; options follow their command: tacit simulate --seed …",
     "evaluate log.csv --policy film": "none is called 'film'; always:film may be meant; there are",
+    "duel log.csv --worth click=ten": "worth.click: 'ten' is not allowed; give a number",
+    "duel log.csv --position 1,0.5x": "position: '0.5x' is not allowed; give a number",
     "evaluate log.csv --policy plan.csv": "none is called 'plan.csv'; table:plan.csv may be meant",
     "evaluate log.csv --policy home.tacit": "none is called 'home.tacit'; learner:home.tacit may be meant",
 }

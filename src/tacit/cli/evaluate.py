@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import click
 
 from tacit.cli import options
+from tacit.core import checks
 from tacit.core.spread import progress
 from tacit.errors import TacitError, UnknownName
 
@@ -418,15 +419,16 @@ class Crediting:
         try:
             if self.worth:
                 worth = options.pairs("worth", self.worth)
-                given["worth"] = {kind: float(amount) for kind, amount in worth.items()}
+                given["worth"] = {kind: checks.amount(f"worth.{kind}", each) for kind, each in worth.items()}
             if self.position:
-                place = self.position
-                numbers = any(sign in place for sign in "0123456789")
-                given["position"] = list(map(float, options.names(place))) if numbers else place
+                given["position"] = self.position
+            if self.position and any(sign in self.position for sign in "0123456789"):
+                places = options.names(self.position)
+                given["position"] = [checks.amount("position", each) for each in places]
             if self.most is not None:
                 given["most"] = self.most
             return CreditRule(**given)
-        except (ValueError, TacitError) as error:
+        except TacitError as error:
             raise click.UsageError(f"--worth, --position, --most: {error}") from error
 
 
