@@ -557,6 +557,16 @@ def test_what_was_meant_by_a_command_is_said(typed, tmp_path, monkeypatch):
     assert TYPED[typed] in said.output
 
 
+@pytest.mark.parametrize("none", [-1, "-"])
+def test_rewards_that_leave_out_what_was_not_clicked_are_doubted(none, tmp_path):
+    path = tmp_path / "log.csv"
+    BANNERS.assign(reward=[1 if reward else none for reward in BANNERS["reward"]]).to_csv(path)
+    with pytest.warns(
+        AssumptionWarning, match=f"reward = '{none}'; .*left out, and the others may earn more"
+    ):
+        weighed(path)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_names_that_are_not_in_utf_8_are_said_to_be_so(suffix, tmp_path):
     rows = (

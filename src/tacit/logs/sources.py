@@ -24,6 +24,7 @@ from tacit.logs.items import ItemTable
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
 from tacit.logs.rows import Chunk, converted
+from tacit.logs.schema import ALLOWED
 from tacit.logs.ubi import UBI
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
@@ -299,6 +300,10 @@ def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ..
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
+    for reason in ("reward-outside-range", "unparsable-reward"):
+        if wrong := report.examples.get(reason):
+            doubt = f"{wrong.source}: row {wrong.row}: {wrong}; give {ALLOWED['reward']}"
+            lines.append(f"{doubt}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.doubted(apart=apart)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
     return tuple(report.notes()[: report.one_key + bool(report.rewards)])
