@@ -71,6 +71,11 @@ CONFIGURED = {
         "it is missing",
         "give the path of a file: tacit feed --example",
     ),
+    HOME + "late = 'correct'\ncontext = { device = ['ios', 'web'] }": (
+        "home: late",
+        "'correct'",
+        "what is learned of contexts cannot be taken out again",
+    ),
     HOME + "segments = ['device']": (
         "home.segments",
         "only placements of kind duels have it",
@@ -372,6 +377,7 @@ def answered(url, body=None, media="application/json", method=None):
         (b'{"key": ', "body: it ends at byte 8"),
         (b"", "body: it is empty; send one JSON object"),
         (b'{"key": a}', "byte 8"),
+        (b"\x1f\x8b\x08", "body: it is compressed; send one JSON object"),
     ],
 )
 def test_a_body_that_is_not_json_is_told_where_it_ends_to_be(body, why, address):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 import harness
@@ -238,15 +238,16 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
         assert client.unpin("home") is None
         shown = client.decide_many("home", [Impression(f"s {i}") for i in range(60)])
         assert {one.arm for one in shown} == set(NAMES)
+        assert client.pin("home", ["c"], date(2099, 1, 1)).until == "2099-01-01T00:00:00+00:00"
         client.pin("home", ["c"], datetime.fromtimestamp(clock.now / SECOND + 1, UTC))
         assert {client.decide("home", f"t {i}").arm for i in range(10)} == {"c"}
         clock.now += SECOND
         harness.eventually(lambda: client.decide("home", "t").arm != "c")
         found = client.history("home")
         assert [(one.by, one.what) for one in found] == [
-            ("lead", "pin"), ("lead", "unpin"), ("lead", "pin"),
+            ("lead", "pin"), ("lead", "pin"), ("lead", "unpin"), ("lead", "pin"),
         ]  # fmt: skip
-        assert found[2].detail == {"arms": ["b"], "until": pinned.until}
+        assert found[3].detail == {"arms": ["b"], "until": pinned.until}
         told = CliRunner().invoke(
             cli, ["placement", "pin", "home", "a", "--until", "2099-01-01", "--url", url, "--key", KEY]
         )

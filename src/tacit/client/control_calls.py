@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class ControlCalls:
     """What both clients ask of a placement itself: the public methods here are calls."""
 
     @call
-    def pin(self, placement: str, arms: Sequence[Arm], until: str | datetime) -> Call[wire.Pinned | None]:
+    def pin(self, placement: str, arms: Sequence[Arm], until: str | date) -> Call[wire.Pinned | None]:
         """Let every decision of a placement show some arms until a time.
 
         What does not offer them is decided by the policy. Feedback is learned as ever.
@@ -35,7 +35,7 @@ class ControlCalls:
         placement : str
         arms : sequence of arms
             One arm or ranker; of a placement that shows lists, the arms from the top.
-        until : str or datetime
+        until : str, datetime or date
             In ISO 8601; without a zone it is a time in UTC.
 
         Returns
@@ -47,7 +47,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        moment = until.isoformat() if isinstance(until, datetime) else until
+        moment = until.isoformat() if isinstance(until, date) else until
         return part("pinned", ask(verbs.PIN, placement, wire.PinOf(arms, moment)))
 
     @call

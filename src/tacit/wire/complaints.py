@@ -217,10 +217,12 @@ def no_json(error: Exception, content: bytes) -> str:
     >>> no_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
     'it ends at byte 11 with a bracket or quote still open'
     """
-    if "truncated" not in str(error):
-        return str(error)
     if not content.strip():
         return "it is empty"
+    if content.startswith(b"\x1f\x8b"):
+        return "it is compressed"
+    if "truncated" not in str(error):
+        return str(error)
     return f"it ends at byte {len(content)} with a bracket or quote still open"
 
 

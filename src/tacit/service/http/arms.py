@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.policies import MinimumShares, Policy
+from tacit.policies.spec import is_auto
 from tacit.service.config.file import checked_within
 from tacit.service.config.schema import ARMS, Aggregation, Count, Seconds, Share
 from tacit.service.config.tables import AskingTable
@@ -121,6 +122,9 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        if self.late == "correct" and is_auto(self.policy) and (self.context or self.context_dim):
+            remedy = "what is learned of contexts cannot be taken out again; leave it out, or the context"
+            raise InvalidValue("late", self.late, remedy)
         policy, second, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
