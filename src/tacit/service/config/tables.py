@@ -39,7 +39,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         names of that API.
     policy : str or table
         As on the command line, or a table with the key ``name``. ``auto`` is the recommended one,
-        and goes on with the policy that the store has already.
+        and goes on with the one that an earlier version recommended.
     seed : int
         Where its random draws come from; by default drawn once, and kept in the store.
     snapshot_every : int
