@@ -27,6 +27,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import DATA
 from harness import PATIENCE, eventually, started, stopped
+from stores import free_port
 
 from tacit import demo
 from tacit.cli import cli, main
@@ -158,7 +159,8 @@ def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
 
 
 def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along(tmp_path):
-    command = ["-m", "tacit", "demo", "--duel", "--impressions", "300", "--keep", "--port", "0", "--out"]
+    port = free_port()
+    command = ["-m", "tacit", "demo", "--duel", "--impressions", "300", "--keep", "--port", port, "--out"]
     with (
         (tmp_path / "told").open("w") as out,
         forked.Forked([*command, tmp_path], stdout=out, stderr=subprocess.PIPE, text=True) as demo,
