@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import stat
@@ -22,6 +23,7 @@ from test_ubi import event, query
 from tacit.cli import cli
 from tacit.cli.service import StoreOptions
 from tacit.service.app.server import running
+from tacit.service.errors import InUse
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
@@ -252,3 +254,9 @@ def test_one_at_a_time(named, tmp_path):
     done = tacit_command("log", "forget", *named)
     assert done.returncode == 2
     assert "give one of --user, --session and --client" in done.stderr
+
+
+def test_a_log_in_use_is_blanked_by_the_service_that_has_it(tmp_path):
+    with contextlib.closing(SqliteStore(tmp_path / "s.db")):
+        found = CliRunner().invoke(cli, ["log", "forget", "--user", "u", "--store", str(tmp_path / "s.db")])
+    assert (type(found.exception), "let the service do it: --url" in str(found.exception)) == (InUse, True)

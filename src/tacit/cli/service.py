@@ -457,11 +457,15 @@ def forget(
     if url is not None:
         blanked = _forget_at(url, key, kind, name)
     else:
+        from tacit.service.errors import InUse
         from tacit.service.log.store import added
         from tacit.service.maintenance.doctor import forget as blank
 
         parts = (blank(each, opened, kind, name) for _, each, opened in kept.open_each())
-        blanked = {place: found._asdict() for place, found in added(*parts).items()}
+        try:
+            blanked = {place: found._asdict() for place, found in added(*parts).items()}
+        except InUse as error:
+            raise InUse(f"{error}; or let the service do it: --url http://127.0.0.1:8787") from error
     holding = _holding(backups, kind, name)
     lines = [
         f"{place}: {found['decisions']:,} decisions, {found['records']:,} records blanked"
