@@ -21,7 +21,7 @@ from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
-from tacit.proof import duels_needed
+from tacit.proof import HoldoutSums, duels_needed, holdout_lift
 from tacit.service.log.sqlite import SqliteStore
 
 ARMS = ["film", "song", "game"]
@@ -44,6 +44,17 @@ class OfMyOwn(tacit.UniformRandom):
         super().__post_init__()
         if self.c < 0:
             raise ValueError("c must not be below 0")
+
+
+@dataclass(frozen=True)
+class Unfinished(tacit.Policy):
+    c: float = 1.0
+
+
+def lift_of(click):
+    sums = HoldoutSums.empty()
+    sums.add([0, 1] * 2000, [0, 0, click, click] * 1000)
+    return holdout_lift(sums, share=0.5)
 
 
 def learner(**known):
@@ -244,6 +255,33 @@ REFUSED = {
         lambda: policy_from_spec("tacit.UCB1", arms=2),
         "policy: none is called 'tacit.UCB1'",
         "did you mean UCB1?",
+    ),
+    "groups from 1": (
+        lambda: HoldoutSums.empty().add([1, 2], [0, 1]),
+        "groups: [1, 2]",
+        "0 for the control, 1 for the policy",
+    ),
+    "groups by name": (
+        lambda: HoldoutSums.empty().add(["control", "policy"], [0, 1]),
+        "groups: ['control', 'policy']",
+        "0 for the control, 1 for the policy",
+    ),
+    "fewer rewards than groups": (
+        lambda: HoldoutSums.empty().add([0, 1], [1.0]),
+        "rewards: [1.0]",
+        "a finite number for each of 2 decisions",
+    ),
+    "a reward that is none": (
+        lambda: HoldoutSums.empty().add([0, 1], [1.0, np.nan]),
+        "rewards: [1.0, nan]",
+        "a finite number for each of 2 decisions",
+    ),
+    "rewards in percent": (lambda: lift_of(100), "largest: 1.0", "the control and the policy earned 50"),
+    "sums in words": (lambda: tacit.auto(arms=3, sums="no"), "sums: 'no'", "true or false"),
+    "an own policy that cannot begin": (
+        lambda: tacit.Learner(Unfinished(arms=2)),
+        "Unfinished.init: None",
+        "define init(self, lanes), which returns its State",
     ),
     "hits for ids": (
         lambda: TeamDraft().interleave([[{"_id": "a"}], [{"_id": "b"}]], RNG),

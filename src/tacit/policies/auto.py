@@ -131,6 +131,7 @@ def auto(
         "priors": priors,
         "at_least": at_least,
     }
+    checks.flag("sums", sums)
     for field in ("context_dim", "signals_dim", "relevance_dim", "examination_dim"):
         checks.integer(field, said[field], 0)
     if shows not in SHOWS:

@@ -389,7 +389,8 @@ class Policy(Part, abstract=True):
 
     def init(self, lanes: int) -> Any:
         """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""
-        raise NotImplementedError
+        name = f"{type(self).__name__}.init"
+        raise InvalidValue(name, None, "define init(self, lanes), which returns its State")
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
         """Let new arms into lanes that have learned; by default they are as at the start.

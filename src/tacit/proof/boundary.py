@@ -221,11 +221,16 @@ class HoldoutSums(NamedTuple):
         Raises
         ------
         InvalidValue
-            If buckets are missing, or not asked for.
+            If buckets are missing, or not asked for, or a group or a reward is none.
         """
         if (buckets is None) != (self.buckets is None):
             raise InvalidValue("buckets", buckets, "give them where sums are clustered, only there")
-        of, earned = np.asarray(groups, np.int64), np.asarray(rewards, np.float64)
+        of, earned = np.asarray(groups), np.asarray(rewards, np.float64)
+        if not ((of == CONTROL) | (of == 1)).all():
+            raise InvalidValue("groups", groups, "give 0 for the control, 1 for the policy")
+        if of.shape != earned.shape or not math.isfinite(earned.sum()):
+            raise InvalidValue("rewards", rewards, f"give a finite number for each of {len(of)} decisions")
+        of = of.astype(np.int64, copy=False)
         # Unlike sums over the array, this gives the same bits however decisions are parted.
         np.add.at(self.counts, of, 1.0)
         np.add.at(self.totals, of, earned)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
+from tacit.errors import InvalidValue
 from tacit.proof.boundary import (
     BUCKETS,
     CONTROL,
@@ -339,6 +340,10 @@ def holdout_lift(
     """
     each = [sums] if isinstance(sums, HoldoutSums) else sums
     shares = [share] if isinstance(share, int | float) else share
+    for chapter in each if math.isfinite(largest) else ():
+        if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest:
+            remedy = f"the control and the policy earned {earned:.3g} a decision; give the largest reward"
+            raise InvalidValue("largest", largest, remedy)
     c = boundary(confidence, comparisons, planned=planned)
     known = zip(each, map(checked_share, shares), strict=True)
     counted = [sums for sums, h in known if enough(sums, h, largest)]
