@@ -341,7 +341,7 @@ def holdout_lift(
     each = [sums] if isinstance(sums, HoldoutSums) else sums
     shares = [share] if isinstance(share, int | float) else share
     for chapter in each if math.isfinite(largest) else ():
-        if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest:
+        if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest * (1 + 1e-9):
             remedy = f"the control and the policy earned {earned:.3g} a decision; give the largest reward"
             raise InvalidValue("largest", largest, remedy)
     c = boundary(confidence, comparisons, planned=planned)
