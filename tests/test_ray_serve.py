@@ -521,13 +521,13 @@ def test_an_ingress_that_is_killed_takes_nothing_acknowledged_with_it(config, tm
         return all(shard["up"] for shard in service.placements()["shards"])
 
     with errors.open("w") as file:
-        service = Service(path, SHARDS, "--ingresses", "3", errors=file, address=shared_cluster())
+        service = Service(path, SHARDS, "--ingresses", "2", errors=file, address=shared_cluster())
     try:
-        assert len(doors()) == 2
+        assert len(doors()) == 1
         with Traffic(service, 0) as here, Traffic(service, 1) as there:
             eventually(lambda: min(len(here.learned), len(there.learned)) > 20)
             os.kill(doors()[0], signal.SIGKILL)
-            eventually(lambda: len(doors()) == 3)
+            eventually(lambda: len(doors()) == 2)
             # A shard is lost for all of them, and comes back for all.
             os.kill(service.placements()["shards"][0]["pid"], signal.SIGKILL)
             enough = len(here.learned) + 60
