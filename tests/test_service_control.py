@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -290,6 +291,24 @@ async def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tm
         await engine.decide("home", "q")
         lift = engine.placements["home"].lift
         assert lift.scores.as_dict() == json.loads(before)["scores"]
+
+
+async def test_what_was_pinned_is_in_no_click_log(tmp_path):
+    """An estimate of another arm was refused for it."""
+    holdout = {"share": 0.5, "control": {"arm": "a"}}
+    config = harness.with_home(arms=NAMES, policy="thompson", holdout=holdout)
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        rows = [await engine.decide("home", f"q {i}") for i in range(40)]
+        await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
+        pinned = await engine.decide("home", "q")
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        export(config, store, tmp_path / "out")
+    assert pinned.propensity == 1.0
+    path = str(tmp_path / "out" / "clicks.parquet")
+    ids = {decision for batch in tacit.read_log(path) for decision in batch["decision_id"].to_pylist()}
+    assert ids == {row.id for row in rows}
+    found = CliRunner().invoke(cli, ["evaluate", path, "--policy", "always:c", "--estimator", "ips"])
+    assert found.exit_code == 0, found.output
 
 
 def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):

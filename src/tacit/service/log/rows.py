@@ -101,7 +101,7 @@ logger = logging.getLogger(__name__)
 ONLINE, APPRENTICE, FROZEN, SHADOW, CONTROL = MODES = (
     "online", "apprentice", "frozen", "shadow", "control"
 )  # fmt: skip
-PINNED, PINNED_FROZEN = "pinned", "pinned-frozen"
+PINNED, PINNED_FROZEN = OF_PINS = "pinned", "pinned-frozen"
 """Modes of decisions that showed what was pinned, while the placement learned or was frozen."""
 FIXED = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
 """Modes whose decisions show what is fixed: they say nothing about what else could be shown."""

@@ -27,6 +27,7 @@ from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
 from tacit.service.log.blocks import distinct
 from tacit.service.log.marks import Regime
 from tacit.service.log.rows import (
+    OF_PINS,
     POLICY,
     DecisionRow,
     Event,
@@ -127,7 +128,8 @@ def _of_kind(export: ExportTable, store: Store, name: str, earned: dict[int, Any
     return [
         record
         for row in store.events(0)
-        if isinstance(row, DecisionRow) and row.placement == placement.id and row.seq in earned
+        if isinstance(row, DecisionRow) and row.placement == placement.id
+        if row.seq in earned and row.mode not in OF_PINS
         for record in export.rows(row, earned[row.seq], name, policy)
     ]
 
@@ -147,7 +149,9 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
-    rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in decisions)
+    # Nothing else could have been shown: no other policy can be judged by these.
+    kept = (row for row in decisions if row.mode not in OF_PINS)
+    rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in kept)
     return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
 
 

@@ -19,7 +19,7 @@ from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.log.rows import DecisionRow, MarkRow, parsed, slate_of, slate_text
+from tacit.service.log.rows import OF_PINS, DecisionRow, MarkRow, parsed, slate_of, slate_text
 from tacit.service.log.sql import Store
 from tacit.service.placements.aspects.items import ItemsThen, items_then
 
@@ -121,6 +121,8 @@ def export_items(
     known = itertools.chain([first], known)  # type: ignore[assignment]
 
     def rows_of(row: DecisionRow) -> list[dict[str, Any]]:
+        if row.mode in OF_PINS:
+            return []
         if export is None:
             return [click_row(row, name, policy, rewards)]
         # What came back for a list is known once its window has closed.
