@@ -292,6 +292,50 @@ def test_one_ranker_is_not_enough(tmp_path):
         read_interleaved(log)
 
 
+SHOWN3 = TeamDraft(length=3).interleave([["x", "y", "z"]] * 2, np.random.default_rng(1)).as_dict()
+OWN = {"left": "old", "right": "new", "clicks": [0], "interleaved": SHOWN3}
+OF_A_PLACE = [
+    {"search": f"{s}", "team": team, "position": p + 1, "click": p * s % 2, "user": "a"}
+    for s in range(4)
+    for p, team in enumerate(["old", "new"])
+]
+CLICKED = [row | {"search": f"{n} {row['search']}", "click": 1} for n in range(30) for row in OF_A_PLACE]
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "message"),
+    [
+        (
+            [OWN, OWN | {"clicks": [3]}],
+            {},
+            r"clicks = 3; .*count from 0, not from 1\); such rows are left out",
+        ),
+        (CLICKED, {}, "click: every result of every search has one; are the rows without a click missing"),
+        (
+            OF_A_PLACE,
+            {"unit": "position"},
+            "unit: 'position' varies within searches, .*: '0' is of '1' and of '2'; ",
+        ),
+    ],
+)
+def test_searches_that_say_too_much_are_doubted(tmp_path, records, options, message):
+    with pytest.warns(AssumptionWarning, match=message):
+        read_interleaved(lines(tmp_path / "log.jsonl", records), **options)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (OWN | {"left": None, "right": None}, "there is no column 'left' .and none for right"),
+        (OWN | {"right": "old"}, "there are ..old..: .* or two others in left and right"),
+    ],
+)
+def test_a_log_of_our_own_without_two_rankers_is_refused(tmp_path, record, message):
+    record = {name: value for name, value in record.items() if value is not None}
+    with pytest.raises(LogError, match=message):
+        read_interleaved(lines(tmp_path / "log.jsonl", [record | {"search": f"{s}"} for s in range(3)]))
+
+
 # Credit --------------------------------------------------------------------------------------
 
 

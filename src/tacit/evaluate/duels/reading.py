@@ -120,14 +120,15 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
 
 
 def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
-    """Warn of rankers whose names differ by capitals alone, and of outcomes that are none."""
+    """Warn of rankers whose names differ by capitals alone, and of outcomes and clicks that are none."""
     alike = Counter(name.casefold() for name in rankers)
     if several := [name for name in rankers if alike[name.casefold()] > 1]:
         doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
         warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
-    if wrong := rows.examples.get("wrong-outcome"):
-        doubt = f"{wrong.source}: row {wrong.row}: {wrong}; such rows are left out"
-        warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
+    for reason, hint in (("wrong-outcome", ""), ("wrong-clicks", " (positions count from 0, not from 1)")):
+        if wrong := rows.examples.get(reason):
+            doubt = f"{wrong.source}: row {wrong.row}: {wrong}{hint}; such rows are left out"
+            warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
 
 
 def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:

@@ -25,6 +25,7 @@ from tacit.evaluate.interleaved.searches import (
     ROW,
     Assembly,
     Columns,
+    all_clicked,
     found,
     hits_of,
     id_of,
@@ -34,6 +35,7 @@ from tacit.evaluate.interleaved.searches import (
     text,
 )
 from tacit.interleaving import CreditRule
+from tacit.logs.doubts import SURELY
 from tacit.logs.formats import format_of
 from tacit.logs.reader import check_columns, file_at, no_column, reading, unnamed
 from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
@@ -86,6 +88,9 @@ def read_searches(
                 rows.reject_error(error, str(path), row, strict)
             else:
                 rows.kept += 1
+    if assembly.torn:
+        doubt = f"unit: {columns.unit!r} varies within searches, and the first counts: {assembly.torn}"
+        warnings.warn(doubt, AssumptionWarning, stacklevel=3)
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
@@ -112,9 +117,10 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
             f"{', '.join(map(repr, names))}; name those that are called otherwise, such as with "
             "columns={'search': 'query_id'} (--column search=query_id)"
         )
-    absent = [] if not (rows and pairs) else pairs if len(pairs) < len(PAIR) else rows
+    own = "interleaved" in names  # a row of tacit's own log, which tells all but who met
+    absent = [] if not (rows and pairs) else pairs if own or len(pairs) < len(PAIR) else rows
     # Where no column says so a row is a click; one that is called nearly so would make every row one.
-    unclicked = "click" in lacking and not {"action", named.get("action")} & {*names} and pairs
+    unclicked = "click" in lacking and not {"action", named.get("action")} & {*names} and pairs and not own
     if unclicked and (absent or get_close_matches("click", names, 1)):
         absent = [*absent, "click"]
     if absent or misnamed:
@@ -189,7 +195,9 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
         search = text("query_id", record["query_id"])
     else:
         search = _row(assembly, record)
-    assembly.tell(search, unit, segments)
+    if (known := assembly.tell(search, unit, segments)) not in (None, unit) and unit and columns.unit:
+        remedy = "give a column that says the same of all of a search, such as user"
+        assembly.torn = assembly.torn or f"{search!r} is of {known!r} and of {unit!r}; {remedy}"
 
 
 def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
@@ -306,12 +314,18 @@ def read_interleaved(
     assembly, rows = read_searches(list(map(Path, given)), read, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
-        lack = f"two rankers are needed, there are {names}: name each result's in team; {rows.summary()}"
+        lack = (
+            f"two rankers are needed, there are {names}: name each result's in team, or two others in left "
+        )
+        lack += f"and right; {rows.summary()}"
         if not rows.kept:
             lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
         raise LogError(f"{', '.join(map(str, given))}: {lack}")
     doubt_rows(names, rows)
     searches = list(assembly.searches())
+    if len(searches) >= SURELY and all(map(all_clicked, searches)):
+        doubt = "click: every result of every search has one; are the rows without a click missing? Give a "
+        warnings.warn(f"{doubt}row for each result that was shown", AssumptionWarning, stacklevel=2)
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)
     for search in searches:

@@ -68,6 +68,11 @@ class Search(NamedTuple):
         return all(other == first for other in others)
 
 
+def all_clicked(search: Search) -> bool:
+    """Whether something was done to all that a search showed."""
+    return {done.position for done in search.actions if done.amount} >= {*range(len(search.shown.items))}
+
+
 @dataclass
 class _Draft:
     """What is known of a search so far."""
@@ -98,6 +103,8 @@ class Assembly:
         self._drafts: dict[str, _Draft] = {}
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
+        self.torn = ""
+        """A search that is of two users or sessions, if there is one."""
 
     def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> None:
         """Note what a search showed at a position, and which ranker gave it.
@@ -127,11 +134,12 @@ class Assembly:
         draft = self._drafts.setdefault(search, _Draft())
         draft.done.append((kind, amount, position, item, team))
 
-    def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
-        """Note whose a search is, and what else is known of it."""
+    def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> str | None:
+        """Note whose a search is, and what else is known of it; return whose it is by what came first."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
         draft.segments |= {name: str(value) for name, value in segments.items() if value is not None}
+        return draft.unit
 
     def take(self, search: Search) -> None:
         """Note a search that is whole already.
