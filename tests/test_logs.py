@@ -220,7 +220,8 @@ def test_a_wrong_row_is_counted_by_its_reason_or_stops(tmp_path, format, reason,
 def test_a_row_with_several_faults_counts_once(tmp_path):
     row = GOOD | {"timestamp": "noon", "reward": 7, "arm": "flim"}
     log = read_log(lines(tmp_path / "a.jsonl", [row]))
-    assert table(log).num_rows == 0
+    with pytest.raises(LogError, match="unparsable-timestamp: 1, first"):
+        list(log)
     assert log.report.rejected == {"unparsable-timestamp": 1}
 
 

@@ -21,7 +21,7 @@ from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
-from tacit.proof import HoldoutSums, duels_needed, holdout_lift
+from tacit.proof import HoldoutSums, decisions_needed, duels_needed, holdout_lift
 from tacit.service.log.sqlite import SqliteStore
 
 ARMS = ["film", "song", "game"]
@@ -51,10 +51,10 @@ class Unfinished(tacit.Policy):
     c: float = 1.0
 
 
-def lift_of(click):
+def lift_of(click, share=0.5):
     sums = HoldoutSums.empty()
     sums.add([0, 1] * 2000, [0, 0, click, click] * 1000)
-    return holdout_lift(sums, share=0.5)
+    return holdout_lift(sums, share)
 
 
 def learner(**known):
@@ -313,6 +313,26 @@ REFUSED = {
         "log: feature: 'reward' is the log's reward",
         "leave it out",
     ),
+    "a propensity for a reward": (
+        lambda: weighed(columns={"arm": "banner", "reward": "propensity"}),
+        "columns['reward']: 'propensity'",
+        "the column serves as propensity already",
+    ),
+    "a place for a click": (
+        lambda: read_interleaved("rows.csv", columns={"click": "position"}),
+        "columns['click']: 'position'",
+        "the column serves as position already",
+    ),
+    "a place for a team": (
+        lambda: read_interleaved("rows.csv", columns={"team": "position", "search": "qid"}),
+        "columns['team']: 'position'",
+        "the column serves as position already",
+    ),
+    "rows that are all wrong": (
+        lambda: list(tacit.read_log(MANY | {"timestamp": ["13/04/2024"] * 200})),
+        "log: nothing can be concluded from it: 200 rows read, 0 kept",
+        "timestamp: give",
+    ),
     "a log for a schema": (lambda: tacit.schema_of(LOG), "context: ['reward', 'arm']", "frame[["),
 }
 
@@ -327,6 +347,14 @@ def test_a_mistake_is_refused_with_its_remedy(mistake):
 
 
 WARNED = {
+    "another share than configured": (
+        lambda: lift_of(1, 0.1),
+        "share: Do not trust this: the control has 0.5 of the decisions, not 0.1; give the share",
+    ),
+    "a lift that is a ratio": (
+        lambda: decisions_needed(rate=0.05, lift=1.1),
+        "lift: 1.1 is 110 % more; give 0.1 if",
+    ),
     "arms in a context": (
         lambda: tacit.auto(arms=ARMS, context={"banner": ["film", "song"]}),
         "context.banner: it holds arms",
@@ -396,6 +424,7 @@ def test_what_is_no_mistake_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tacit.auto(arms=np.array(ARMS)).arms == tuple(ARMS)
+        lift_of(1, 0.45)
         with_items().choose(arms=["new", "other"], relevance=[[0, 1], [1, 0]])
         with_items().choose(relevance=[[0, 1], [1, 0]])
         other = MANY | {"reward": [1, 0, 1, 0] * 50}
@@ -514,6 +543,20 @@ def test_a_method_of_other_packages_says_what_it_is_called():
     with pytest.raises(AttributeError, match=r"a Learner has no 'predict'; did you mean choose\?"):
         learner(arms=ARMS).predict("a")
     assert not hasattr(learner(arms=ARMS), "relearn")
+
+
+def test_a_learner_is_loaded_by_its_class_alone(tmp_path):
+    one = learner(arms=ARMS)
+    one.save(tmp_path / "learner.tacit")
+    with pytest.raises(AttributeError, match=r"no 'load'; did you mean Learner.load\(path\), which returns"):
+        one.load(tmp_path / "learner.tacit")
+    assert tacit.Learner.load(tmp_path / "learner.tacit").arms == one.arms
+
+
+def test_a_column_may_serve_twice_where_that_makes_sense():
+    log = {"place": [0, 1], "who": ["a", "b"], "reward": [0, 1]}
+    columns = {"arm": "place", "position": "place", "key": "who", "decision_id": "who"}
+    assert sum(map(len, tacit.read_log(log, columns=columns, arms=["0", "1"]))) == 2
 
 
 def test_clusters_are_of_any_column():

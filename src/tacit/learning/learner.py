@@ -37,8 +37,21 @@ CALLED_HERE = {
     "update": "learn",
     "predict": "choose",
     "select_arm": "choose",
+    "load": "Learner.load(path), which returns the learner that was saved",
 }
-"""What methods of other packages are called here."""
+"""What methods of other packages are called here, and what only the class has."""
+
+if TYPE_CHECKING:
+    from builtins import classmethod as of_class
+else:
+
+    class of_class(classmethod):
+        """Make a method of a class that its instances lack, as what it returns would be lost."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is not None:
+                raise AttributeError
+            return super().__get__(instance, owner)
 
 
 class Learner(BelievingLearner[ArmT_co]):
@@ -367,7 +380,7 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         write(snapshot_of(self), checks.path(path))
 
-    @classmethod
+    @of_class
     def load(cls, path: str | Path) -> Learner[Any]:
         """Read what :meth:`save` wrote; runs no code that the file could choose.
 

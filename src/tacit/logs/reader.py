@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,6 +145,8 @@ MEMORY = "table"
 NUMBERED = "decision_id"
 """Where a log does not name its decisions, each row is one, and its number names it."""
 CONTEXT = "context"
+APART = ("team", "click", "outcome", "left", "right", "arm", "reward", "propensity", "position")
+"""What no column can be two of."""
 OUTCOME = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
 """What else a log need not say: no estimate depends on it, or, of the key, all rows are of one."""
@@ -174,7 +176,7 @@ class LogFile(NamedTuple):
 
 
 class LogReader:
-    """A click log; iterating gives record batches in the schema, all rows valid.
+    """A click log; iterating gives record batches in the schema, all rows valid, or an error if none is.
 
     It can be iterated many times and opens its files anew each time. At any moment it holds
     one batch (of Parquet at most a row group besides, of CSV some 32 MiB read ahead), whatever
@@ -434,7 +436,10 @@ class LogReader:
         return found
 
     def __iter__(self) -> Iterator[Any]:
-        return (chunk.batch for chunk in self.chunks())
+        for chunk in self.chunks():
+            yield chunk.batch
+        if self.report.read:
+            self.report.check_kept()
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the batches, each with its file and the numbers of its rows there.
@@ -525,6 +530,11 @@ def check_columns(
             hint = f"did you mean {{{theirs!r}: {name!r}}}? " if turned else ""
             remedy = f"{hint}{what} has the columns {', '.join(known)}{meant(name, known)}{more}"
             raise InvalidValue(field, name, remedy)
+    served = [(given.get(ours, ours), ours) for ours in APART if ours in known and field == "columns"]
+    for (theirs, one), (same, other) in combinations(served, 2):
+        if theirs == same and (one, other) != ("arm", "position"):  # arms may be places
+            remedy = f"the column serves as {other} already; give one that holds the {one}, or leave it out"
+            raise InvalidValue(f"{field}[{one!r}]", theirs, remedy)
 
 
 def _constants(given: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 
 # ---- How many standard errors an interval extends that may be looked at at any time
 
@@ -333,6 +334,9 @@ def decisions_needed(
         raise InvalidValue("lift", lift, "give a number above -1, and not 0")
     if ratio * p > largest:
         raise InvalidValue("lift", lift, f"the policy would earn more than {largest:g}")
+    if lift > 1:
+        doubt = f"lift: {lift:g} is {100 * lift:g} % more; give {lift - 1:.3g} if it is a ratio that you mean"
+        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     spread = (1 - p / largest) / (p * h) + (1 - ratio * p / largest) / (ratio * p * (1 - h))
     return _per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 

@@ -9,6 +9,7 @@ the dispersion of the rewards, pooled over both groups: small holdouts break on 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.proof.boundary import (
     BUCKETS,
     CONTROL,
@@ -28,6 +29,10 @@ from tacit.proof.boundary import (
     checked_share,
     claim_of,
 )
+from tacit.proof.traffic import independent_counts, share_evidence
+
+SURE = math.log(1e6)
+"""Logarithm of the evidence at which a share is not that of the control."""
 
 ENOUGH = 5.0
 """The least information, in expected rewards of a balanced holdout, for an interval."""
@@ -326,6 +331,11 @@ def holdout_lift(
     InvalidValue
         If a value is out of its range.
 
+    Warns
+    -----
+    AssumptionWarning
+        If the control's share of the decisions is far from the one given.
+
     References
     ----------
     See benchmarks/FORMULAS.md, and benchmarks/PROOF.md for how often it errs.
@@ -344,6 +354,12 @@ def holdout_lift(
         if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest * (1 + 1e-9):
             remedy = f"the control and the policy earned {earned:.3g} a decision; give the largest reward"
             raise InvalidValue("largest", largest, remedy)
+    # Of chapters, the service says so itself.
+    for one in [sums] if isinstance(sums, HoldoutSums) else ():
+        if share_evidence(independent_counts(one), shares[0]) > SURE:
+            doubt = f"share: Do not trust this: the control has {one.counts[CONTROL] / one.counts.sum():.3g} "
+            doubt += f"of the decisions, not {shares[0]:g}; give the share that was configured, and "
+            warnings.warn(f"{doubt}groups that are 0 for the control", AssumptionWarning, stacklevel=2)
     c = boundary(confidence, comparisons, planned=planned)
     known = zip(each, map(checked_share, shares), strict=True)
     counted = [sums for sums, h in known if enough(sums, h, largest)]
