@@ -392,6 +392,11 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     meant = "did you mean /v1/placements/home/decide? "
     for path in ("placements/home/decide", "v2/placements/home/decide", "/v1/placements/home/decide"):
         assert meant in answered(f"{address}/{path}", b"{}")["detail"]
+    twice = [{"key": key, "decision_id": "z", "context": {"age": 3}} for key in "aab"]
+    clash = answered(f"{decide}/batch", json.dumps({"decisions": twice}).encode())
+    assert (clash["status"], clash["field"]) == (409, "decisions[2].decision_id")
+    assert "'z' stands for another decision at decisions[0] of this batch; give each" in clash["detail"]
+    assert clash["detail"].endswith(" (nothing of the batch counts)")
     for path in ("decide", "v1/decide", "v1/placements/decide"):
         assert "did you mean /v1/placements/NAME/decide? " in answered(f"{address}/{path}", b"{}")["detail"]
     assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"

@@ -78,6 +78,14 @@ def test_without_a_key_that_is_known_nothing_opens(locked, header):
     assert locked.ask("GET", "/healthz")[0] == 200
 
 
+def test_whoever_has_a_key_hears_that_v1_was_forgotten_and_no_stranger_does(locked):
+    for home in ("default", "nowhere"):
+        asked = "POST", f"/placements/{home}/decide", b"{}"
+        status, _, problem = locked.ask(*asked, bearer(KEY["decide"]))
+        assert (status, f"did you mean /v1/placements/{home}/decide? " in problem["detail"]) == (404, True)
+        assert locked.ask(*asked)[0] == 401
+
+
 def test_who_is_refused_leaves_no_metric_of_his_own(locked):
     """Anybody could fill the memory with paths otherwise."""
     assert locked.ask("GET", "/made/up/by/anybody")[0] == 401

@@ -265,7 +265,7 @@ class _Batch:
         places: list[int] = []
         named: dict[str, tuple[int, Impression]] = {}
         for place, impression in enumerate(impressions):
-            answer = self._made_before(impression, named)
+            answer = self._made_before(impression, named, place, places)
             if answer is None:
                 answer = self._size + len(new)
                 new.append(impression)
@@ -295,9 +295,16 @@ class _Batch:
         return found
 
     def _made_before(
-        self, impression: Impression, named: Mapping[str, tuple[int, Impression]]
+        self,
+        impression: Impression,
+        named: Mapping[str, tuple[int, Impression]],
+        place: int,
+        places: Sequence[int],
     ) -> DecisionRow | int | None:
-        """Return the decision of this id, or its place in this group, or None if it is new."""
+        """Return the decision of this id, or its place in this group, or None if it is new.
+
+        Of its request are those that are ``named``, at their ``places``, and itself at ``place``.
+        """
         id = impression.id
         if id is None:
             return None
@@ -314,6 +321,12 @@ class _Batch:
         else:
             return None
         if not same:
+            if row is None and id in named:
+                before = places[named[id][0] - self._size]
+                raise InConflict(
+                    f"decisions[{place}].decision_id: {id!r} stands for another decision at "
+                    f"decisions[{before}] of this batch; give each an id of its own"
+                )
             raise InConflict(
                 f"decision_id: {id!r} stands for a decision that was asked for otherwise; "
                 "send the same request, or another id"

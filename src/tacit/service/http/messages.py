@@ -294,7 +294,7 @@ PROBLEMS = {
     "unknown-path": (404, "There is nothing at this path"),
     "method-not-allowed": (405, "This path takes another method"),
     "repeated-feedback": (409, "The decision has had too much feedback"),
-    "conflict": (409, "The id stands for something else, or a rebuild is under way"),
+    "conflict": (409, "It clashes with what was sent before, or is under way"),
     "unavailable": (503, "Nothing can be made durable at present"),
     "unauthorized": (401, "The request has no key that is known"),
     "forbidden": (403, "The key is not for this"),
@@ -412,7 +412,7 @@ def refused(found: Problem, *headers: Header) -> Answer:
 
 def _failed(error: Error, route: Route) -> Answer:
     found = problem_of(error)
-    if route.path.endswith("/batch") and found.status == 422:
+    if route.path.endswith("/batch") and found.status in (409, 422):
         found = msgspec.structs.replace(found, detail=f"{found.detail} (nothing of the batch counts)")
     return refused(found)
 

@@ -340,9 +340,11 @@ class Api:
         self.paths = {path: Path(self, path, routes_there) for path, routes_there in of_path.items()}
         self.unknown = Path(self, None)
         self._with_id = [
-            (re.compile(re.escape(path).replace(r"\{id\}", "(.+)"), re.DOTALL), of)
+            (re.compile(re.escape(path).replace(r"\{id\}", inner), re.DOTALL), of)
             for path, of in self.paths.items()
             if "{id}" in path
+            # What is below a placement's page is no page, but mostly asked of it without its /v1.
+            for inner in ["([^/]+)" if path == "/placements/{id}" else "(.+)"]
         ]
 
     def find(self, address: str) -> Addressed | None:
