@@ -164,7 +164,12 @@ ASKED = {
     "a policy that shows otherwise": (
         "home/rebuild",
         {"policy": "list-mix(positions=2)"},
-        ("policy", "'ListMix(", "it has other "),
+        ("policy", "'ListMix(", "shows a slate and reads no features"),
+    ),
+    "a policy of duels": (
+        "home/rebuild",
+        {"policy": "rmed1"},
+        ("policy", "'RMED1'", "RMED1 shows a duel and reads no features of arms, which is not for the kind"),
     ),
     "a metric alone": (
         "home/feedback",
@@ -505,6 +510,23 @@ def test_a_command_typed_wrongly_is_told_by_field_value_and_remedy(typed, tmp_pa
     for part in TYPED[typed]:
         assert part in " ".join(ran.output.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(
+    ("logs", "remedy"),
+    [
+        (["clicks", "duels-search"], "give ex/clicks.parquet, or ex/duels-search.parquet to tacit duel"),
+        (["items-home", "lists-home"], "give ex/lists-home.parquet"),
+        ([], "export it with --config, so that it has clicks.parquet"),
+    ],
+)
+def test_an_export_is_no_log_but_has_some(logs, remedy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ex").mkdir()
+    for name in ["placements.json", "bases.parquet", *(f"{each}.parquet" for each in logs)]:
+        (tmp_path / "ex" / name).touch()
+    ran = CliRunner().invoke(cli, ["evaluate", "ex", "--policy", "thompson"])
+    assert ran.output.endswith(f"Error: ex: it is an export, of which not all is a log; {remedy}\n")
 
 
 def test_a_key_longer_than_a_file_name_may_be_is_a_key():

@@ -122,6 +122,12 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     )
     if not files:
         raise _nothing_in(path, suffixes)
+    if any((file.parent / "placements.json").is_file() for file in files):
+        goes_to = {"clicks": "", "lists": "", "duels": " to tacit duel"}
+        named = [(file, goes_to.get(file.stem.partition("-")[0])) for file in files]
+        logs = ", or ".join(f"{file}{where}" for file, where in named if where is not None)
+        remedy = f"give {logs}" if logs else "export it with --config, so that it has clicks.parquet"
+        raise LogError(f"{path}: it is an export, of which not all is a log; {remedy}")
     return files
 
 

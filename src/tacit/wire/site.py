@@ -196,7 +196,7 @@ class FedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FedNow(msgspec.Struct, frozen=True):
-    """Where a feed goes on, by its parts; without one that never came."""
+    """Where a feed goes on, by its parts: without one that never came, empty before any did."""
 
     offsets: Offsets
 
