@@ -12,7 +12,7 @@ from harness import SECOND, Clock, as_after_a_crash, everything, served
 from holdouts import FEATURED, METRICS, closed, configured, report
 
 import tacit
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
@@ -64,6 +64,24 @@ def test_metrics_are_added_up_and_judged(tmp_path):
     assert returns.verdict.startswith("Learning harms returns. The policy has 0.")
     assert f"{revenue.difference.estimate:.2g} more per decision than the control (" in revenue.verdict
     assert sums["returns"].totals.sum() <= 2000
+
+
+async def test_amounts_beyond_the_range_are_clipped_and_that_is_said(tmp_path):
+    config = configured(metrics={"returns": {"range": [0, 1]}, "margin": {"range": [-10, 30]}})
+    async with served(tmp_path / "s.db", config) as engine:
+        row = await engine.decide("home", "k")
+
+        async def told(**metrics):
+            return await engine.record_many("home", [Told(row.id, reward=0.0, metrics=as_content(metrics))])
+
+        assert await told(returns=1, margin=-10.0) == ["learned"]
+        said = r"metrics\.{}: an amount beyond its range, {}, counts as the end of that; widen it, or send"
+        for metrics, name, ends in (
+            ({"returns": 5}, "returns", r"\[0\.0, 1\.0\]"),
+            ({"margin": -11.0}, "margin", r"\[-10\.0, 30\.0\]"),
+        ):
+            with pytest.warns(AssumptionWarning, match=said.format(name, ends)):
+                await told(**metrics)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tacit.core import checks
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
@@ -389,6 +390,11 @@ def _check_metrics(content: str, known: Mapping[str, Any]) -> None:
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
         checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
+        ends = known[name].range
+        if ends is not None and not min(ends[0], 0.0) <= amount <= ends[1]:
+            # The words are the same each time, so that they are logged once.
+            what = f"metrics.{name}: an amount beyond its range, {ends}, counts as the end of that"
+            warnings.warn(f"{what}; widen it, or send amounts within", AssumptionWarning, stacklevel=2)
 
 
 def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
