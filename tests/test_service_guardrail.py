@@ -410,6 +410,7 @@ async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_
         ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the arms"),
         ({"guardrail": RETIRE | {"against": "b"}, "holdout": HELD}, "guardrail.against: leave it out"),
         ({"policy": "ucb1"}, "guardrail: decisions of UCB1 carry no propensity"),
+        ({"policy": "ucb1", "at_least": {"b": 0.1}}, "guardrail: decisions of UCB1 carry no propensity"),
         ({"propensities": False}, "carry no propensity"),
         ({"kind": "slates", "positions": 2}, "guardrail: which arm of the kind 'slates' does harm"),
     ],

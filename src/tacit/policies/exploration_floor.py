@@ -411,6 +411,11 @@ class MinimumShares(ExplorationFloor):
         return self.Params(self.chooser.params, self.epsilon, self.action_width, shares)
 
     @property
+    def covers_all(self) -> bool:
+        """Whether each arm is shown now and then, whatever the policy chooses."""
+        return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
+
+    @property
     def least_share(self) -> float:
         left: float = 1.0 - sum(share for _, share in self.at_least)
         return left * super().least_share

@@ -13,6 +13,7 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue, meant
 from tacit.learning.decisions import Arm
+from tacit.policies import MinimumShares
 from tacit.service.log.ids import as_time
 from tacit.service.log.rows import CONTROL
 
@@ -322,9 +323,13 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"guardrail: which arm of the kind {kind.name!r} does harm, propensities do not tell; "
                 "give the placement a holdout, so that the policy is held against its control"
             )
-        if not (placement.propensities and placement.policy.randomized):
+        policy = placement.policy
+        if isinstance(policy, MinimumShares) and not policy.covers_all:
+            # What was promised to some says nothing of the others.
+            policy = policy.policy
+        if not (placement.propensities and policy.randomized):
             raise ConfigError(
-                f"guardrail: decisions of {placement.policy.label} carry no propensity, so what an arm does "
+                f"guardrail: decisions of {policy.label} carry no propensity, so what an arm does "
                 "cannot be weighed; give another policy (such as auto), or a holdout"
             )
         if self.arm_of(placement) not in _named(placement):
