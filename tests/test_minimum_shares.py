@@ -414,7 +414,9 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
     path, config = tmp_path / "s.db", promising()
     async with served(path, config) as engine:
         await traffic(engine, rounds=2)
-        await engine.rebuild("home", "kl-ucb")
+        made = await engine.rebuild("home", "kl-ucb")
+        assert made.regime.left.endswith("Z-MinimumShares-UCB1")
+        assert [state.name for state in await engine.states("home")] == [made.regime.left]
         policy = engine.placements["home"].config.policy
         assert dict(policy.at_least) == PROMISED
         assert isinstance(policy.policy, tacit.KLUCB)
@@ -423,6 +425,9 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         # One that says itself what it promises does so.
         await engine.rebuild("home", "minimum-shares(ucb1, at_least={'new': 0.3})")
         assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
+        # What an earlier version called it is its name still.
+        await engine.rollback("home", made.regime.left.removesuffix("-UCB1"))
+        assert isinstance(engine.placements["home"].config.policy.policy, tacit.UCB1)
         live = learned(engine)
     is_the_fold(config, path, live)
 

@@ -346,8 +346,10 @@ def holdout_text(held: Any) -> str:
 
 def rebuilt_text(made: Any) -> str:
     """Return which policy decides now."""
+    from tacit.policies.spec import name_in
+
     text = (
-        f"{made.policy['name']} decides now: {made.rows:,} rows of the log taken in, "
+        f"{name_in(made.policy)} decides now: {made.rows:,} rows of the log taken in, "
         f"{made.seconds:.1f} s\nto go back: --to {made.left}"
     )
     return text + "".join(f"\napproximate: {reason}" for reason in made.approximate)

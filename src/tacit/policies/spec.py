@@ -144,6 +144,18 @@ def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
     return policy_from_spec(_as_stored(spec), imports=imports)
 
 
+def name_in(spec: Mapping[str, Any]) -> str:
+    """Return what a table that :func:`policy_to_spec` made names: a policy, and the one within it.
+
+    Examples
+    --------
+    >>> name_in({"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}, "epsilon": 0.1})
+    'ExplorationFloor-UCB1'
+    """
+    inner = spec.get("policy")
+    return f"{spec['name']}-{name_in(inner)}" if isinstance(inner, dict) else str(spec["name"])
+
+
 def _as_stored(spec: Any) -> Any:
     """Return a table with what an earlier version would have said had it known of it."""
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):

@@ -115,8 +115,7 @@ class Rebuilder:
             policy, number, aside = json.loads(stored.spec), stored.policy, []
             if before:
                 policy, number, aside = before[-1].policy, before[-1].number, before[-1].aside
-            label = state_name(time, policy["name"])
-            found.append(State(label, time, seq, policy, number, aside))
+            found.append(State(state_name(time, policy), time, seq, policy, number, aside))
         return found
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
@@ -158,12 +157,14 @@ class Rebuilder:
             raise InvalidValue("placement", name, remedy)
         if to is None:
             to = next(reversed(states)) if placement.regime is None else placement.regime.left
-        if to not in states:
+        # Earlier versions did not name the policy within.
+        earlier = {state_name(each.time, {"name": each.policy["name"]}): each for each in states.values()}
+        state = (earlier | states).get(to)
+        if state is None:
             raise InvalidValue("to", to, f"give one of {', '.join(states)}")
-        state = states[to]
         self._checked(name, policy_from_stored(state.policy))
         aside = [*state.aside, (state.seq, 0, state.time)]
-        regime = Regime(ROLLBACK, state.policy, state.number, "", to, state.seq, aside)
+        regime = Regime(ROLLBACK, state.policy, state.number, "", state.name, state.seq, aside)
         return await self._replace(placement, regime, who)
 
     def _checked(self, name: str, policy: Policy) -> Placement:
@@ -173,6 +174,10 @@ class Rebuilder:
         if placement.kind.form is None:
             remedy = f"placements of kind {placement.kind.name!r} keep their policy"
             raise InvalidValue("placement", name, remedy)
+        try:
+            msgspec.structs.replace(placement.config, policy=policy)
+        except TacitError as error:
+            raise InvalidValue("policy", policy.label, str(error).removeprefix("policy: ")) from error
         for what, named in SAME.items():
             mine, its = getattr(before, what, None), getattr(policy, what, None)
             if mine != its:
@@ -181,10 +186,6 @@ class Rebuilder:
         if policy.context_dim not in (0, before.context_dim):
             remedy = f"give one that reads a context of {before.context_dim} numbers, or none"
             raise InvalidValue("policy", policy, remedy)
-        try:
-            msgspec.structs.replace(placement.config, policy=policy)
-        except TacitError as error:
-            raise InvalidValue("policy", policy, str(error)) from error
         return placement
 
     # The work --------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ class Rebuilder:
         steps = engine.store.saving(drafts[0], STATES)
         while await self._writer.of_store(next, steps, steps) is not steps:
             pass
-        return state_name(drafts[0].time, type(engine.placement(name).config.policy).__name__)
+        return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
     async def _switch(self, config: Any, fold: _Fold, regime: Regime, who: str | None) -> None:
         """Put what was folded in the place of what there was."""

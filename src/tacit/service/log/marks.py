@@ -7,11 +7,12 @@ aspect of a placement is said there (:mod:`tacit.service.placements.aspects`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
+from tacit.policies.spec import name_in
 from tacit.service.log import rows
 from tacit.service.log.ids import as_text
 
@@ -134,15 +135,15 @@ def regime_of(mark: rows.MarkRow) -> Regime:
     return msgspec.structs.replace(regime, seq=mark.seq)
 
 
-def state_name(time: int, policy: str) -> str:
+def state_name(time: int, policy: Mapping[str, Any]) -> str:
     """Return the name of what a policy had learned at a time.
 
     Examples
     --------
-    >>> state_name(1_700_000_000_123_456, "UCB1")
+    >>> state_name(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
     '2023-11-14T22:13:20.123456Z-UCB1'
     """
-    return f"{as_text(time).removesuffix('+00:00')}Z-{policy}"
+    return f"{as_text(time).removesuffix('+00:00')}Z-{name_in(policy)}"
 
 
 # ---- Who changed what of a placement, and when, by the marks of its log

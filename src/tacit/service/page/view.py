@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
+from tacit.policies.spec import name_in
 from tacit.service.config.schema import Config
 from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
@@ -105,7 +106,7 @@ class Controls:
         self.pin = placement.pins.at(now)
         self.until = "" if self.pin is None else clock_time(self.pin.until)
         self.states = [
-            (state.name, f"{clock_time(state.time)}, {state.policy['name']}") for state in states[::-1]
+            (state.name, f"{clock_time(state.time)}, {name_in(state.policy)}") for state in states[::-1]
         ]
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
 from tacit.learning.decisions import Arm
+from tacit.policies.spec import name_in
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.marks import LoggedChange, Regime, regime_of, start_of
 from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, SETTINGS, START, MarkRow
@@ -181,7 +182,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
 
 def _regime(mark: MarkRow) -> Note:
     regime = regime_of(mark)
-    detail = {"policy": regime.policy["name"], "left": regime.left}
+    detail: dict[str, Any] = {"policy": name_in(regime.policy), "left": regime.left}
     if regime.state is not None:
         detail["to"] = regime.state
     if regime.approximate:
