@@ -55,6 +55,22 @@ CONFIGURED = {
     "[holdout]\nshare = 0.1\n" + HOME: ("holdout", "it stands in [placements.NAME]", "write it below that"),
     HOME + "[server]\nattribution_window = 5": ("server.attribution_window", "[placements.NAME]"),
     HOME + "retention = 7\npath = 'x.db'": ("placements.home.path", "it stands in [store]"),
+    HOME + "[placements.home.metrics]\nattribution_window = 60": (
+        "placements.home.metrics.attribution_window",
+        "60",
+        "it stands in [placements.home]; write it above [placements.home.metrics]",
+    ),
+    HOME + "[placements.home.holdout]\nshare = 0.1\nseed = 3": ("holdout.seed", "3", "above [placements.ho"),
+    HOME + "[placements.home.guardrail]\nreward = 'r'": (
+        "guardrail.reward",
+        "'r'",
+        "above [placements.home.g",
+    ),
+    HOME + "[placements.home.context]\nage = 'number'\nlate = 'record'": (
+        "context.late",
+        "'record'",
+        "above",
+    ),
     "[server]\nhost = 'http://127.0.0.1'\n" + HOME: (
         "server.host",
         "'http://127.0.0.1'",
@@ -289,6 +305,10 @@ HARDLY = {
     # what the file says, and what is said of it
     "[server]\nport = 0": "placements: default is the only one, as where none is configured; add",
     HOME + "correction_window = 60": 'home.correction_window: nothing is corrected; give late = "correct"',
+    HOME + "correction_window = 3600": 'home.correction_window: nothing is corrected; give late = "correct"',
+    HOME + "[store]\nretention = 7776000": "store.retention: 7776000 days are 21304 years; if seconds were "
+    "meant, give 90",
+    HOME + "retention = 7776000": "placements.home.retention: 7776000 days are 21304 years",
     HOME + "[store]\narchive = 'old'": "store.archive: nothing comes into it, as no row is dropped; give",
     HOME + KEY.replace("hom", "home") + KEY.replace("hom", "home").replace("web", "app"): (
         "keys.app.sha256: that of web, too"
@@ -305,6 +325,27 @@ def test_what_can_hardly_be_meant_is_said(text, tmp_path):
     path.write_text(text)
     (said,) = doubts(load_config(path))
     assert HARDLY[text] in said
+
+
+def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_path, caplog):
+    caplog.set_level("INFO")
+    values = {"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements.old": {"arms": 2}}
+    home = {"arms": ["film", "song"], "holdout": {"share": 0.2}}
+    with running(load_config(overrides=values | {"placements.home": home})) as url, Client(url) as client:
+        client.decide("home", "a")
+    assert "configuration:" not in caplog.text
+    del values["placements.old"]
+    home |= {"attribution_window": 60, "holdout": {"share": 0.4}}
+    with running(load_config(overrides=values | {"placements.home": home})):
+        said = set(caplog.messages)
+    assert said >= {
+        "configuration: placements.old: no longer served; what it learned stays in the store",
+        "configuration: placements.home.holdout.share: 0.4, before: 0.2",
+        "configuration: placements.home.attribution_window: 60.0, before: 30.0",
+        "placements.home.attribution_window: 60.0, before: 30.0; folding anew what the log holds",
+    }
+    with running(load_config(overrides=values | {"placements.new": home})):
+        assert "served now, with what the store has of this name" in caplog.text
 
 
 def until(lines, what):

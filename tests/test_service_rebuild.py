@@ -432,6 +432,32 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
         assert engine.placements["home"].config.policy == other.placements["home"].policy
 
 
+AGE, DEVICE = {"age": "number"}, {"device": ["ios", "web"]}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ({}, {"arms": 3}, r"home\.arms: .*\('a', 'b', 'c'\), which is not for 3; set it back, or give"),
+        (
+            {"context": AGE},
+            {"context": AGE | DEVICE},
+            r"home\.context: .*, which is not for .*; set it back, or",
+        ),
+        ({"context": AGE}, {"context": None}, r"home\.context: .* not for no context; set it back, or give"),
+    ],
+)
+@pytest.mark.parametrize("rebuild", [False, True])
+async def test_a_log_that_cannot_be_folded_into_what_is_configured_is_kept_as_it_was(
+    tmp_path, then, now, said, rebuild
+):
+    """It was taken over, and refused in the background."""
+    before = {"arms": list(NAMES)} | then
+    async with harness.served(tmp_path / "s.db", harness.with_home(**before)) as engine:
+        with pytest.raises(ConfigError, match=said):
+            await engine.reload(harness.with_home(**before | now, rebuild=rebuild))
+
+
 async def test_going_back_to_an_earlier_policy_in_the_file_takes_a_rebuild_too(tmp_path):
     first, path = harness.with_home(arms=list(NAMES), policy="thompson"), tmp_path / "s.db"
     other = harness.with_home(arms=list(NAMES), policy="ucb1", rebuild=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import os
 import signal
@@ -28,7 +29,7 @@ import uvicorn
 from tacit.errors import ConfigError, InvalidValue, TacitError, needing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
-from tacit.service.config.file import doubts, news, unheeded
+from tacit.service.config.file import by_key, doubts, news, served, unheeded
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Overview, Service
@@ -270,7 +271,7 @@ class Server(uvicorn.Server):
         logger.info("the configuration was read anew: %d placements", len(config.placements))
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
-        _say(logging.INFO, news(before, config))
+        _say(logging.INFO, news(served(before), config))
         _say(logging.WARNING, doubts(config))
 
     def _renew(self) -> None:
@@ -496,7 +497,12 @@ def _opened(config: Config) -> Service:
         level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
     try:
-        return Engine(config, store)
+        # Before the engine makes those that are new.
+        notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
+        engine = Engine(config, store)
+        noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
+        _say(logging.INFO, news(noted or served(config), config))
+        return engine
     except BaseException:
         store.close()
         raise

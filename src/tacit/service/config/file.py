@@ -8,10 +8,11 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
@@ -26,6 +27,7 @@ from tacit.events.event_map import Fixed, map_at
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
+from tacit.policies.context import declared
 from tacit.policies.spec import AUTO, goes_on
 from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, secret_of
 from tacit.service.config.schema import (
@@ -36,7 +38,6 @@ from tacit.service.config.schema import (
     ExportConfig,
     PersonalizerConfig,
     PlacementConfig,
-    Rule,
     ServerConfig,
     StoreConfig,
     TracesConfig,
@@ -147,7 +148,7 @@ def differences(before: str, now: str) -> dict[str, Any]:
     >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
-    old, new = (_by_key(json.loads(settings)) for settings in (before, now))
+    old, new = (by_key(json.loads(settings)) for settings in (before, now))
     return {
         name: {"before": old.get(name), "after": new.get(name)}
         for name in sorted(old | new)
@@ -161,7 +162,7 @@ FIXED = (
 """What stays as it was at the start; the values of the last three may hold secrets."""
 
 
-def _by_key(settings: dict[str, Any]) -> dict[str, Any]:
+def by_key(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings by the keys of the configuration: of a rule each for itself, times in seconds."""
     rule = {KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
@@ -177,24 +178,31 @@ def unheeded(began: Config, now: Config) -> Iterator[str]:
             yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
 
 
-def news(before: Config, now: Config) -> Iterator[str]:
-    """Yield, in words, what another configuration changes."""
-    old, new = before.placements, now.placements
-    gone, come = old.keys() - new, new.keys() - old
+def served(config: Config) -> dict[str, dict[str, Any]]:
+    """Return how the placements of a configuration are served, by the keys of the configuration."""
+    return {
+        name: {"arms": each.configured_arms} | by_key(json.loads(settings_of(each)))
+        for name, each in config.placements.items()
+    }
+
+
+def news(old: Mapping[str, dict[str, Any]], config: Config) -> Iterator[str]:
+    """Yield, in words, what a configuration changes of what was :func:`served`, or is noted in a store."""
+    new = served(config)
+    gone, come = sorted(old.keys() - new), sorted(new.keys() - old)
     yield from (f"placements.{name}: no longer served; what it learned stays in the store" for name in gone)
     yield from (f"placements.{name}: served now, with what the store has of this name" for name in come)
     for name in sorted(old.keys() & new):
-        then, wanted = (
-            {"arms": each.configured_arms} | _by_key(json.loads(settings_of(each)))
-            for each in (old[name], new[name])
-        )
-        yield from _changed(f"placements.{name}", then, wanted | {"mode": then["mode"]})
+        # A mode is for new placements, and what a store does not know of is no news.
+        then = {key: value for key, value in old[name].items() if key != "mode"}
+        yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
 
 
-def _changed(place: str, before: Any, now: Any) -> Iterator[str]:
+def changed(place: str, before: Any, now: Any) -> Iterator[str]:
+    """Yield, in words, each value that is another one now."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
-            yield from _changed(f"{place}.{name}", before.get(name), now.get(name))
+            yield from changed(f"{place}.{name}", before.get(name), now.get(name))
     elif before != now:
         yield f"{place}: {now}, before: {before}"
 
@@ -206,6 +214,13 @@ def doubts(config: Config) -> Iterator[str]:
         yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
     if config.store.archive is not None and all(each.retention is None for each in shown):
         yield "store.archive: nothing comes into it, as no row is dropped; give store.retention"
+    for name in config.idle:
+        yield f'placements.{name}.correction_window: nothing is corrected; give late = "correct", too'
+    kept = {each.retention: f"placements.{name}" for name, each in config.placements.items()}
+    for days, where in (kept | {config.store.retention: "store"}).items():
+        if days is not None and 36_500 < days < math.inf:
+            years = f"{days:.0f} days are {days / 365:.0f} years"
+            yield f"{where}.retention: {years}; if seconds were meant, give {days / 86_400:g}"
     for name, hook in config.feeds.items():
         place = hook.map.placement
         if isinstance(place, Fixed) and place.value not in config.placements:
@@ -225,8 +240,6 @@ def doubts(config: Config) -> Iterator[str]:
             yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
         elif count is not None and positions > count:
             yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
-        if each.rule.late == "record" and each.rule.correction != Rule().correction:
-            yield f'placements.{name}.correction_window: nothing is corrected; give late = "correct", too'
 
 
 # ---- The learner that a placement starts from, read from its file and checked against it
@@ -368,7 +381,9 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
     folder = Path() if path is None else Path(path).parent
     feeds = {name: _hook(name, table, source, folder) for name, table in file.feeds.items()}
-    settings = file.server, file.store, keys, file.personalizer, file.traces, feeds, file.export
+    corrected = (name for name, raw in file.placements.items() if "correction_window" in raw)
+    idle = tuple(name for name in corrected if placements[name].rule.late == "record")
+    settings = file.server, file.store, keys, file.personalizer, file.traces, feeds, file.export, idle
     return Config(placements, *settings)
 
 
@@ -492,6 +507,18 @@ def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
             raise ConfigError(f"{place}{key}: it stands in {section}; write it below that")
 
 
+def _check_within(given: Any, known: Sequence[str], place: str, source: str) -> None:
+    """Refuse what belongs to a placement, and was written below a table within it."""
+    for part in ("metrics", "holdout", "guardrail", "context"):
+        inner: Any = given.get(part) if isinstance(given, dict) else None
+        for key in filter(known.__contains__, inner) if isinstance(inner, dict) else ():
+            with suppress(InvalidValue):
+                if isinstance(inner[key], dict) or (part == "context" and declared(part, {key: inner[key]})):
+                    continue
+            remedy = f"it stands in [{place}]; write it above [{place}.{part}]"
+            raise ConfigError(f"{source}: {place}.{part}.{key}: {inner[key]!r}: {remedy}")
+
+
 def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
@@ -500,6 +527,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> P
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
     _check_keys(table, kind_of(kind).table, f"{source}: {key}.")
+    _check_within(table, kind_of(kind).table.__struct_fields__, key, source)
     raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
     with named_within(f"{source}: {key}: "):
         parts = raw.parts()

@@ -505,6 +505,8 @@ class Config(msgspec.Struct, frozen=True):
     feeds : dict of str to HookConfig
         Those that others push.
     export : ExportConfig or None
+    idle : tuple of str
+        Placements with a window of corrections where nothing is corrected.
     """
 
     placements: dict[str, PlacementConfig]
@@ -515,6 +517,7 @@ class Config(msgspec.Struct, frozen=True):
     traces: TracesConfig | None = None
     feeds: dict[str, HookConfig] = {}
     export: ExportConfig | None = None
+    idle: tuple[str, ...] = ()
 
 
 def _context_dim(policy: Policy) -> int:

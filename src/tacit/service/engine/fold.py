@@ -299,10 +299,10 @@ def as_stored(
     same = any(goes_on(config.policy, each) for each in (known[-1:] if named_anew else known))
     kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *known)]
     gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
-    if not (same or ((gives_way or config.rebuild) and _for_same(config, before))):
+    if not (same or ((gives_way or config.rebuild) and _for_same(config, before, config.rebuild))):
         field, then, now = _differing(known[-1], config.policy)
         # The log has what was shown then, and what the schema of then made of contexts.
-        helps = field in ("policy", "at_least") and not config.rebuild
+        helps = field in ("policy", "at_least") and not config.rebuild and _for_same(config, before, True)
         rebuild = "rebuild it with rebuild = true, " if helps else ""
         raise ConfigError(
             f"placements.{name}.{field}: the store holds what was learned with {then}, which is not for "
@@ -329,6 +329,7 @@ def _differing(before: Policy, now: Policy) -> tuple[str, Any, Any]:
         "positions": lambda policy: policy.action_width,
         "at_least": lambda policy: dict(getattr(policy, "at_least", ())) or "no share promised",
         "context": lambda policy: schema_text(policy.schema) if policy.schema else "no context",
+        "arms": lambda policy: getattr(policy, "arms", None),
         "policy": lambda policy: policy.label,
     }
     ways = ((field, say(before), say(now)) for field, say in said.items())
@@ -349,14 +350,14 @@ def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
     return config
 
 
-def _for_same(config: PlacementConfig, before: Policy) -> bool:
-    """Whether a policy decides over the same arms and features as the recommended one, and promises the same.
+def _for_same(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
+    """Whether a policy is for the same arms, features and contexts as one before, and promises the same.
 
-    A policy to which the log is folded anew may promise other shares, and read contexts otherwise.
+    One to which the log is folded anew may promise other shares, and read no numbers of a context.
     """
     asked, stored = (
-        (getattr(policy, "arms", None), policy.feature_dims, policy.action_width)
-        + (() if config.rebuild else (getattr(policy, "at_least", ()), policy.schema))
+        (getattr(policy, "arms", None), policy.feature_dims, policy.action_width, policy.schema)
+        + (() if rebuild else (getattr(policy, "at_least", ()),))
         for policy in (config.policy, before)
     )
-    return asked == stored
+    return asked == stored and (not rebuild or config.policy.context_dim in (0, before.context_dim))

@@ -25,6 +25,7 @@ from tacit.learning.learner import Learner, arrays_of, restored, snapshot_of
 from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
 from tacit.policies.spec import goes_on
+from tacit.service.config.file import by_key, changed
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
@@ -234,11 +235,9 @@ class Saving(Teaching):
     def _restored(self, snapshot: Snapshot) -> bool:
         """Begin at a snapshot; return whether it could be used."""
         if snapshot.plan != self.fold_spec:
-            logger.warning(
-                "placement %s: the attribution rule, a policy or the propensities were changed; "
-                " folding anew what the log holds",
-                self.name,
-            )
+            then, now = (by_key(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
+            what = "; ".join(changed(f"placements.{self.name}", then, now))
+            logger.warning("%s; folding anew what the log holds", what)
             return False
         try:
             self._take(snapshot, restore=_sound)
