@@ -347,6 +347,22 @@ def test_a_mistake_is_refused_with_its_remedy(mistake):
 
 
 WARNED = {
+    "a clip below all weights": (
+        lambda: off_policy(Table({"film": 1.0}), MANY | {"propensity": [0.5] * 200}, [IPS(clip=0.5)]),
+        "clip: every weight is cut to 0.5, and they are 0.25 on average in place of 1; give a larger",
+    ),
+    "ids as numbers": (
+        lambda: tacit.schema_of({"age": [30, 40] * 50, "user": range(1000, 1100)}),
+        r"context\.user: it rises or falls .*, as an id or a time does; leave it out, or make text of it",
+    ),
+    "numbers with their unit": (
+        lambda: tacit.schema_of({"age": [f"{18 + i % 60} years" for i in range(200)]}),
+        r"context\.age: all are numbers with 'years' behind, .*; give them without it",
+    ),
+    "vectors of nothing": (
+        lambda: with_items().items.put(["r", "s"], [[0, 0], [0, 0]]),
+        "vectors: all 2 are 0, .*; give embeddings",
+    ),
     "another share than configured": (
         lambda: lift_of(1, 0.1),
         "share: Do not trust this: the control has 0.5 of the decisions, not 0.1; give the share",
@@ -425,6 +441,10 @@ def test_what_is_no_mistake_is_not_warned_of():
         warnings.simplefilter("error")
         assert tacit.auto(arms=np.array(ARMS)).arms == tuple(ARMS)
         lift_of(1, 0.45)
+        tacit.schema_of(
+            {"pay": RNG.permutation(200), "at": [f"{i} {i}" for i in range(200)], "city": ["Rom"] * 200}
+        )
+        off_policy(Table({"film": 1.0}), MANY | {"propensity": [0.5] * 200}, [IPS(clip=2)])
         with_items().choose(arms=["new", "other"], relevance=[[0, 1], [1, 0]])
         with_items().choose(relevance=[[0, 1], [1, 0]])
         other = MANY | {"reward": [1, 0, 1, 0] * 50}

@@ -330,6 +330,10 @@ def conclude(
     notes = [f"{estimator.label}: {found.note}"] if found.note else []
     if clustered and np.count_nonzero(sums.groups[0]) < 2:
         notes.append(f"{estimator.label}: {ALONE}")
+    clip, mean = getattr(estimator, "clip", math.inf), found.mean_weight
+    if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
+        doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
+        notes.append(f"{estimator.label}: {doubt}; give a larger clip")
     return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
 
 

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -179,6 +180,8 @@ def signals_in(schema: Declared) -> int:
 FIRST = 1000
 MOST_VALUES, TIMES = 20, 5
 """Text of as many different values at most, each seen so often on average, is a list of them."""
+MANY = 100
+"""As many numbers do not stand in order by chance."""
 
 
 def _is_rows(given: Any) -> bool:
@@ -242,12 +245,26 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
             different = sorted(set(there)) if holds == CATEGORY else []
             few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
             _doubt_numbers(field, different)
+            if doubt := _ids_or_units(there, different):
+                warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=3)
             return list(map(str, different)) if few else holds
     kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
     odd = next((value for value in there if not kind(value)), there[0])
     raise InvalidValue(
         field, odd, "let all rows hold numbers, or text, or True and False; times are none of these"
     )
+
+
+def _ids_or_units(there: Sequence[Any], texts: Sequence[Any]) -> str:
+    """Return what is doubted of numbers that only name rows, or of texts that are numbers with a unit."""
+    steps = list(pairwise(there)) if isinstance(there[0], Real) and len(there) >= MANY else []
+    rises = all(a < b for a, b in steps) or all(a > b for a, b in steps)
+    if steps and rises and all(float(value).is_integer() for value in there):
+        return "it rises or falls from row to row, as an id or a time does; leave it out, or make text of it"
+    units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
+    if len(texts) > MOST_VALUES and len(units) == 1 and not re.search("[0-9]", unit := units.pop()) and unit:
+        return f"all are numbers with {unit!r} behind, and count as text, a category; give them without it"
+    return ""
 
 
 def _doubt_numbers(field: str, texts: Sequence[Any]) -> None:
