@@ -206,11 +206,6 @@ REFUSED = {
         "log: cluster: there is no column 'user'",
         "give one of these",
     ),
-    "ids as text and as numbers": (
-        lambda: TeamDraft().interleave([["1", "2"], [1, 2]], RNG),
-        "rankings: [['1', '2'], [1, 2]]",
-        "'1' is another item than 1",
-    ),
     "a hit whose id is called otherwise": (
         lambda: hits_of({"hits": {"hits": [{"id": "a"}]}}),
         "hits.",
@@ -789,3 +784,11 @@ def test_what_is_said_twice_of_a_log_is_refused(tmp_path):
         weighed(constants={"arm": "film"})
     with pytest.raises(TacitError, match=r"columns: 5 is not allowed; give a dict from our names"):
         weighed(columns=5)
+
+
+def test_ids_that_are_text_and_numbers_are_warned_of_if_they_look_alike():
+    with pytest.warns(AssumptionWarning, match="rankings: '1' is another item than 1; give all ids as text"):
+        TeamDraft().interleave([["1", "2"], [1, 2]], RNG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AssumptionWarning)
+        TeamDraft().interleave([["x", 2], [2, 1]], RNG)

@@ -317,9 +317,10 @@ class InterleavingMethod(Checked):
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
         found = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
-        if len({type(item) for items in found for item in items}) > 1:
-            remedy = "give all ids as text, or all as numbers: '1' is another item than 1"
-            raise InvalidValue("rankings", rankings, remedy)
+        items = {item for each in found for item in each}
+        if len(set(map(type, items))) > 1 and len(set(map(str, items))) < len(items):
+            doubt = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
         return found
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:

@@ -84,7 +84,7 @@ def refusal(
     ...     except msgspec.ValidationError as error:
     ...         print(refusal(error, given, KeyConfig))
     >>> refused({"sha256": 7})
-    sha256: 7 is not allowed; give text
+    sha256: 7 is not allowed; give 64 digits and letters from a to f, the hash of a key
     >>> refused({"sha256": "0" * 64, "scopes": ["decides"]})
     scopes[0]: 'decides' is not allowed; give one of decide, feedback, read, admin
     >>> refused({"scope": []})
