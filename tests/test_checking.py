@@ -21,6 +21,8 @@ BROKEN = {
     wrong.ReadsAnother: ("lanes", "depends on what others learned"),
     wrong.FirstOfTies: ("ties", "break ties at random"),
     wrong.NotOnOffer: ("offers", "of which not all are in"),
+    wrong.OfAnObject: ("in Python", "make it a @staticmethod, without self"),
+    wrong.Unwritten: ("in Python", "define choose, a @staticmethod"),
     wrong.Fraction: ("in Python", "return the slot of an arm"),
     wrong.OutOfBounds: ("in Python", "wrong_policies.py:"),
     wrong.WritesWhenItChooses: ("propensity", "choose writes it"),

@@ -236,6 +236,21 @@ REFUSED = {
         "log: by: 'reward' is the log's reward",
         "leave it out",
     ),
+    "results by arm": (
+        lambda: weighed(by="banner"),
+        "log: by: 'banner' is the log's arm",
+        "a policy that always shows it",
+    ),
+    "an arm with a capital": (
+        lambda: off_policy(Table({"Film": 1.0}), BANNERS, columns={"arm": "banner"}, arms=ARMS[:2]),
+        "log: row 1: arms: the target policy shows 'Film'",
+        "(did you mean 'film'?), so the log could never have shown it; there were 'film', 'song'",
+    ),
+    "a schema's file in a policy": (
+        lambda: policy_from_spec("auto(context=@schema.toml)", arms=2),
+        "policy: 'auto(context=@schema.toml)'",
+        "--column context=@FILE",
+    ),
     "no call of users": (
         lambda: environment_from_spec("0.1,0.2"),
         "environment: '0.1,0.2'",
@@ -399,6 +414,23 @@ WARNED = {
         lambda: weighed(BANNERS.assign(page="home"), cluster="page"),
         "IPS: cluster: all rows have the same, so it has no interval; give a column",
     ),
+    "few clusters": (
+        lambda: weighed(cluster="banner"),
+        "IPS: cluster: it has about 2 values, too few .*; give a column of more values",
+    ),
+    "nothing but clicks": (
+        lambda: weighed(pandas.concat([BANNERS.assign(reward=1)] * 3)),
+        "reward: 120 rows have the same, and no row has another, first log row 1: 1.0; are the rows without",
+    ),
+    "rewards in percent": (
+        lambda: off_policy(
+            Table({"film": 1.0}),
+            tacit.read_log(
+                BANNERS.assign(reward=BANNERS.reward * 100), columns={"arm": "banner"}, arms=ARMS[:2]
+            ),
+        ),
+        "reward: 20 rows have the same, and all that have more are rejected, .*: divide by the largest",
+    ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
     "a segment misspelt": (
         lambda: with_segments().items.ids("sprot"),
@@ -429,6 +461,11 @@ def test_what_may_be_a_mistake_is_warned_of(mistake):
     made, message = WARNED[mistake]
     with pytest.warns(AssumptionWarning, match=message):
         made()
+
+
+def test_learners_are_merged_elsewhere():
+    with pytest.raises(AttributeError, match=r"did you mean tacit\.learning\.merging\.added"):
+        _ = learner(arms=ARMS).merge
 
 
 def test_what_is_no_mistake_is_not_warned_of():

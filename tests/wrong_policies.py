@@ -202,3 +202,18 @@ class NotInJSON(Right):
 class NoLaneAxis(Right):
     def init(self, lanes):
         return self.State(np.zeros((self.arm_count, 3)), np.zeros((lanes, self.arm_count)))
+
+
+@dataclass(frozen=True)
+class OfAnObject(Right):
+    class Params(NamedTuple):
+        tries: int
+
+    def choose(self, state, lane, impression, rng):
+        return impression.arms[0]
+
+
+@dataclass(frozen=True)
+class Unwritten(tacit.Policy):
+    def init(self, lanes):
+        return Counts(np.zeros((lanes, self.arm_count)), np.zeros((lanes, self.arm_count)))

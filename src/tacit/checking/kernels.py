@@ -252,8 +252,9 @@ def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
                 outcome = outcome_of(params, impression, slots, feedback, chance)
                 policy.learn(params, state, 0, outcome)
             except (IndexError, TypeError, AttributeError, NameError, ValueError) as error:
+                hint = "; make it a @staticmethod, without self" * ("positional argument" in str(error))
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                raise Failed(f"{last.filename}:{last.lineno}: {last.name}: {error}") from error
+                raise Failed(f"{last.filename}:{last.lineno}: {last.name}: {error}{hint}") from error
             except ZeroDivisionError as error:
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 raise LeftOut(

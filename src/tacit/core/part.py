@@ -329,6 +329,7 @@ def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> Split
         positional = [_value(node) for node in call.args]
         named = {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
+        remedy = f"{remedy}; a schema in a file goes with --column context=@FILE" if "=@" in text else remedy
         raise InvalidValue(kind, text, remedy) from None
     return name, positional, named
 

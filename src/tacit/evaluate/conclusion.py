@@ -264,6 +264,11 @@ LEFT = (
 )
 
 ALONE = "cluster: all rows have the same, so it has no interval; give a column of more values"
+FEW_CLUSTERS = 10
+SCARCE = (
+    "cluster: it has about {} values, too few to tell how much they differ, so trust no interval; give a "
+    "column of more values, such as user"
+)
 
 
 def conclude(
@@ -328,8 +333,8 @@ def conclude(
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
     notes = [f"{estimator.label}: {found.note}"] if found.note else []
-    if clustered and np.count_nonzero(sums.groups[0]) < 2:
-        notes.append(f"{estimator.label}: {ALONE}")
+    if clustered and (several := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
+        notes.append(f"{estimator.label}: {ALONE if several < 2 else SCARCE.format(several)}")
     clip, mean = getattr(estimator, "clip", math.inf), found.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.errors import InvalidValue, UnfitLog
+from tacit.errors import InvalidValue, UnfitLog, meant
 from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, own
 
 # ---- Target policies: whose value is to be estimated, as probabilities of arms row by row
@@ -86,9 +86,11 @@ def offered(rows: LoggedRows) -> Booleans:
 
 def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
     """Return the message that a row could not have shown what the target would show there."""
+    offer = [rows.arm.names[each] for each in rows.offers[rows.offer[row]]]
     return (
-        f"{rows.where(row)}: arms: the target policy shows {arm!r} with probability "
-        f"{probability:g}, but it was not on offer, so the log could never have shown it; leave "
+        f"{rows.where(row)}: arms: the target policy shows {arm!r} with probability {probability:g}, but it "
+        f"was not on offer{meant(arm, offer)}, so the log could never have shown it; there were "
+        f"{', '.join(map(repr, offer[:10]))}{', …' * (len(offer) > 10)}; leave "
         "it out of the target policy, or take a log that offers it"
     )
 

@@ -37,6 +37,7 @@ CALLED_HERE = {
     "update": "learn",
     "predict": "choose",
     "select_arm": "choose",
+    "merge": "tacit.learning.merging.added",
     "load": "Learner.load(path), which returns the learner that was saved",
 }
 """What methods of other packages are called here, and what only the class has."""

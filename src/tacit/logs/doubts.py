@@ -30,7 +30,7 @@ LOOKED_INTO = {"placement", *DECISION, *ROW}
 SURELY = 100
 """So many rows are not alike in all of it by chance, where none is in the time alone."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
-MIXED, COPIED = "mixed", "copied"
+MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
@@ -38,6 +38,8 @@ SAID = {
     EMPTY: "have none, and no row has one",
     MIXED: "are of another one than the first",
     COPIED: "repeat time, key, arm and reward of an earlier row",
+    ONES: "have the same, and no row has another",
+    NOUGHTS: "have the same, and all that have more are rejected",
 }
 REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
@@ -48,6 +50,8 @@ REMEDY = {
     EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
     "(--column reward=...)",
     MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
+    ONES: "are the rows without a click missing? give a row for each decision, clicked or not",
+    NOUGHTS: "nothing can be said of rewards; give numbers in [0, 1]: divide by the largest there can be",
     COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
     "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
@@ -106,6 +110,10 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
                     yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
     if "reward" in texts and texts["reward"].null_count == len(rows) > 0:
         yield Doubt(EMPTY, "reward", len(rows), source, int(rows[0]), None)
+    for kind, same in ((ONES, 1.0), (NOUGHTS, 0.0)) if "reward" in texts else ():
+        alike = pc.equal(texts["reward"], same)
+        if (row := pc.index(alike, True).as_py()) >= 0:
+            yield Doubt(kind, "reward", pc.sum(alike).as_py(), source, int(rows[row]), same)
 
 
 def _fractions(values: Any) -> Booleans | None:

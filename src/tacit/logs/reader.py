@@ -608,7 +608,7 @@ def _nested(values: Any) -> bool:
 
 def _segmented(file: LogFile, column: str) -> LogFile:
     theirs = _theirs(file, "by", column)
-    _refuse_roles(file, "by", [theirs], ["reward"])
+    _refuse_roles(file, "by", [theirs], ["reward", "arm"])
     return file._replace(columns=file.columns | {SEGMENT: theirs})
 
 
@@ -625,6 +625,8 @@ def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Co
     for ours in roles:
         if (theirs := file.columns.get(ours)) in columns:
             remedy = "leave it out: it is known only with the decision, or after it"
+            if (field, ours) == ("by", "arm"):
+                remedy = "for an estimate per arm weigh the log once for each: a policy that always shows it"
             raise LogError(f"{file.path}: {field}: {theirs!r} is the log's {ours}; {remedy}")
 
 

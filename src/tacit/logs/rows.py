@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.doubts import EMPTY, MIXED, Doubt, of_names
+from tacit.logs.doubts import EMPTY, MIXED, NOUGHTS, ONES, SURELY, Doubt, of_names
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import NAMES
 
@@ -158,8 +158,10 @@ class LogReport:
 
         Who takes placements ``apart`` doubts nothing of several.
         """
+        beyond = self.rejected.get("reward-outside-range", 0)
+        most = {EMPTY: self.read, ONES: max(self.kept, SURELY), NOUGHTS: self.kept if beyond else -1}
         found = [each for each in self.doubts.values() if not (apart and each.kind == MIXED)]
-        return [str(each) for each in found if each.kind != EMPTY or each.rows == self.read]
+        return [str(each) for each in found if each.rows == most.get(each.kind, each.rows)]
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""

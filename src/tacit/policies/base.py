@@ -408,12 +408,12 @@ class Policy(Part, abstract=True):
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
         """Choose an arm's slot; a duel's two."""
-        raise NotImplementedError
+        raise NotImplementedError("define choose, a @staticmethod")
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
         """Learn from what came of a decision."""
-        raise NotImplementedError
+        raise NotImplementedError("define learn, a @staticmethod")
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
