@@ -357,6 +357,10 @@ def test_a_mistake_is_refused_with_its_remedy(mistake):
 
 
 WARNED = {
+    "seconds as milliseconds": (
+        lambda: list(tacit.read_log(MANY | {"timestamp": range(10**9, 10**9 + 200)}, time_unit="ms")),
+        "time_unit: 'ms' puts no time into this century; give 's'",
+    ),
     "a clip below all weights": (
         lambda: off_policy(Table({"film": 1.0}), MANY | {"propensity": [0.5] * 200}, [IPS(clip=0.5)]),
         "clip: every weight is cut to 0.5, and they are 0.25 on average in place of 1; give a larger",
@@ -473,6 +477,7 @@ def test_what_is_no_mistake_is_not_warned_of():
         warnings.simplefilter("error")
         assert tacit.auto(arms=np.array(ARMS)).arms == tuple(ARMS)
         lift_of(1, 0.45)
+        list(tacit.read_log(MANY | {"timestamp": range(200)}, time_unit="s"))
         tacit.schema_of(
             {"pay": RNG.permutation(200), "at": [f"{i} {i}" for i in range(200)], "city": ["Rom"] * 200}
         )

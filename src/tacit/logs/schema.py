@@ -36,11 +36,13 @@ A Parquet file carries the version as ``tacit_log_version`` in its metadata.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tacit.errors import AssumptionWarning
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 
 VERSION = 1
@@ -130,6 +132,11 @@ class EpochTimes:
         known = ~np.asarray(numbers.is_null())
         micros = np.zeros(len(values), np.int64)
         found = np.zeros(len(values), np.bool_)
+        if self.unit is not None and known.any():
+            likely = [unit for unit in UNITS if _of_century(values[known], UNITS[unit]).all()]
+            if likely and self.unit not in likely:
+                doubt = f"time_unit: {self.unit!r} puts no time into this century; give {likely[0]!r}"
+                warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         for unit in UNITS if self.unit is None else (self.unit,):
             fits = known & self._fits(values, UNITS[unit])
             if fits.any():
@@ -141,7 +148,12 @@ class EpochTimes:
     def _fits(self, values: Any, scale: int) -> Any:
         if self.unit is not None:
             return np.abs(values.astype(np.float64)) < float(FARTHEST * scale)
-        return (values >= EARLIEST * scale) & (values < LATEST * scale)
+        return _of_century(values, scale)
+
+
+def _of_century(values: Any, scale: int) -> Any:
+    """Whether numbers are times from 2000 to 2099, of so many a second."""
+    return (values >= EARLIEST * scale) & (values < LATEST * scale)
 
 
 def _micros(values: Any, scale: int) -> Any:
