@@ -414,7 +414,7 @@ def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     asyncio.run(session())
     for config, named in (
         (with_policy(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
-        (with_policy(tacit.Thompson(4)), "placements.home.policy"),
+        (with_policy(tacit.Thompson(4)), "placements.home.arms"),
         (configured(seed=8), "placements.home.seed"),
     ):
         store = SqliteStore(path)
