@@ -99,7 +99,8 @@ def test_only_the_key_can_be_told(tmp_path):
     path = written(tmp_path / "a.dsjson", line())
     with pytest.raises(InvalidValue, match="columns"):
         tacit.read_log(path, columns={"arm": "c.x"})
-    assert rows(tacit.read_log(path, columns={"key": "c.nowhere"})) == []
+    with pytest.raises(LogError, match="missing-key"):
+        rows(tacit.read_log(path, columns={"key": "c.nowhere"}))
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path, monkeypatch):

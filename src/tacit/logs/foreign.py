@@ -74,7 +74,7 @@ class DsjsonLines:
             return {
                 "timestamp": _time(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
-                "key": KEY if self._key is None else str(_at(record, self._key)),
+                "key": KEY if self._key is None else _at(record, self._key),
                 "arms": arms,
                 "arm": arms[shown] if 0 <= shown < len(arms) else str(shown),
                 "propensity": float(record["_label_probability"]),
@@ -98,10 +98,11 @@ def _time(text: Any) -> str:
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
-def _at(record: Any, path: str) -> Any:
+def _at(record: Any, path: str) -> str | None:
+    """Return what stands at a path, as text; nothing if nothing does."""
     for name in path.split("."):
-        record = record[name]
-    return record
+        record = record.get(name) if isinstance(record, dict) else None
+    return None if record is None else str(record)
 
 
 def is_dsjson(place: Path) -> bool:
