@@ -476,6 +476,9 @@ def test_what_is_no_mistake_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tacit.auto(arms=np.array(ARMS)).arms == tuple(ARMS)
+        items = learner(relevance_dim=2).items
+        items.put(["a", "b"], [[1, 0], [0, 1]], segments="none")
+        assert items.ids() == ["a", "b"]
         lift_of(1, 0.45)
         list(tacit.read_log(MANY | {"timestamp": range(200)}, time_unit="s"))
         tacit.schema_of(

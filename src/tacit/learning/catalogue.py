@@ -221,13 +221,15 @@ class Catalogue:
     def ids(self, segment: str | None = None) -> list[Arm]:
         """Return the ids of all items, or of those of a segment, in the order in which they were put.
 
-        None of a segment that nothing is of, which is warned of if another one is called nearly so.
+        A segment without items has no ids; if its name is nearly that of another one, a warning says so.
         """
-        name = None if segment is None else checks.name("segment", segment)
-        if name not in self._members and (near := meant(str(name), self._members)):
+        if segment is None:
+            return list(self._rows)
+        name = checks.name("segment", segment)
+        if name not in self._members and (near := meant(name, self._members)):
             doubt = f"segment: no item is of {segment!r}{near}; items.segments() says what there is"
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
-        return list(self._rows if segment is None else self._members.get(segment, ()))
+        return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
         """Return those ids that are here, in their order: what a search found may be gone by now."""
