@@ -63,15 +63,8 @@ class Explained(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take what was typed."""
-        names = self.list_commands(ctx) if isinstance(self, click.Group) else ()
-        first = [each for each in args if each in names][:1]
         try:
             return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if not first:
-                raise
-            where = f"options follow their command: {ctx.command_path} {first[0]} {error.option_name} …"
-            raise click.UsageError(f"{error.format_message().rstrip('.')}; {where}", ctx) from None
         except click.MissingParameter as error:
             typed = [ctx.command_path, *(example_of(each) for each in self.params if each.required)]
             what = f"{error.format_message().rstrip('.')}; for example: {' '.join(typed)}"
@@ -88,7 +81,19 @@ class Explained(click.Command):
 
 
 class ExplainedGroup(Explained, click.Group):
-    """Commands; of options that precede them, and of what is none, it is said where they stand."""
+    """Commands whose errors say where a command or an option belongs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what was typed, or say that an option follows its command."""
+        names = self.list_commands(ctx)
+        command = next((each for each in args if each in names), None)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if command is None:
+                raise
+            where = f"options follow their command: {ctx.command_path} {command} {error.option_name} …"
+            raise click.UsageError(f"{error.format_message().rstrip('.')}; {where}", ctx) from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
         """Return the command that is typed, or say which ones there are."""
