@@ -25,11 +25,10 @@ file (--config FILE, a table per command: [simulate] horizon = 1000).
 Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 3 too many events rejected, 130 interrupted."""
 
 
-@click.group(
-    cls=ExplainedGroup,
-    epilog=EPILOG,
-    context_settings={"auto_envvar_prefix": "TACIT", "max_content_width": 100},
-)
+SETTINGS = {"auto_envvar_prefix": "TACIT", "max_content_width": 100}
+
+
+@click.group(cls=ExplainedGroup, epilog=EPILOG, context_settings=SETTINGS)
 @click.version_option(__version__, prog_name="tacit")
 def cli() -> None:
     """Learn what to show from clicks, although clicks lie.

@@ -258,9 +258,7 @@ class Catalogue:
             members = self._rows if segment is None else self._members.get(segment, {})
             names, rows = list(members), np.fromiter(members.values(), np.int64, len(members))
         if not 1 <= len(names) <= MOST_CANDIDATES:
-            remedy = (
-                f"offer 1 to {MOST_CANDIDATES:,} items: a segment of items.segments(), or what a search finds"
-            )
+            remedy = f"offer 1 to {MOST_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
             raise InvalidValue("arms", f"{len(names):,} candidates{of_segment}", remedy)
         return Located(names, self._vectors, rows)

@@ -7,7 +7,7 @@
 - A key that is a number with a fraction is mostly a whole number from a column with gaps.
 - Where no row of all has a reward, it mostly stands in another column.
 - Rows of several placements are mostly meant to be judged apart.
-- Where a log names no decisions, rows that are alike in all wherever they are of the same time are copies.
+- Where a log names no decisions, but times: if all rows of the same time are alike, they are copies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
     "and position, or say what column names decisions with columns={'decision_id': ...} (--column "
     "decision_id=...)",
-    BLANKS: "it is another name than without, and counts apart; strip the names, leave out who has none",
+    BLANKS: "with blanks a name counts as another one; strip the names, and leave out rows that lack one",
     FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
     EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
     "(--column reward=...)",

@@ -328,8 +328,8 @@ class _Batch:
                     f"decisions[{before}] of this batch; give each an id of its own"
                 )
             raise InConflict(
-                f"decision_id: {id!r} stands for a decision that was asked for otherwise; "
-                "send the same request, or another id"
+                f"decision_id: {id!r} stands for a decision that was asked for with other "
+                "values; send the same request, or another id"
             )
         return answer
 
