@@ -172,7 +172,7 @@ def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(study, "TRAFFIC", {"practical": (50, 200)})
     monkeypatch.setattr(
         study,
-        "policies",
+        "contenders",
         lambda arms: [
             KLUCB(arms),
             GLRKLUCB(arms),
@@ -201,7 +201,7 @@ def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.Monk
 def test_results_do_not_depend_on_the_workers(
     interest: SearchInterest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "policies", lambda arms: [KLUCB(arms), UCB1(arms)])
+    monkeypatch.setattr(study, "contenders", lambda arms: [KLUCB(arms), UCB1(arms)])
     alone, together = (
         study.played(WatchedInterest(interest), 2000, Setup(2, seed=1, workers=workers)) for workers in (1, 3)
     )

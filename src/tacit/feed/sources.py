@@ -22,16 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import (
-    COMPRESSED,
-    FORMATS,
-    File,
-    RemoteFile,
-    delimiter_of,
-    files_at,
-    format_of,
-    parquet_file,
-)
+from tacit.logs import formats
 from tacit.wire.complaints import no_json
 
 LONGEST_LINE = 16 * 2**20
@@ -140,7 +131,7 @@ def events_at(place: str, format: str | None = None, *, follow: bool = False) ->
         If the format is unknown, or cannot be followed.
     """
     if format is not None:
-        format_of(Path(), format)
+        formats.format_of(Path(), format)
     if place == STANDARD_INPUT:
         if format not in (None, "json"):
             raise InvalidValue("format", format, "standard input has JSON lines; give a file instead")
@@ -148,17 +139,19 @@ def events_at(place: str, format: str | None = None, *, follow: bool = False) ->
     elif follow:
         yield from _followed(place, format)
     else:
-        for file in files_at(place, _suffixes(format)):
-            yield from _read(file, format_of(file, format))
+        for file in formats.files_at(place, _suffixes(format)):
+            yield from _read(file, formats.format_of(file, format))
 
 
 def _suffixes(format: str | None) -> list[str]:
-    return [suffix for name, form in FORMATS.items() if format in (None, name) for suffix in form.suffixes]
+    return [
+        suffix for name, form in formats.FORMATS.items() if format in (None, name) for suffix in form.suffixes
+    ]
 
 
-def _read(file: File, format: str) -> Iterator[Found]:
+def _read(file: formats.File, format: str) -> Iterator[Found]:
     read: Callable[[Any], Iterator[Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}[format]
-    if isinstance(file, RemoteFile) and format != "parquet":
+    if isinstance(file, formats.RemoteFile) and format != "parquet":
         raise LogError(f"{file}: only Parquet is read by a URL; fetch the file first")
     try:
         yield from read(file)
@@ -383,7 +376,9 @@ def _growing(place: str, format: str | None, first: bool) -> list[Path]:
     if not path.is_dir():
         return [_followable(path, format)] if path.exists() or not first else _missing(place)
     return [
-        _followable(file, format) for file in files_at(place, _suffixes(format)) if isinstance(file, Path)
+        _followable(file, format)
+        for file in formats.files_at(place, _suffixes(format))
+        if isinstance(file, Path)
     ]
 
 
@@ -392,7 +387,7 @@ def _missing(place: str) -> list[Path]:
 
 
 def _followable(path: Path, format: str | None) -> Path:
-    if format_of(path, format) != "json" or path.suffix.lower() in COMPRESSED:
+    if formats.format_of(path, format) != "json" or path.suffix.lower() in formats.COMPRESSED:
         raise InvalidValue("follow", str(path), "only JSON lines that are not compressed can be followed")
     return path
 
@@ -407,7 +402,7 @@ def _csv(file: Path) -> Iterator[Found]:
             io.BufferedReader(stream, CHUNK), encoding="utf-8-sig", errors="surrogateescape", newline=""
         ) as text,
     ):
-        rows = csv.reader(text, delimiter=delimiter_of(file), strict=True)
+        rows = csv.reader(text, delimiter=formats.delimiter_of(file), strict=True)
         names = next(rows, [])
         while True:
             line = rows.line_num + 1
@@ -436,9 +431,9 @@ def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> Found:
     return Found(str(file), line, named(content, line), event, size=len(content))
 
 
-def _parquet(file: File) -> Iterator[Found]:
+def _parquet(file: formats.File) -> Iterator[Found]:
     number = 0
-    with parquet_file(file) as opened:
+    with formats.parquet_file(file) as opened:
         for batch in opened.iter_batches(ROWS):
             for event in batch.to_pylist():
                 number += 1

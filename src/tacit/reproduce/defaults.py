@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit import policies
 from tacit.core.arrays import Floats
 from tacit.environments import (
     BernoulliArms,
@@ -31,32 +32,6 @@ from tacit.environments import (
 )
 from tacit.errors import InvalidValue
 from tacit.plots import COLOURS
-from tacit.policies import (
-    EXP3S,
-    GLRKLUCB,
-    KLUCB,
-    PBMUCB,
-    RMED1,
-    RUCB,
-    UCB1,
-    CascadeKLUCB,
-    CascadeUCB1,
-    DiscountedUCB,
-    DoubleThompsonSampling,
-    EpsilonGreedy,
-    LaplaceEC,
-    LinTS,
-    LinUCB,
-    LogisticTS,
-    PBMThompson,
-    Policy,
-    RankedBandit,
-    SelfSparring,
-    SlidingWindowUCB,
-    Thompson,
-    WinnerStays,
-    policy_from_spec,
-)
 from tacit.reproduce import study
 from tacit.reproduce.cells import KINDS, SHAPES, STARTS, UsersOfLists, duel_settings
 
@@ -114,55 +89,55 @@ INTENTS = ((0.55, 0.25, 0.15, 0.10, 0.05), (0.10, 0.50, 0.15, 0.25, 0.05), (0.05
 # ---- The rivals, and what of them is tuned
 
 
-def _grid(make: Callable[..., Policy], **values: tuple[Any, ...]) -> list[Policy]:
+def _grid(make: Callable[..., policies.Policy], **values: tuple[Any, ...]) -> list[policies.Policy]:
     """Return a policy for each combination of hyperparameters."""
     return [make(**dict(zip(values, each, strict=True))) for each in product(*values.values())]
 
 
-def _named_arms(world: Environment, horizon: int) -> list[Policy]:
+def _named_arms(world: Environment, horizon: int) -> list[policies.Policy]:
     arms, windows = world.arm_count, (horizon // 50, horizon // 10)
     return [
-        KLUCB(arms),
-        Thompson(arms),
-        *_grid(partial(UCB1, arms), alpha=(0.1, 0.2, 0.35, 0.5)),
-        *_grid(partial(EpsilonGreedy, arms), epsilon=(0.01, 0.05, 0.1)),
-        *_grid(partial(Thompson, arms), discount=(0.9, 0.99, 0.999, 0.9999)),
-        *_grid(partial(GLRKLUCB, arms), alpha=(0.0, 0.005, 0.02)),
-        *_grid(partial(SlidingWindowUCB, arms), window=windows, xi=(0.1, 0.3, 0.6)),
-        *_grid(partial(DiscountedUCB, arms), discount=(0.99, 0.999, 0.9999), xi=(0.1, 0.3)),
-        EXP3S.tuned(arms, horizon, 4),
+        policies.KLUCB(arms),
+        policies.Thompson(arms),
+        *_grid(partial(policies.UCB1, arms), alpha=(0.1, 0.2, 0.35, 0.5)),
+        *_grid(partial(policies.EpsilonGreedy, arms), epsilon=(0.01, 0.05, 0.1)),
+        *_grid(partial(policies.Thompson, arms), discount=(0.9, 0.99, 0.999, 0.9999)),
+        *_grid(partial(policies.GLRKLUCB, arms), alpha=(0.0, 0.005, 0.02)),
+        *_grid(partial(policies.SlidingWindowUCB, arms), window=windows, xi=(0.1, 0.3, 0.6)),
+        *_grid(partial(policies.DiscountedUCB, arms), discount=(0.99, 0.999, 0.9999), xi=(0.1, 0.3)),
+        policies.EXP3S.tuned(arms, horizon, 4),
     ]
 
 
-def _features(world: Environment, horizon: int) -> list[Policy]:
+def _features(world: Environment, horizon: int) -> list[policies.Policy]:
     dims = world.feature_dims
     return [
-        *_grid(partial(LinUCB, *dims), alpha=(0.25, 0.5, 1.0, 2.0)),
-        *_grid(partial(LaplaceEC, *dims), draw=("parameters", "coupled")),
-        *_grid(partial(LogisticTS, *dims), draw=("parameters", "coupled")),
-        *_grid(partial(LinTS, *dims), draw=("parameters", "coupled")),
+        *_grid(partial(policies.LinUCB, *dims), alpha=(0.25, 0.5, 1.0, 2.0)),
+        *_grid(partial(policies.LaplaceEC, *dims), draw=("parameters", "coupled")),
+        *_grid(partial(policies.LogisticTS, *dims), draw=("parameters", "coupled")),
+        *_grid(partial(policies.LinTS, *dims), draw=("parameters", "coupled")),
     ]
 
 
-def _lists(world: Environment, horizon: int) -> list[Policy]:
+def _lists(world: Environment, horizon: int) -> list[policies.Policy]:
     arms, positions = world.arm_count, world.action_width
     return [
-        CascadeKLUCB(arms, positions=positions),
-        CascadeUCB1(arms, positions=positions),
-        PBMUCB(arms, positions=positions),
-        PBMThompson(arms, positions=positions),
-        RankedBandit(KLUCB(arms), positions=positions),
+        policies.CascadeKLUCB(arms, positions=positions),
+        policies.CascadeUCB1(arms, positions=positions),
+        policies.PBMUCB(arms, positions=positions),
+        policies.PBMThompson(arms, positions=positions),
+        policies.RankedBandit(policies.KLUCB(arms), positions=positions),
     ]
 
 
-def _duels(world: Environment, horizon: int) -> list[Policy]:
+def _duels(world: Environment, horizon: int) -> list[policies.Policy]:
     arms = world.arm_count
     return [
-        RMED1(arms),
-        *_grid(partial(RUCB, arms), alpha=(0.51, 1.0)),
-        *_grid(partial(DoubleThompsonSampling, arms), alpha=(0.51, 1.0)),
-        SelfSparring(arms),
-        WinnerStays(arms),
+        policies.RMED1(arms),
+        *_grid(partial(policies.RUCB, arms), alpha=(0.51, 1.0)),
+        *_grid(partial(policies.DoubleThompsonSampling, arms), alpha=(0.51, 1.0)),
+        policies.SelfSparring(arms),
+        policies.WinnerStays(arms),
     ]
 
 
@@ -185,7 +160,7 @@ class RegretSetting(NamedTuple):
 
     environment: Environment
     horizon: int
-    candidates: Callable[[Environment, int], list[Policy]] = _named_arms
+    candidates: Callable[[Environment, int], list[policies.Policy]] = _named_arms
     stealthy: bool = False
     others: Sequence[Environment] = ()
     looks: Sequence[int] = ()
@@ -315,7 +290,7 @@ def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
     name = min(made, key=lambda name: made[name].horizon)
     setting = made[name]
 
-    def few(world: Environment, horizon: int) -> list[Policy]:
+    def few(world: Environment, horizon: int) -> list[policies.Policy]:
         return setting.candidates(world, horizon)[:FEW]
 
     return {name: setting._replace(horizon=setting.horizon // QUICK, looks=(), candidates=few)}
@@ -331,13 +306,13 @@ def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
     return float(ratio), float(error)
 
 
-def _regrets(policies: Sequence[Policy], setting: RegretSetting, setup: study.Setup) -> Floats:
-    """Return regrets of policies, of shape (policies, runs, looks and the horizon)."""
+def _regrets(players: Sequence[policies.Policy], setting: RegretSetting, setup: study.Setup) -> Floats:
+    """Return the regrets of players, of shape (players, runs, looks and the horizon)."""
     worlds = [setting.environment, *setting.others]
     dealt = setup._replace(runs=max(setup.runs // len(worlds), 1))
     looks = [*setting.looks, setting.horizon]
     found = [
-        study.play(policies, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
+        study.play(players, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
         for i, world in enumerate(worlds)
     ]
     return np.concatenate(found, axis=1)
@@ -351,7 +326,7 @@ def cells_of(name: str, setting: RegretSetting, setup: study.Setup) -> list[stud
     tuning = setup._replace(runs=runs, seed=setup.seed + TUNING_SEED)
     chosen = _regrets(candidates, setting, tuning).mean(axis=1).argmin(axis=0)
     bests = [candidates[place] for place in dict.fromkeys(chosen.tolist())]
-    own = policy_from_spec("auto", world.arm_count, setting=world.setting)
+    own = policies.policy_from_spec("auto", world.arm_count, setting=world.setting)
     regret = _regrets([own, *bests], setting, setup)
     cells = []
     for k, rounds in enumerate([*setting.looks, horizon]):

@@ -12,21 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit import policies
 from tacit.core.arrays import Floats
 from tacit.environments import PreferenceMatrix, preferences
 from tacit.plots import looks
-from tacit.policies import (
-    RMED1,
-    RUCB,
-    BeatTheMean,
-    DoubleThompsonSampling,
-    DuelPolicy,
-    HorizonDraw,
-    InterleavedFilter1,
-    InterleavedFilter2,
-    SelfSparring,
-    WinnerStays,
-)
 from tacit.reproduce import study
 from tacit.simulation import Run
 
@@ -72,26 +61,26 @@ def settings() -> dict[str, NamedMatrix]:
     }
 
 
-def anytime(arms: int) -> dict[str, DuelPolicy]:
+def anytime(arms: int) -> dict[str, policies.DuelPolicy]:
     """Return the policies that need no horizon."""
     return {
-        "HorizonDraw": HorizonDraw(arms),
-        "RMED1": RMED1(arms),
-        "Double Thompson": DoubleThompsonSampling(arms),
-        "RUCB": RUCB(arms),
-        "Self-sparring": SelfSparring(arms),
-        "Winner stays": WinnerStays(arms),
+        "HorizonDraw": policies.HorizonDraw(arms),
+        "RMED1": policies.RMED1(arms),
+        "Double Thompson": policies.DoubleThompsonSampling(arms),
+        "RUCB": policies.RUCB(arms),
+        "Self-sparring": policies.SelfSparring(arms),
+        "Winner stays": policies.WinnerStays(arms),
     }
 
 
-def tuned(arms: int, horizon: int, gamma: float) -> dict[str, DuelPolicy]:
+def tuned(arms: int, horizon: int, gamma: float) -> dict[str, policies.DuelPolicy]:
     """Return the policies that know the horizon."""
     return {
-        "Beat-the-Mean, radius (9)": BeatTheMean(arms, horizon, scale=1.0),
-        "Beat-the-Mean, radius (4)": BeatTheMean(arms, horizon, scale=3.0 * gamma**2),
-        "Interleaved Filter 1": InterleavedFilter1(arms, horizon),
-        "Interleaved Filter 2": InterleavedFilter2(arms, horizon),
-        "Interleaved Filter 2, radius (9)": InterleavedFilter2(arms, horizon, scale=1.0),
+        "Beat-the-Mean, radius (9)": policies.BeatTheMean(arms, horizon, scale=1.0),
+        "Beat-the-Mean, radius (4)": policies.BeatTheMean(arms, horizon, scale=3.0 * gamma**2),
+        "Interleaved Filter 1": policies.InterleavedFilter1(arms, horizon),
+        "Interleaved Filter 2": policies.InterleavedFilter2(arms, horizon),
+        "Interleaved Filter 2, radius (9)": policies.InterleavedFilter2(arms, horizon, scale=1.0),
     }
 
 
@@ -105,8 +94,8 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
             regrets[name, policy] = found
         columns: dict[str, list[Floats]] = {}
         for horizon in HORIZONS:
-            policies = tuned(arms, horizon, setting.gamma)
-            for policy, found in played(policies, setting, (horizon,), setup).items():
+            contenders = tuned(arms, horizon, setting.gamma)
+            for policy, found in played(contenders, setting, (horizon,), setup).items():
                 columns.setdefault(policy, []).append(found)
         for policy, parts in columns.items():
             regrets[name, policy] = np.concatenate(parts, axis=1)
@@ -123,14 +112,17 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
 
 
 def played(
-    policies: dict[str, DuelPolicy], setting: NamedMatrix, horizons: tuple[int, ...], setup: study.Setup
+    contenders: dict[str, policies.DuelPolicy],
+    setting: NamedMatrix,
+    horizons: tuple[int, ...],
+    setup: study.Setup,
 ) -> dict[str, Floats]:
     """Return per policy the regret of each run after each horizon."""
-    result = study.play(policies, PreferenceMatrix(setting.matrix), horizons[-1], setup, horizons)
-    return dict(zip(policies, result.regret, strict=True))
+    result = study.play(contenders, PreferenceMatrix(setting.matrix), horizons[-1], setup, horizons)
+    return dict(zip(contenders, result.regret, strict=True))
 
 
-def time_of(policy: DuelPolicy, setting: NamedMatrix, seed: int) -> float:
+def time_of(policy: policies.DuelPolicy, setting: NamedMatrix, seed: int) -> float:
     """Return the processor's nanoseconds a duel, its environment included, in one thread."""
     run = Run(policy, PreferenceMatrix(setting.matrix), TIMED, seed, 0, np.array([TIMED]))
     run.advance(0)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
@@ -22,22 +23,6 @@ from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
 from tacit.plots import COLOURS, looks
-from tacit.policies import (
-    BWC,
-    CUSUMUCB,
-    EXP3S,
-    GLRKLUCB,
-    KLUCB,
-    MUCB,
-    UCB1,
-    DiscountedUCB,
-    Impression,
-    Policy,
-    ProbationBandit,
-    SlidingWindowUCB,
-    Thompson,
-    UniformRandom,
-)
 from tacit.reproduce import study
 from tacit.simulation import Run, standard_error
 
@@ -115,7 +100,7 @@ class WatchedInterest(Environment):
     """
 
     class World(NamedTuple):
-        impression: Impression
+        impression: policies.Impression
         interest: SearchInterest.World
         spans: Floats  # (2,) fast and slow
         averages: Floats  # (2, 3) fast and slow sums of time, impressions and clicks
@@ -146,7 +131,7 @@ class WatchedInterest(Environment):
     def world(self, rng: Generator, horizon: int) -> World:
         interest = self.interest.world(rng, horizon)
         return self.World(
-            impression=Impression(interest.impression.arms, np.full(2, 0.5)),
+            impression=policies.Impression(interest.impression.arms, np.full(2, 0.5)),
             interest=interest,
             spans=np.array([self.fast, self.slow]),
             averages=np.zeros((2, 3)),
@@ -212,7 +197,9 @@ def day_ends(environment: WatchedInterest, horizon: int) -> Ints:
     return np.ceil(ends - 0.5).astype(np.int64)
 
 
-def season(policy: Policy, environment: WatchedInterest, horizon: int, seed: int, number: int) -> Season:
+def season(
+    policy: policies.Policy, environment: WatchedInterest, horizon: int, seed: int, number: int
+) -> Season:
     """Play a run day by day; its rounds are exactly those of :func:`tacit.simulate`.
 
     Parameters
@@ -234,7 +221,7 @@ def season(policy: Policy, environment: WatchedInterest, horizon: int, seed: int
     return Season(regret, clicks, np.array(epochs), run.world.shown)
 
 
-def policies(arms: int | tuple[str, ...]) -> list[Policy]:
+def contenders(arms: int | tuple[str, ...]) -> list[policies.Policy]:
     """Return the policies that are compared.
 
     What differs from the defaults had the least product of the regrets at one and at ten
@@ -243,28 +230,28 @@ def policies(arms: int | tuple[str, ...]) -> list[Policy]:
     """
     signals = Rectangle(dim=2, margin=0.06)
     return [
-        GLRKLUCB(arms, alpha=0.002),
-        GLRKLUCB(arms, alpha=0.002, local=True),
-        CUSUMUCB(arms, xi=0.5, alpha=0.002),
-        MUCB(arms, window=400, threshold=80.0, gamma=0.005),
-        DiscountedUCB(arms, discount=0.9999, xi=0.01),
-        SlidingWindowUCB(arms, window=10_000, xi=0.02),
-        UCB1(arms),
-        KLUCB(arms),
-        Thompson(arms),
-        Thompson(arms, discount=0.99997),
-        EXP3S(arms, gamma=0.05, alpha=1e-6),
-        UniformRandom(arms),
-        BWC(policy=KLUCB(arms), classifier=signals, test_rounds=4000),
-        BWC(policy=UCB1(arms), classifier=signals, test_rounds=4000),
-        ProbationBandit(arms, classifier=signals, base="kl-ucb"),
-        ProbationBandit(arms, classifier=signals),
+        policies.GLRKLUCB(arms, alpha=0.002),
+        policies.GLRKLUCB(arms, alpha=0.002, local=True),
+        policies.CUSUMUCB(arms, xi=0.5, alpha=0.002),
+        policies.MUCB(arms, window=400, threshold=80.0, gamma=0.005),
+        policies.DiscountedUCB(arms, discount=0.9999, xi=0.01),
+        policies.SlidingWindowUCB(arms, window=10_000, xi=0.02),
+        policies.UCB1(arms),
+        policies.KLUCB(arms),
+        policies.Thompson(arms),
+        policies.Thompson(arms, discount=0.99997),
+        policies.EXP3S(arms, gamma=0.05, alpha=1e-6),
+        policies.UniformRandom(arms),
+        policies.BWC(policy=policies.KLUCB(arms), classifier=signals, test_rounds=4000),
+        policies.BWC(policy=policies.UCB1(arms), classifier=signals, test_rounds=4000),
+        policies.ProbationBandit(arms, classifier=signals, base="kl-ucb"),
+        policies.ProbationBandit(arms, classifier=signals),
     ]
 
 
 def played(environment: WatchedInterest, horizon: int, setup: study.Setup) -> list[list[Season]]:
     """Return the seasons of every policy and run."""
-    chosen = policies(environment.arm_count)
+    chosen = contenders(environment.arm_count)
     for policy in chosen:
         # Compiled here, once, before threads would ask for it side by side.
         Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
@@ -314,7 +301,7 @@ def played_year(environment: WatchedInterest, traffic: int, setup: study.Setup) 
     horizon = traffic * (len(environment.interest.dates) - 1)
     ends = day_ends(environment, horizon)
     seasons = played(environment, horizon, setup)
-    names = [policy.label for policy in policies(environment.arm_count)]
+    names = [policy.label for policy in contenders(environment.arm_count)]
     return Year(traffic, names, ends, best_clicks(environment.interest, ends), seasons)
 
 

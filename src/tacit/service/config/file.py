@@ -29,19 +29,8 @@ from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.context import declared
 from tacit.policies.spec import AUTO, goes_on
+from tacit.service.config import schema
 from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, secret_of
-from tacit.service.config.schema import (
-    ARMS,
-    PERSONALIZER,
-    Config,
-    Count,
-    ExportConfig,
-    PersonalizerConfig,
-    PlacementConfig,
-    ServerConfig,
-    StoreConfig,
-    TracesConfig,
-)
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
 from tacit.service.log.marks import Start
@@ -85,7 +74,7 @@ def checked_within(place: str, check: Callable[..., Result], arguments: tuple[An
 # ---- A placement's configuration as plain settings, so that the log can say what was changed
 
 
-def settings_of(config: PlacementConfig) -> str:
+def settings_of(config: schema.PlacementConfig) -> str:
     """Return how a placement is configured, as JSON.
 
     Examples
@@ -169,7 +158,7 @@ def by_key(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
-def unheeded(began: Config, now: Config) -> Iterator[str]:
+def unheeded(began: schema.Config, now: schema.Config) -> Iterator[str]:
     """Yield, in words, what another configuration says that only a restart would change."""
     for place in FIXED:
         then, wanted = (attrgetter(place)(config) for config in (began, now))
@@ -178,7 +167,7 @@ def unheeded(began: Config, now: Config) -> Iterator[str]:
             yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
 
 
-def served(config: Config) -> dict[str, dict[str, Any]]:
+def served(config: schema.Config) -> dict[str, dict[str, Any]]:
     """Return how the placements of a configuration are served, by the keys of the configuration."""
     return {
         name: {"arms": each.configured_arms} | by_key(json.loads(settings_of(each)))
@@ -186,7 +175,7 @@ def served(config: Config) -> dict[str, dict[str, Any]]:
     }
 
 
-def news(old: Mapping[str, dict[str, Any]], config: Config) -> Iterator[str]:
+def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
     """Yield, in words, what a configuration changes of what was :func:`served`, or is noted in a store."""
     new = served(config)
     gone, come = sorted(old.keys() - new), sorted(new.keys() - old)
@@ -207,7 +196,7 @@ def changed(place: str, before: Any, now: Any) -> Iterator[str]:
         yield f"{place}: {now}, before: {before}"
 
 
-def doubts(config: Config) -> Iterator[str]:
+def doubts(config: schema.Config) -> Iterator[str]:
     """Yield, in words, what is allowed and can hardly be meant."""
     known, shown = ", ".join(config.placements), config.placements.values()
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
@@ -245,7 +234,7 @@ def doubts(config: Config) -> Iterator[str]:
 # ---- The learner that a placement starts from, read from its file and checked against it
 
 
-def start_learner(name: str, config: PlacementConfig) -> tuple[Start, Learner]:
+def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Learner]:
     """Return what a placement starts from, over the arms of its configuration.
 
     Parameters
@@ -282,7 +271,7 @@ def start_learner(name: str, config: PlacementConfig) -> tuple[Start, Learner]:
     return Start(path.name, digest, learner.decisions, len(learner)), learner
 
 
-def _over_arms(name: str, config: PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
+def _over_arms(name: str, config: schema.PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
     """Return a snapshot over the arms of a placement, which must have the same names in turn."""
     configured, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
     if configured is None or its is None or _names(configured) == _names(its):
@@ -313,17 +302,17 @@ PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
     placements: dict[str, Any]
-    version: Count = VERSION
-    server: ServerConfig = ServerConfig()
-    store: StoreConfig = StoreConfig()
+    version: schema.Count = VERSION
+    server: schema.ServerConfig = schema.ServerConfig()
+    store: schema.StoreConfig = schema.StoreConfig()
     keys: dict[str, Any] = {}
-    personalizer: PersonalizerConfig | None = None
-    traces: TracesConfig | None = None
+    personalizer: schema.PersonalizerConfig | None = None
+    traces: schema.TracesConfig | None = None
     feeds: dict[str, HookTable] = {}
-    export: ExportConfig | None = None
+    export: schema.ExportConfig | None = None
 
 
-def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> schema.Config:
     """Return the configuration of a TOML file, with some of its values replaced.
 
     Parameters
@@ -373,10 +362,10 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
         )
     if file.personalizer is not None:
         named = placements.get(file.personalizer.placement)
-        if named is None or named.kind != PERSONALIZER:
+        if named is None or named.kind != schema.PERSONALIZER:
             raise ConfigError(
                 f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
-                f"placement of kind = {PERSONALIZER!r}"
+                f"placement of kind = {schema.PERSONALIZER!r}"
             )
     keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
     folder = Path() if path is None else Path(path).parent
@@ -384,7 +373,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     corrected = (name for name, raw in file.placements.items() if "correction_window" in raw)
     idle = tuple(name for name in corrected if placements[name].rule.late == "record")
     settings = file.server, file.store, keys, file.personalizer, file.traces, feeds, file.export, idle
-    return Config(placements, *settings)
+    return schema.Config(placements, *settings)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -411,7 +400,7 @@ def _beside(folder: Path, names: Sequence[str], *tables: Any) -> None:
                 table[name] = str(folder / table[name])
 
 
-def _check_paths(store: StoreConfig, source: str) -> None:
+def _check_paths(store: schema.StoreConfig, source: str) -> None:
     """Check that no file is named by an address: it would be made in a folder named ``file:``."""
     for place in PATHS:
         value = getattr(store, place)
@@ -423,7 +412,7 @@ def _check_paths(store: StoreConfig, source: str) -> None:
                 f"{source}: store.{place}: {value} is an address; give that of a database as url"
             )
     if store.url is None and Path(store.path).is_dir():
-        such = Path(store.path) / StoreConfig().path
+        such = Path(store.path) / schema.StoreConfig().path
         raise ConfigError(
             f"{source}: store.path: {store.path} is a folder; give a file in it, such as {such}"
         )
@@ -489,7 +478,7 @@ def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
         return HookConfig(events, secret_of(table, folder))
 
 
-SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": ServerConfig, "[store]": StoreConfig}
+SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[store]": schema.StoreConfig}
 
 
 def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
@@ -519,10 +508,10 @@ def _check_within(given: Any, known: Sequence[str], place: str, source: str) -> 
             raise ConfigError(f"{source}: {place}.{part}.{key}: {inner[key]!r}: {remedy}")
 
 
-def _placement(name: str, table: Any, source: str, retention: float | None) -> PlacementConfig:
+def _placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
-    kind = table.get("kind", ARMS) if isinstance(table, dict) else ARMS
+    kind = table.get("kind", schema.ARMS) if isinstance(table, dict) else schema.ARMS
     if kind not in KINDS:
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")

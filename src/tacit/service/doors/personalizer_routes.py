@@ -25,16 +25,8 @@ from tacit.learning.learner import Learner
 from tacit.policies import LinearEpsilonGreedy, policy_from_spec
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK, READ
 from tacit.service.config.schema import PlacementConfig
+from tacit.service.doors import personalizer
 from tacit.service.doors import personalizer_wire as wire
-from tacit.service.doors.personalizer import (
-    KEY,
-    Asked,
-    PersonalizerPlacement,
-    ShownRanking,
-    impression_of,
-    impressions_of,
-    slot_id,
-)
 from tacit.service.engine.service import LoggedService
 from tacit.service.errors import UnknownDecision
 from tacit.service.http.messages import Problem, file, problem_of
@@ -197,7 +189,7 @@ class EvaluationRun:
                         self._windows.rule = rule
 
     def _weighed(self, row: DecisionRow) -> _Shown:
-        shown, asked = ShownRanking.of(row), Asked.read(row.asked)
+        shown, asked = personalizer.ShownRanking.of(row), personalizer.Asked.read(row.asked)
         candidates, chance = shown.candidates, row.propensity or 1.0
         baseline = asked.baseline or next(name for name, _ in asked.actions if name in candidates)
         weights = [1.0, float(row.arm == baseline) / chance, 1.0 / len(candidates) / chance]
@@ -210,10 +202,10 @@ class EvaluationRun:
                 learner.policy.feature_dims[0],
             )
             place = candidates.index(str(row.arm))
-            chances = learner.probabilities(KEY, None, candidates, relevance=rows)
+            chances = learner.probabilities(personalizer.KEY, None, candidates, relevance=rows)
             assert chances is not None
             weights.append(float(chances[place]) / chance)
-            decision = learner.choose(KEY, None, [row.arm], relevance=rows[[place]])
+            decision = learner.choose(personalizer.KEY, None, [row.arm], relevance=rows[[place]])
             decisions.append(decision)
         return _Shown(row, weights, decisions)
 
@@ -317,7 +309,7 @@ class Personalizer:
         named = self._engine.config.personalizer
         return None if named is None else named.placement
 
-    def placed(self, name: str | None, id: str) -> PersonalizerPlacement:
+    def placed(self, name: str | None, id: str) -> personalizer.PersonalizerPlacement:
         """Return the placement of a name, or that of the configuration.
 
         Raises
@@ -329,7 +321,7 @@ class Personalizer:
         if name is None:
             raise NotServed("ResourceNotFound", "personalizer.placement: none is configured", 404)
         placement = self._engine.placements.get(name)
-        if not isinstance(placement, PersonalizerPlacement):
+        if not isinstance(placement, personalizer.PersonalizerPlacement):
             raise NotServed("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
         if len(id) > wire.LONGEST:
             raise NotServed("BadRequest", f"id: give at most {wire.LONGEST} characters")
@@ -338,11 +330,11 @@ class Personalizer:
     # Events ----------------------------------------------------------------------------------
 
     async def _rank(self, call: RouteCall) -> wire.RankResponse:
-        impression = impression_of(call.request, call.placement.dim)
+        impression = personalizer.impression_of(call.request, call.placement.dim)
         (row,) = await self._engine.decide_many(call.placement.name, [impression])
         ranking = [
             wire.RankedAction(id=name, probability=chance or 0.0)
-            for name, chance in ShownRanking.of(row).ranking
+            for name, chance in personalizer.ShownRanking.of(row).ranking
         ]
         return wire.RankResponse(ranking=ranking, event_id=row.id, reward_action_id=str(row.arm))
 
@@ -368,7 +360,7 @@ class Personalizer:
                 "leave the holdout out",
             )
         event = request.event_id or decision_id(self._engine.clock())
-        impressions = impressions_of(request, call.placement.dim, event)
+        impressions = personalizer.impressions_of(request, call.placement.dim, event)
         rows = await self._engine.decide_many(call.placement.name, impressions)
         slots = [
             wire.SlotResponse(id=slot.id, reward_action_id=str(row.arm))
@@ -383,18 +375,20 @@ class Personalizer:
             if each.slot_id not in names:
                 message = f"reward[{i}].slotId: {each.slot_id!r}; the event's slots are {names}"
                 raise NotServed("InvalidRewardRequest", message)
-            id = slot_id(call.id, names.index(each.slot_id))
+            id = personalizer.slot_id(call.id, names.index(each.slot_id))
             feedback.append(FeedbackRequest(id, REWARD, each.value))
         await self._tell(call, feedback)
 
     async def _activate_slots(self, call: RouteCall) -> None:
         count = len((await self._slots(call)).slots)
-        await self._tell(call, [FeedbackRequest(slot_id(call.id, i), ACTIVATE) for i in range(count)])
+        await self._tell(
+            call, [FeedbackRequest(personalizer.slot_id(call.id, i), ACTIVATE) for i in range(count)]
+        )
 
-    async def _slots(self, call: RouteCall) -> Asked:
-        id = slot_id(call.id, 0)
+    async def _slots(self, call: RouteCall) -> personalizer.Asked:
+        id = personalizer.slot_id(call.id, 0)
         first = (await self._engine.made(call.placement.name, [id])).get(id)
-        if first is None or not (asked := Asked.read(first.asked)).slots:
+        if first is None or not (asked := personalizer.Asked.read(first.asked)).slots:
             raise UnknownDecision(f"eventId: no multi-slot event has the id {call.id!r}")
         return asked
 

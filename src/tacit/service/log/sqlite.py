@@ -16,19 +16,9 @@ from typing import Any
 import apsw
 
 from tacit.service.errors import Damaged, Refused, StoreError
+from tacit.service.log import sql
 from tacit.service.log.owned_file import OwnedFile
 from tacit.service.log.rows import Rows, with_checksums
-from tacit.service.log.sql import (
-    INSERTS,
-    NUMBERS,
-    REFUSED,
-    TABLES,
-    UNREADABLE,
-    UNREADABLE_ROW,
-    Read,
-    Store,
-    kept_columns,
-)
 from tacit.service.log.tables import scripts
 
 APPLICATION_ID = 0x7AC17
@@ -70,14 +60,14 @@ logger = logging.getLogger(__name__)
 
 # Every name in these is a constant.
 # ruff: noqa: S608
-NAMED = f"SELECT {kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
-_LATEST = ", ".join(f"(SELECT coalesce(max(seq), 0) FROM {table})" for table, _ in TABLES)
+NAMED = f"SELECT {sql.kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
+_LATEST = ", ".join(f"(SELECT coalesce(max(seq), 0) FROM {table})" for table, _ in sql.TABLES)
 EPOCH_AND_LAST = f"SELECT epoch, max({_LATEST}) FROM store"
-TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in TABLES)}"
-FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
+TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in sql.TABLES)}"
+FEEDBACK = f"SELECT {sql.kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
 
-class SqliteStore(Store):
+class SqliteStore(sql.Store):
     """The log in an SQLite file in write-ahead mode, durable at each commit.
 
     Parameters
@@ -114,7 +104,7 @@ class SqliteStore(Store):
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
-        except (apsw.Error, *UNFIT, *UNREADABLE) as error:
+        except (apsw.Error, *UNFIT, *sql.UNREADABLE) as error:
             raise self._meant(error) from error
 
     def _meant(self, error: Exception) -> StoreError:
@@ -123,12 +113,12 @@ class SqliteStore(Store):
             # A number that is taken tells of another writer, not of the data.
             if str(error).endswith("seq"):
                 return StoreError(f"{self._where}: {error}")
-            return Refused(REFUSED.format(error))
+            return Refused(sql.REFUSED.format(error))
         if isinstance(error, apsw.NotADBError):
             return StoreError(f"{self._where} is no SQLite file; give another path")
         if isinstance(error, apsw.Error):
             return StoreError(f"{self._where}: {type(error).__name__}: {error}")
-        return Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}")
+        return Damaged(f"{self._where}: {sql.UNREADABLE_ROW}: {error}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -208,7 +198,7 @@ class SqliteStore(Store):
             yield self._reader
 
     @contextlib.contextmanager
-    def _streaming(self) -> Iterator[Read]:
+    def _streaming(self) -> Iterator[sql.Read]:
         with self._reading() as connection:
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
@@ -237,7 +227,7 @@ class SqliteStore(Store):
         old = [seq for seq in seqs if seq <= last]
         if len(set(seqs)) < len(seqs) or any(writer.execute(TAKEN, (seq,)).get for seq in old):
             raise StoreError(f"{self._where}: another row has this seq")
-        for insert, part in zip(INSERTS, parts, strict=True):
+        for insert, part in zip(sql.INSERTS, parts, strict=True):
             if part:
                 writer.executemany(insert, part)
 
@@ -268,7 +258,7 @@ class SqliteStore(Store):
         with self._reading() as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
-                wrong = [text for table in NUMBERS for text in self._wrong(connection, f"({table})")]
+                wrong = [text for table in sql.NUMBERS for text in self._wrong(connection, f"({table})")]
             except apsw.InterruptError:
                 logger.warning(
                     "%s: its last end was not a clean one, and its indexes were looked at for "
@@ -322,7 +312,7 @@ class ReadSqlite(SqliteStore):
     """
 
     def __init__(self, path: str | Path) -> None:
-        Store.__init__(self)
+        sql.Store.__init__(self)
         self.path = Path(path)
         self._where = f"store.path: {self.path}"
         if not self.path.is_file():
@@ -359,4 +349,4 @@ class ReadSqlite(SqliteStore):
 
     def close(self) -> None:
         """Release it."""
-        Store.close(self)
+        sql.Store.close(self)

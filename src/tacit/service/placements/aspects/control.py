@@ -20,20 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from tacit import policies
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decisions
-from tacit.policies import (
-    EXP3,
-    EXP3S,
-    EpsilonGreedy,
-    ExplorationFloor,
-    LinearEpsilonGreedy,
-    MinimumShares,
-    Policy,
-    ShiftMixture,
-    UniformRandom,
-)
 from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import BASELINE, DECISION, UNIFORM, ControlTable, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
@@ -289,7 +279,7 @@ class Coin:
 # ---- Whether every arm on offer is shown now and then, so that a winner may be declared
 
 
-def floor_of(policy: Policy, holdout: HoldoutConfig | None = None) -> float:
+def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> float:
     """Return what every arm's propensity is at least, times the arms, whatever was learned.
 
     It is as if an arm was drawn uniformly in that share of the decisions.
@@ -314,23 +304,23 @@ def floor_of(policy: Policy, holdout: HoldoutConfig | None = None) -> float:
     return (1 - holdout.share) * own + holdout.share * uniform
 
 
-def _floor_of(policy: Policy) -> float:
-    if isinstance(policy, UniformRandom):
+def _floor_of(policy: policies.Policy) -> float:
+    if isinstance(policy, policies.UniformRandom):
         return 1.0
-    if isinstance(policy, EXP3 | EXP3S):
+    if isinstance(policy, policies.EXP3 | policies.EXP3S):
         return float(policy.gamma)
-    if isinstance(policy, ExplorationFloor):
+    if isinstance(policy, policies.ExplorationFloor):
         floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)
-        if not isinstance(policy, MinimumShares):
+        if not isinstance(policy, policies.MinimumShares):
             return floor
         # What was promised comes first; each arm has as much as the least of them, if all have some.
         promised: list[float] = [share for _, share in policy.at_least]
         all_have = len(promised) == policy.arm_count and policy.showing.single
         alike = policy.arm_count * min(promised) if all_have else 0.0
         return alike + (1 - sum(promised)) * floor
-    if isinstance(policy, EpsilonGreedy | LinearEpsilonGreedy):
+    if isinstance(policy, policies.EpsilonGreedy | policies.LinearEpsilonGreedy):
         return policy.epsilon
-    return float(policy.params.exploration) if isinstance(policy, ShiftMixture) else 0.0
+    return float(policy.params.exploration) if isinstance(policy, policies.ShiftMixture) else 0.0
 
 
 class ControlGroup(Aspect):

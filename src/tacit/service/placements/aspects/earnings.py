@@ -20,15 +20,8 @@ from tacit.service.config.holdout import MetricConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ARMS, CONTROL, FIXED, DecisionRow, FeedbackRow
 from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspects import chapters
 from tacit.service.placements.aspects.aspect import Aspect, Saved
-from tacit.service.placements.aspects.chapters import (
-    Chapter,
-    Closings,
-    added,
-    holdout_in,
-    metric_configs_in,
-    together,
-)
 from tacit.service.placements.attribution import CORRECTED, INACTIVE, LATE, Ended
 
 if TYPE_CHECKING:
@@ -97,7 +90,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return list(chain.from_iterable(parts))
 
 
-class LiftSums(Chapter):
+class LiftSums(chapters.Chapter):
     """The chapter that goes on, and those that have ended.
 
     Parameters
@@ -127,7 +120,7 @@ class LiftSums(Chapter):
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         self.reach(arms, arms)
         self._configs = self._given = metrics
-        self.past: list[Chapter] = []
+        self.past: list[chapters.Chapter] = []
         # Amounts that came for decisions whose windows are open, by their places in the log.
         self._amounts: dict[int, dict[str, float]] = {}
         # What is not in the sums yet.
@@ -136,13 +129,13 @@ class LiftSums(Chapter):
         self._waiting = 0
         self.left_out = 0
         self.of_earlier = False
-        self._open(Chapter())
+        self._open(chapters.Chapter())
 
-    def _open(self, chapter: Chapter) -> None:
+    def _open(self, chapter: chapters.Chapter) -> None:
         """Go on with a chapter."""
         vars(self).update(vars(chapter))
         # A chapter has the metrics of its time, whatever is configured by now.
-        logged = metric_configs_in(self.terms)
+        logged = chapters.metric_configs_in(self.terms)
         self._configs = self._given if logged is None else logged
         known, none = self.metrics, HoldoutSums.empty
         self.metrics = {name: known.get(name) or none(clustered=self.clustered) for name in self._configs}
@@ -180,12 +173,12 @@ class LiftSums(Chapter):
             self.past.append(self.ended(time))
         of_terms = self.terms if terms is None else terms
         stays = self.clustered if clustered is None else clustered
-        self._open(Chapter(of_terms, seq, time, clustered=stays))
+        self._open(chapters.Chapter(of_terms, seq, time, clustered=stays))
 
     @property
     def over_uniform(self) -> Scores:
         """The comparison of the policy with arms drawn uniformly, in all of the chapter."""
-        return added(self.uniform, self.scores.over_uniform())
+        return chapters.added(self.uniform, self.scores.over_uniform())
 
     def made(self, control: Sequence[int | None], time: int) -> None:
         """Count decisions as they are made."""
@@ -261,7 +254,7 @@ class LiftSums(Chapter):
             places = [0 if value is None else value for value in closed.bucket]
             buckets = np.array(places, np.int64)[among]
         seqs, times = np.array(closed.seqs)[among], np.array(closed.times)[among]
-        self.count(Closings(seqs, times, groups, closed.rewards[among], buckets))
+        self.count(chapters.Closings(seqs, times, groups, closed.rewards[among], buckets))
         for name, sums in self.metrics.items():
             sums.add(groups, closed.metrics[name][among], buckets)
         np.add.at(self.answered, groups[closed.answered[among]], 1.0)
@@ -282,7 +275,7 @@ class LiftSums(Chapter):
     @property
     def covers_uniform(self) -> bool:
         """Whether the log shows what arms drawn uniformly would, as far as it can tell."""
-        return holdout_in(self.terms) is not None or self.over_uniform.covered
+        return chapters.holdout_in(self.terms) is not None or self.over_uniform.covered
 
     @property
     def over(self) -> tuple[str, int, int]:
@@ -297,14 +290,14 @@ class LiftSums(Chapter):
         first = shards[0]
         both = cls(first._arms, first._given)
         both.reach(first._arms, first._offered)
-        present, *past = together([[*shard.past, shard] for shard in shards])
+        present, *past = chapters.together([[*shard.past, shard] for shard in shards])
         both._open(present)
         both.past = past[::-1]
         alike = [shard for shard in shards if shard.over == first.over]
         for shard in alike:
             both.scores, both.partial = both.scores.merged(shard.scores), both.partial + shard.partial
             both.frequencies = both.frequencies.merged(shard.frequencies)
-        if holdout_in(first.terms) is not None:
+        if chapters.holdout_in(first.terms) is not None:
             alike = [shard for shard in shards if shard.terms == first.terms]
         both.left_out = len(shards) - len(alike)
         return both
@@ -330,13 +323,13 @@ class LiftSums(Chapter):
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take over what :meth:`saved` gave, or its like of an earlier version."""
-        self._open(Chapter.restored(saved))
-        self.past = list(map(Chapter.restored, saved.get("past", ())))
+        self._open(chapters.Chapter.restored(saved))
+        self.past = list(map(chapters.Chapter.restored, saved.get("past", ())))
         self.scored = saved.get("scored", self.seq)
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
         before = len(saved["scores"]["uniform"]) < 4
         self.of_earlier = before or saved["of_earlier"]
-        if before and not self.partial and holdout_in(self.terms) is None:
+        if before and not self.partial and chapters.holdout_in(self.terms) is None:
             # Earlier versions did not sum coef, but what it follows from where each arm was there.
             self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / self._offered
         if "frequencies" in saved:
