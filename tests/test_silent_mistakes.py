@@ -837,3 +837,105 @@ def test_ids_that_are_text_and_numbers_are_warned_of_if_they_look_alike():
     with warnings.catch_warnings():
         warnings.simplefilter("error", AssumptionWarning)
         TeamDraft().interleave([["x", 2], [2, 1]], RNG)
+
+
+HUNDREDS = 10_001
+
+
+def never_learned(one):
+    for _ in range(HUNDREDS):
+        one.choose("home")
+
+
+def clicks_alone(one):
+    for row in range(HUNDREDS):
+        decision = one.choose("home")
+        if row % 10 == 0:
+            one.learn(decision, 1.0)
+
+
+def clicks_alone_in_batches(one):
+    for _ in range(HUNDREDS // 1000 + 1):
+        made = one.choose_many(["home"] * 1000)
+        one.learn_many(made[::10], [1.0] * 100)
+
+
+def keys_of_users(one):
+    for row in range(HUNDREDS):
+        one.learn(one.choose(f"user {row}"), float(row % 10 == 0))
+
+
+USED_WRONGLY = {
+    never_learned: r"learn: of 10,000 decisions none was learned; call learn\(decision, reward\)",
+    clicks_alone: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",
+    clicks_alone_in_batches: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",
+    keys_of_users: r"key: 10,000 decisions are for 10,000 keys.*; give as key a query .* as context=",
+}
+
+
+@pytest.mark.parametrize("use", USED_WRONGLY, ids=lambda use: use.__name__)
+def test_what_many_decisions_lack_is_said_once(use):
+    with pytest.warns(AssumptionWarning) as said:
+        one = tacit.Learner(tacit.UCB1(ARMS), seed=1)
+        use(one)
+        never_learned(one)
+    assert len(said) == 1
+    assert re.match(USED_WRONGLY[use], str(said[0].message))
+    assert said[0].filename == __file__
+
+
+def learned_by_halves(one):
+    for row in range(HUNDREDS):
+        decision = one.choose("home")
+        if row % 4:
+            one.learn(decision, 0.5)
+
+
+def misses_among_them(one):
+    for row in range(HUNDREDS):
+        decision = one.choose("home")
+        if row % 100 == 0:
+            one.learn(decision, float(row % 200 == 0))
+
+
+def lanes_side_by_side(one):
+    for _ in range(2):
+        made = one.choose_many([str(lane) for lane in range(HUNDREDS)])
+        one.learn_many(made, [0.0] * HUNDREDS)
+
+
+def one_batch(one):
+    one.learn_many(one.choose_many(["home"] * HUNDREDS), [0.0] * HUNDREDS)
+    one.choose("home")
+
+
+def learned_from_a_log(one):
+    never_learned(one.fit_log(MANY))
+
+
+@pytest.mark.parametrize(
+    "use", [learned_by_halves, misses_among_them, lanes_side_by_side, one_batch, learned_from_a_log]
+)
+def test_use_that_is_as_it_should_be_is_not_doubted(use):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        use(tacit.Learner(tacit.UCB1(ARMS), seed=1))
+
+
+def test_learners_that_have_nothing_to_learn_or_went_on_from_a_file_are_not_doubted(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        never_learned(tacit.Learner(tacit.UniformRandom(ARMS), seed=1))
+        learner(arms=ARMS).save(tmp_path / "home.tacit")
+        never_learned(tacit.Learner.load(tmp_path / "home.tacit"))
+        # What it learned of some keys is shared with all others.
+        keys_of_users(learner(arms=ARMS))
+
+
+def test_a_list_without_a_click_is_a_lesson_like_others():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lists = learner(arms=ARMS, shows="slate", positions=2)
+        lists.learn(lists.choose("home"), [0, 0])
+        lists.choose_many(["home"] * HUNDREDS)
+        lists.choose("home")

@@ -4,7 +4,7 @@
 # 2. ``described``: of what was on offer, that of which learning needs the features.
 # 3. ``in_pieces``, ``laid_out``: how many decisions are laid out as arrays at once.
 # 4. ``Decisions``: many, as columns; a ``Decision`` is made of a row only when somebody asks for it.
-# 5. ``Repeats``: who teaches the same decision twice is warned once.
+# 5. ``Learned``: who teaches the same decision twice, or nothing, or clicks alone, is warned once.
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ LATEST = 8192
 NEWEST = LATEST - 1
 LAID_OUT = 2**22
 """Numbers of features that are laid out at once, 32 MiB."""
+MANY = 10_000
+"""After so many decisions of a learner it is looked at whether they teach it."""
 NAMED = 10
 """How many of many decisions are named where they are shown."""
 
@@ -444,7 +446,7 @@ def none_for_nan(values: Floats) -> list[float | None]:
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
-class Repeats:
+class Learned:
     """The decisions of a learner that it learned last; says once that one comes again.
 
     Attributes
@@ -453,11 +455,24 @@ class Repeats:
         At each number modulo its length the latest of these that was learned; −1 for none.
     warned : bool
         Whether a repetition was warned of, after which none is looked for.
+    missed : bool
+        Whether any was learned for which nothing came back; of duels, whose 0 is a win, from the start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, missed: bool) -> None:
         self.ring = array("q", [-1]) * LATEST
         self.warned = False
+        self.missed = missed
+
+    def lacking(self, made: int) -> str:
+        """Return what is doubted of how the many decisions that a learner made were learned."""
+        count = LATEST - self.ring.count(-1)
+        if not count:
+            return f"learn: of {made:,} decisions none was learned; call learn(decision, reward) for each"
+        if self.missed or count > LATEST // 2:
+            return ""
+        what = f"reward: of {made:,} decisions few were learned, and none with 0.0"
+        return f"{what}; learn it for those without a click, when none is waited for any more"
 
     def warn(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
         """Warn, once, that decisions were learned before; the first of them is given.
@@ -477,8 +492,9 @@ class Repeats:
             stacklevel=depth,
         )
 
-    def many(self, decisions: Sequence[Decision], made: int) -> None:
+    def many(self, decisions: Sequence[Decision], rewards: Floats, made: int) -> None:
         """Remember decisions that were learned, and warn of those that come again."""
+        self.missed = self.missed or not rewards.any(axis=1).all()
         if self.warned or not len(decisions):
             return
         if isinstance(decisions, Decisions):

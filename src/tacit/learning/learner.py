@@ -7,6 +7,7 @@ From top to bottom: choosing, learning, and snapshots. What it believes stands b
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -18,16 +19,19 @@ from tacit.core import checks
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, refuse_options, suggesting
-from tacit.learning.decisions import NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Repeats
+from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, suggesting
+from tacit.learning.decisions import MANY, NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Learned
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
 from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.features.click_model import known_seen
+from tacit.policies.stationary.chance import UniformRandom
 
 BOOLEANS = bool, np.bool_
+NEARLY = 0.98
+"""Share of decisions that have keys of their own where a key is taken for a user."""
 SHOWN = 12
 """Arms that a notebook names."""
 
@@ -101,8 +105,9 @@ class Learner(BelievingLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self._repeats = Repeats()
-        self._ring = self._repeats.ring
+        self._learned = Learned(policy.showing.compared)
+        self._ring = self._learned.ring
+        self._doubted_after: float = MANY
 
     if not TYPE_CHECKING:
 
@@ -151,6 +156,8 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         if unknown:
             refuse_options(Learner.choose, unknown)
+        if self.decisions >= self._doubted_after:
+            self._doubt([key])
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
             if context is not None or self.reads_contexts:
@@ -210,10 +217,25 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         if unknown:
             refuse_options(Learner.choose_many, unknown)
+        if self.decisions >= self._doubted_after:
+            self._doubt(keys)
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
+
+    def _doubt(self, keys: Sequence[Key]) -> None:
+        """Warn, once, of what many decisions say of how they are made and learned."""
+        self._doubted_after = math.inf
+        if self.logs_learned or isinstance(self.policy, UniformRandom):
+            return
+        doubts = [self._learned.lacking(self.decisions)]
+        alone = len(self) >= NEARLY * self.decisions and not any(key in self for key in keys)
+        if alone and all(self.lanes.rows):
+            what = f"key: {self.decisions:,} decisions are for {len(self):,} keys, and each begins anew"
+            doubts.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")
+        for doubt in filter(None, doubts):
+            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn from what came back for a decision.
@@ -241,6 +263,7 @@ class Learner(BelievingLearner[ArmT_co]):
         loops = self.loops
         if self.policy.feedback_width > 1:
             loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
+            self._learned.missed |= not loops.feedback.any()
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             try:
@@ -252,6 +275,8 @@ class Learner(BelievingLearner[ArmT_co]):
                     "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
                 )
                 raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
+            if not value:
+                self._learned.missed = True
         if seen is not None:
             loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
         least = self._least_share
@@ -272,7 +297,7 @@ class Learner(BelievingLearner[ArmT_co]):
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:
-            self._repeats.warn(decision, self.decisions)
+            self._learned.warn(decision, self.decisions)
         ring[place] = number
         return taught
 
@@ -307,7 +332,7 @@ class Learner(BelievingLearner[ArmT_co]):
         batch, actions, propensities, epochs = self._decisions.columns(decisions)
         self.check_propensities(propensities, batch.stops - batch.starts)
         taught = self.learn_rows(batch, actions, values, propensities, epochs)
-        self._repeats.many(decisions, self.decisions)
+        self._learned.many(decisions, values, self.decisions)
         return int(np.count_nonzero(taught))
 
     def fit_log(
@@ -425,7 +450,7 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.rng.bit_generator.state = snapshot.generator
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     learner.lanes.begin_anew(snapshot.broken)
-    learner.decisions = snapshot.decisions
+    learner.decisions, learner._doubted_after = snapshot.decisions, math.inf
     learner.kept_items = snapshot.items
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner
