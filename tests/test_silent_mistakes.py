@@ -344,6 +344,12 @@ REFUSED = {
         "timestamp: give",
     ),
     "a log for a schema": (lambda: tacit.schema_of(LOG), "context: ['reward', 'arm']", "frame[["),
+    "what comes after no shift": (
+        lambda: tacit.PreferenceMatrix("arxiv", after="arxiv"),
+        "shift: 0",
+        "after=, and from which round on",
+    ),
+    "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
 
 
@@ -449,6 +455,26 @@ WARNED = {
         lambda: off_policy(Table({"song": 1.0}), BANNERS.assign(arm=["", "song"] * 20), arms=["", "song"]),
         "arm: 20 rows have blanks around the name, or none, first log row 1: ''",
     ),
+    "an event behind the horizon": (
+        lambda: tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2, events=[3, 100]), horizon=100),
+        r"events: 100 is too late to show in a horizon of 100, .*; give earlier rounds, or a longer horizon",
+    ),
+    "an event behind the rounds of every key": (
+        lambda: tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2, keys=10, events=[50]), horizon=100),
+        r"events: 50 is too late .* over 34 rounds on average; give earlier",
+    ),
+    "an event behind the rounds of a log": (
+        lambda: simulated_log(tacit.UCB1(2), tacit.ShiftingArms(2, events=[9]), rounds=9),
+        "events: 9 is too late to show in a horizon of 9, .*; give earlier",
+    ),
+    "a shift behind the horizon": (
+        lambda: tacit.simulate(tacit.RMED1(5), tacit.PreferenceMatrix("arxiv", after="arxiv", shift=9), 9),
+        "shift: 9 is too late",
+    ),
+    "redraws behind the horizon": (
+        lambda: tacit.simulate(tacit.UniformRandom(10), tacit.ExaminationArms(redraws=(9,)), horizon=9),
+        "redraws: 9 is too late",
+    ),
     "duels lost by -1": (
         lambda: read_duels({"left": ["a"] * 3, "right": ["b"] * 3, "outcome": [1, -1, 1]}),
         r"row 2: outcome = '?-1'?; give 1 where .*; such rows are left out, and the others may favour",
@@ -489,6 +515,8 @@ def test_what_is_no_mistake_is_not_warned_of():
         with_items().choose(relevance=[[0, 1], [1, 0]])
         other = MANY | {"reward": [1, 0, 1, 0] * 50}
         learner(arms=ARMS).fit_log(MANY).fit_log(other)
+        tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2, keys=10, events=[33]), horizon=100)
+        tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2), horizon=100)
 
 
 @pytest.mark.parametrize("clicks", [[0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0], np.array([0, 1])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.part import Part, whole
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 
 
 class PlainDuels(NamedTuple):
@@ -120,6 +121,11 @@ class Environment(Part, abstract=True):
         return 1
 
     @property
+    def changes(self) -> tuple[str, Sequence[int], float]:
+        """The field that says in which rounds of a key it changes, these, and what share a key has at most."""
+        return "", (), 1.0
+
+    @property
     def setting(self) -> dict[str, Any]:
         """What :func:`tacit.auto` needs to know of it."""
         if self.takes == "slate":
@@ -135,6 +141,17 @@ class Environment(Part, abstract=True):
     def plain_duels(self) -> PlainDuels | None:
         """What is needed to leap over duels, where they are independent and learned at once."""
         return None
+
+    def doubt(self, horizon: int) -> None:
+        """Warn of changes that are not within so many rounds."""
+        field, rounds, share = self.changes
+        late = next((round for round in rounds if round >= share * horizon), None)
+        if late is not None:
+            what = f"{field}: {late:,} is too late to show in a horizon of {horizon:,}, of which no key has"
+            remedy = (
+                f"over {share * horizon:,.0f} rounds on average; give earlier rounds, or a longer horizon"
+            )
+            warnings.warn(f"{what} {remedy}", AssumptionWarning, stacklevel=4)
 
     def world(self, rng: Generator, horizon: int) -> Any:
         """Return the arrays of one run, before its first round."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -167,6 +167,9 @@ class PreferenceMatrix(DuelEnvironment):
         for field in ("matrix", "after"):
             if getattr(self, field) is not None:
                 self._set(field, self._checked(field))
+        if (self.after is None) != (self.shift == 0):
+            remedy = "give both: after=, and from which round on it holds; or neither"
+            raise InvalidValue("shift", self.shift, remedy)
         if self.after is not None and len(self.after) != self.arm_count:
             raise InvalidValue("after", f"{len(self.after)} arms", f"give {self.arm_count}, as in matrix")
 
@@ -217,6 +220,10 @@ class PreferenceMatrix(DuelEnvironment):
         if self.ties > 0.0 or self.after is not None or self.delays != (0, 0) or self.batch > 1:
             return None
         return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
+
+    @property
+    def changes(self) -> tuple[str, Sequence[int], float]:
+        return "shift", (self.shift,) if self.after is not None else (), 1.0
 
     def world(self, rng: Generator, horizon: int) -> World:
         impression = Impression(np.arange(self.arm_count), np.zeros(0))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -161,6 +162,10 @@ class ExaminationArms(Environment):
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim, dim, pool=arms, offered=arms)
+
+    @property
+    def changes(self) -> tuple[str, Sequence[int], float]:
+        return "redraws", self.redraws, 1.0
 
     def _table(self, field: str, given: Any) -> Any:
         """Return rows of features as nested tuples."""

@@ -58,6 +58,7 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     if policy.arm_count != environment.arm_count:
         raise InvalidValue("policy", policy, f"the users know {environment.arm_count} arms; give as many")
     rounds = checks.integer("rounds", rounds, 1)
+    environment.doubt(rounds)
     learner, users = Learner(policy, stream("simulated log", seed)), stream("users", seed)
     world: Any = environment.world(users, rounds)
     names = learner.arms

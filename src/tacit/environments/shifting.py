@@ -209,9 +209,19 @@ class ShiftingArms(Environment):
     def context_dim(self) -> int:
         return self.dim + self.announced
 
+    @property
+    def changes(self) -> tuple[str, Sequence[int], float]:
+        rounds = self.events if isinstance(self.events, EventRounds) else ()
+        return "events", rounds, float(self._weights[0])
+
+    @property
+    def _weights(self) -> Floats:
+        """The share of the rounds that each key has on average."""
+        weights: Floats = np.arange(1, self.keys + 1) ** -self.traffic
+        return weights / weights.sum()
+
     def world(self, rng: Generator, horizon: int) -> World:
-        weights = np.arange(1, self.keys + 1) ** -self.traffic
-        weights /= weights.sum()
+        weights = self._weights
         shifting = np.zeros(self.keys, dtype=bool)
         shifting[rng.permutation(self.keys)[: round(self.shifting * self.keys)]] = True
         clicks: list[Any] = []

@@ -270,6 +270,7 @@ def simulate(
     runs = checks.integer("runs", runs, 1)
     seed = checks.integer("seed", seed, 0, 2**128)
     rounds = _checkpoint_rounds(checkpoints, horizon)
+    environment.doubt(horizon)
     for policy in chosen:
         # Compiled here, once, before workers would ask for it side by side.
         if is_sampled(policy, environment, horizon, rounds):
