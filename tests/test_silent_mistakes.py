@@ -468,7 +468,7 @@ WARNED = {
         "events: 9 is too late to show in a horizon of 9, .*; give earlier",
     ),
     "a shift behind the horizon": (
-        lambda: tacit.simulate(tacit.RMED1(5), tacit.PreferenceMatrix("arxiv", after="arxiv", shift=9), 9),
+        lambda: tacit.simulate(tacit.RMED1(6), tacit.PreferenceMatrix("arxiv", after="arxiv", shift=9), 9),
         "shift: 9 is too late",
     ),
     "redraws behind the horizon": (
@@ -903,9 +903,11 @@ USED_WRONGLY = {
 
 @pytest.mark.parametrize("use", USED_WRONGLY, ids=lambda use: use.__name__)
 def test_what_many_decisions_lack_is_said_once(use):
+    one = tacit.Learner(tacit.UCB1(ARMS), seed=1)
     with pytest.warns(AssumptionWarning) as said:
-        one = tacit.Learner(tacit.UCB1(ARMS), seed=1)
         use(one)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         never_learned(one)
     assert len(said) == 1
     assert re.match(USED_WRONGLY[use], str(said[0].message))
