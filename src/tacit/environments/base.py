@@ -122,7 +122,7 @@ class Environment(Part, abstract=True):
 
     @property
     def changes(self) -> tuple[str, Sequence[int], float]:
-        """The field that says in which rounds of a key it changes, these, and what share a key has at most."""
+        """The field that says in which rounds of a key it changes, these, and the largest share of a key."""
         return "", (), 1.0
 
     @property
