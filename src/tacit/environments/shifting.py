@@ -215,9 +215,9 @@ class ShiftingArms(Environment):
         return "events", rounds, float(self._weights[0])
 
     @property
-    def _weights(self) -> Floats:
+    def _weights(self) -> Any:
         """The share of the rounds that each key has on average."""
-        weights: Floats = np.arange(1, self.keys + 1) ** -self.traffic
+        weights = np.arange(1, self.keys + 1) ** -self.traffic
         return weights / weights.sum()
 
     def world(self, rng: Generator, horizon: int) -> World:
