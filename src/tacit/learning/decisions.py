@@ -4,7 +4,7 @@
 # 2. ``described``: of what was on offer, that of which learning needs the features.
 # 3. ``in_pieces``, ``laid_out``: how many decisions are laid out as arrays at once.
 # 4. ``Decisions``: many, as columns; a ``Decision`` is made of a row only when somebody asks for it.
-# 5. ``Learned``: who teaches the same decision twice, or nothing, or clicks alone, is warned once.
+# 5. ``Taught``: who teaches the same decision twice, or nothing, or clicks alone, is warned once.
 
 from __future__ import annotations
 
@@ -446,7 +446,7 @@ def none_for_nan(values: Floats) -> list[float | None]:
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
-class Learned:
+class Taught:
     """The decisions of a learner that it learned last; says once that one comes again.
 
     Attributes

@@ -20,7 +20,7 @@ from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, suggesting
-from tacit.learning.decisions import MANY, NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Learned
+from tacit.learning.decisions import MANY, NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Taught
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others
@@ -105,7 +105,7 @@ class Learner(BelievingLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self._learned = Learned(policy.showing.compared)
+        self._learned = Taught(policy.showing.compared)
         self._ring = self._learned.ring
         self._doubted_after: float = MANY
 
