@@ -867,6 +867,97 @@ def test_ids_that_are_text_and_numbers_are_warned_of_if_they_look_alike():
         TeamDraft().interleave([["x", 2], [2, 1]], RNG)
 
 
+AGES = [18 + row * 7 % 60 for row in range(1000)]
+IDS = RNG.permutation(10_000)[:1000]
+
+
+def coded(code):
+    return [code if row % 20 == 0 else age for row, age in enumerate(AGES)]
+
+
+DOUBTED = {
+    "999 for none": ("number", coded(999), "999 stands for no number, and counts as one; give None in its"),
+    "-1 for none": (
+        "number",
+        coded(-1),
+        "-1 stands for no number, and counts as one; give None in its place",
+    ),
+    "-9999 for none": ("number", coded(-9999.0), "-9999 stands for no number"),
+    "a time": (
+        "number",
+        [1_760_000_000 + i * 7919 % 4001 for i in range(1000)],
+        "all are times, .* the hour",
+    ),
+    "a time in ms": (
+        "number",
+        [(1_760_000_000 + i * 7919 % 4001) * 1000 for i in range(1000)],
+        "all are times",
+    ),
+    "a number that counts": ("number", list(range(1000)), "it rises or falls from row to row"),
+    "ids": ("category", [f"u{i}" for i in IDS], "nearly every value is another, .*; leave it out"),
+}
+SOUND_FIELDS = {
+    "ages": ("number", AGES),
+    "ages, some of them missing": ("number", coded(None)),
+    "a share": ("number", [row * 37 % 100 / 100 for row in range(1000)]),
+    "prices": ("number", [999 if row % 3 == 0 else 5 + row * 7 % 900 for row in range(1000)]),
+    "one very high price": ("number", [9999 if row == 5 else price for row, price in enumerate(AGES)]),
+    "how warm it is": ("number", [row % 30 - 1 for row in range(1000)]),
+    "moods": ("number", [row * 7 % 3 - 1 for row in range(1000)]),
+    "always the same": ("number", [0] * 1000),
+    "pay": ("number", [int(i) for i in IDS]),
+    "towns": ("category", [f"town {i % 700}" for i in IDS]),
+}
+
+
+def asked(holds, values):
+    one = learner(arms=ARMS, context={"field": holds})
+    for value in values:
+        one.choose(context={"field": value})
+
+
+@pytest.mark.parametrize("field", DOUBTED)
+def test_what_the_first_contexts_have_is_doubted_once_and_so_in_a_table(field):
+    holds, values, doubt = DOUBTED[field]
+    for given in (lambda: asked(holds, values), lambda: tacit.schema_of({"field": values})):
+        with pytest.warns(AssumptionWarning, match=rf"context\.field: {doubt}") as said:
+            given()
+        assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked(holds, values[:999])
+
+
+@pytest.mark.parametrize("field", SOUND_FIELDS)
+def test_fields_that_are_as_they_should_be_are_not_doubted(field):
+    holds, values = SOUND_FIELDS[field]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked(holds, values)
+        tacit.schema_of({"field": values})
+
+
+def test_a_field_that_is_never_sent_is_said_once():
+    one = learner(arms=ARMS, context={"age": "number", "device": ["ios", "web"], "town": "category"})
+    contexts = [{"age": age, "town": None} for age in AGES]
+    with pytest.warns(AssumptionWarning) as said:
+        one.choose_many(["home"] * 2000, contexts * 2)
+    assert [str(each.message).partition(";")[0] for each in said] == [
+        "context.device: none of the first 1,000 contexts has it"
+    ]
+
+
+@pytest.mark.parametrize("name", ["user_id", "id", "userId", "uid"])
+def test_an_id_is_no_number(name):
+    with pytest.warns(AssumptionWarning, match=rf"context\.{name}: by its name it is an id, .* 'category'"):
+        tacit.auto(arms=ARMS, context={name: "number"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tacit.auto(
+            arms=ARMS, context={name: "category", "bid": "number", "is_paid": "boolean", "grid": "number"}
+        )
+
+
 HUNDREDS = 10_001
 
 

@@ -44,6 +44,8 @@ NUMBER, BOOLEAN, CATEGORY, SIGNAL = "number", "boolean", "category", "signal"
 HASHED = 16
 MOST_HASHED = 4096
 MOST_COLUMNS = 1024
+NEVER: Any = object()
+"""Stands for a field that a context has not."""
 MOST_SEEN = 3
 """Values that are remembered of those that are hashed alike, so that people read more than a number."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
@@ -86,6 +88,11 @@ def declared(field: str, given: Any) -> Declared:
         raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}") from None
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidValue(field, given, "name each field once")
+    for name, holds in pairs if isinstance(given, Mapping) else ():
+        if holds == NUMBER and ID.search(str(name)):
+            doubt = f"{field}.{name}: by its name it is an id, of which more is not more"
+            remedy = f"say {CATEGORY!r} if few have the same, or leave it out"
+            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
     fields = [(checks.name(field, name), _held(f"{field}.{name}", holds)) for name, holds in pairs]
     known = tuple(sorted(fields, key=lambda pair: pair[1] == SIGNAL))
     width = len(columns_of(known))
@@ -182,6 +189,12 @@ MOST_VALUES, TIMES = 20, 5
 """Text of as many different values at most, each seen so often on average, is a list of them."""
 MANY = 100
 """As many numbers do not stand in order by chance."""
+NEW = 0.9
+"""With a larger share of values that nobody had before, a field names who is asking."""
+CENTURY = 1e9, 4e9
+"""Seconds since 1970 in 2001 and in 2096."""
+ID = re.compile(r"(^|_)(id|uid|uuid)$|[a-z]I[dD]$")
+CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
 
 def _is_rows(given: Any) -> bool:
@@ -244,8 +257,7 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
         if all(map(check, there)):
             different = sorted(set(there)) if holds == CATEGORY else []
             few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
-            _doubt_numbers(field, different)
-            if doubt := _ids_or_units(there, different):
+            if doubt := _odd_texts(different) or _doubtful(holds, there):
                 warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=3)
             return list(map(str, different)) if few else holds
     kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
@@ -255,26 +267,50 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
     )
 
 
-def _ids_or_units(there: Sequence[Any], texts: Sequence[Any]) -> str:
-    """Return what is doubted of numbers that only name rows, or of texts that are numbers with a unit."""
-    steps = list(pairwise(there)) if isinstance(there[0], Real) and len(there) >= MANY else []
+def _doubtful(holds: Any, there: Sequence[Any]) -> str:
+    """Return what is doubted of the values of a field, of which none is missing; nothing of few."""
+    texts = len(there) >= FIRST // 2 and isinstance(there[0], str)
+    if texts and len(set(there)) > NEW * len(there):
+        what = "nearly every value is another, as of an id, and says nothing of those who come next"
+        return f"{what}; leave it out, or give what they have in common"
+    if holds != NUMBER or len(there) < MANY:
+        return ""
+    steps = list(pairwise(there))
     rises = all(a < b for a, b in steps) or all(a > b for a, b in steps)
-    if steps and rises and all(float(value).is_integer() for value in there):
+    if rises and all(float(value).is_integer() for value in there):
         return "it rises or falls from row to row, as an id or a time does; leave it out, or make text of it"
+    least, most = min(there), max(there)
+    if any(CENTURY[0] * unit <= least < most <= CENTURY[1] * unit for unit in (1, 10**3, 10**6, 10**9)):
+        return (
+            "all are times, as counted since 1970; give what matters of them: the hour, or how long ago it is"
+        )
+    code = _code_of_none(Counter(there))
+    return "" if code is None else f"{code:g} stands for no number, and counts as one; give None in its place"
+
+
+def _code_of_none(counts: Counter[Any]) -> Any:
+    """Return the number that stands for none, as 999 or -1 do, far from all others; None for no such."""
+    for code in (min(counts), max(counts)):
+        others = {value: count for value, count in counts.items() if value != code}
+        often = counts[code] >= counts.total() / MANY and len(others) >= MOST_VALUES // 2
+        if often and CODE.fullmatch(str(float(code))):
+            low, high = min(others), max(others)
+            far = max(low - code, code - high) > high - low
+            if far or (code < 0 <= low and counts[code] > 2 * max(others.values())):
+                return code
+    return None
+
+
+def _odd_texts(texts: Sequence[Any]) -> str:
+    """Return what is doubted of texts that are numbers: all with the same unit behind, or but for some."""
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
     if len(texts) > MOST_VALUES and len(units) == 1 and not re.search("[0-9]", unit := units.pop()) and unit:
         return f"all are numbers with {unit!r} behind, and count as text, a category; give them without it"
-    return ""
-
-
-def _doubt_numbers(field: str, texts: Sequence[Any]) -> None:
-    """Warn of a field of which most texts are numbers, but not all."""
     others = [text for text in texts if not re.fullmatch(r"[+-]?[0-9]+([.,][0-9]+)?", str(text).strip())]
     if 0 < len(others) <= len(texts) // 2:
-        doubt = f"{field}: {others[0]!r} is no number as most others are, so all count as text, a category"
-        warnings.warn(
-            f"{doubt}; give None in place of it if they are numbers", AssumptionWarning, stacklevel=4
-        )
+        doubt = f"{others[0]!r} is no number as most others are, so all count as text, a category"
+        return f"{doubt}; give None in place of it if they are numbers"
+    return ""
 
 
 def schema_text(schema: Declared) -> str:
@@ -329,7 +365,8 @@ class Encoder:
     others : Counter of str
         By field, how many values so far were none of those declared.
     doubts : dict of str to str
-        By field, what is said of the first of these that is declared but for capitals and blanks.
+        By field, what is said of the first of these that is declared but for capitals and blanks, or of
+        what the first contexts have there.
     seen : dict of (int, float) to list of str
         By column and sign, the first few values so far that were hashed to these.
     """
@@ -340,6 +377,7 @@ class Encoder:
         self.others: Counter[str] = Counter()
         self.doubts: dict[str, str] = {}
         self.seen: dict[tuple[int, float], list[str]] = {}
+        self._contexts: list[tuple[Any, ...]] | None = []
         self.fields = tuple(name for name, _ in schema)
         self.listed = [name for name, holds in schema if isinstance(holds, tuple)]
         self._first: dict[str, int] = {}
@@ -378,7 +416,22 @@ class Encoder:
                 raise InvalidValue(f"{field}.{name}", given[name], f"the schema has the fields {known}")
         for name, holds in self._schema:
             self._fill(row, name, holds, given.get(name), field)
+        if self._contexts is not None:
+            self._contexts.append(tuple([given.get(name, NEVER) for name in self.fields]))
+            if len(self._contexts) == FIRST:
+                self._look(self._contexts)
         return row
+
+    def _look(self, contexts: list[tuple[Any, ...]]) -> None:
+        """Say what is doubted of the first contexts, which are then forgotten."""
+        self._contexts = None
+        for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
+            doubt = _doubtful(holds, [v for v in values if v is not NEVER and not _is_missing(v)])
+            if values.count(NEVER) == FIRST:
+                doubt = f"none of the first {FIRST:,} contexts has it; send it, or leave it out of the schema"
+            if doubt and name not in self.doubts:
+                self.doubts[name] = f"context.{name}: {doubt}"
+                warnings.warn(self.doubts[name], AssumptionWarning, stacklevel=2)
 
     def rows(self, given: Any, field: str = "context") -> Any:
         """Return the columns of many contexts; what holds numbers already as it is.
