@@ -39,7 +39,11 @@ def scraped() -> str:
     from tacit.service.config.file import load_config
 
     with tempfile.TemporaryDirectory() as folder:
-        overrides = {"server.port": 0, "store.path": str(Path(folder) / "tacit.db"), "placements.home.arms": 2}
+        overrides = {
+            "server.port": 0,
+            "store.path": str(Path(folder) / "tacit.db"),
+            "placements.home.arms": 2,
+        }
         with running(load_config(overrides=overrides)) as url, Client(url) as client:
             shown = client.decide_many("home", [Impression("key")] * DECISIONS)
             client.feedback_many("home", [Feedback(one.decision_id, 1.0) for one in shown])
