@@ -14,7 +14,7 @@ from forked import Forked
 
 from tacit.cli import cli
 from tacit.client import Client, Decided, Feedback, Impression
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
 
@@ -448,6 +448,23 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"
     what = "content-type: 'text/plain' is not allowed; send application/json"
     assert answered(decide, b"{}", "text/plain")["detail"] == what
+
+
+def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_client(tmp_path):
+    home = {"arms": 2, "context": {"device": ["ios", "web"]}, "holdout": {"unit": "user"}}
+    config = load_config(
+        overrides={"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements.home": home}
+    )
+    asked = [Impression("a", user="u", context={"device": device}) for device in ("ios", "iOS", "tv")]
+    with running(config) as url, Client(url) as client:
+        with pytest.warns(AssumptionWarning, match=r"context\.device: 'iOS' counts as other; send 'ios'"):
+            said = [each.warning for each in client.decide_many("home", asked)]
+        assert [bool(each) for each in said] == [False, True, False]
+        with pytest.warns(AssumptionWarning, match=r"holdout\.unit: .* send user with each") as found:
+            alone = client.decide("home", "a", context={"device": "web"})
+        assert __file__ in {each.filename for each in found}
+        assert alone.warning in {str(each.message) for each in found}
+        assert client.decide("home", "a", context={"device": "web"}, user="u").warning is None
 
 
 @pytest.mark.parametrize(

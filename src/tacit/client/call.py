@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -30,7 +31,7 @@ import msgspec
 import numpy as np
 
 from tacit.client.bodies import body
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import AssumptionWarning, InvalidValue, TacitError
 from tacit.wire.verbs import Verb
 
 # ---- What the service says no to, as errors that name the field, the value and the remedy
@@ -370,12 +371,17 @@ def answer(call: Call[A], replies: list[Reply], url: str) -> A:
     if reply.status != 200:
         _refuse(call, reply.status, reply.body, url)
     try:
-        return call.read(reply.body)
+        answered = call.read(reply.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ServiceError(
             "url", url, f"its answer is not one of the service ({error}); give the service's",
             "foreign", reply.status,
         ) from error  # fmt: skip
+    for each in answered if isinstance(answered, list) else [answered]:
+        if doubt := getattr(each, "warning", None):
+            # To those who called the client's method.
+            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
+    return answered
 
 
 def _refuse(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:

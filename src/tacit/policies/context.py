@@ -433,6 +433,22 @@ class Encoder:
                 self.doubts[name] = f"context.{name}: {doubt}"
                 warnings.warn(self.doubts[name], AssumptionWarning, stacklevel=2)
 
+    def doubt(self, given: Any) -> str | None:
+        """Return what is said of one context that was made a row; None for nothing.
+
+        Examples
+        --------
+        >>> encoder = Encoder((("device", ("ios", "web")),))
+        >>> encoder.doubts["device"] = "of another one"
+        >>> encoder.doubt({"device": "ios"}), encoder.doubt({"device": "iOS"})
+        (None, "context.device: 'iOS' counts as other; send 'ios', as the schema has it, if that is meant")
+        """
+        for name, values in self._schema if self.doubts and isinstance(given, Mapping) else ():
+            value = given.get(name) if isinstance(values, tuple) else None
+            if value is not None and (doubt := _doubt_case(f"context.{name}", value, values)):
+                return doubt
+        return None
+
     def rows(self, given: Any, field: str = "context") -> Any:
         """Return the columns of many contexts; what holds numbers already as it is.
 
@@ -475,6 +491,7 @@ class Encoder:
                 self.others[name] += 1
                 if name not in self.doubts and (doubt := _doubt_case(place, known, holds)):
                     self.doubts[name] = doubt
+                    warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         elif holds == NUMBER:
             row[first] = _checked(place, value, _is_number, f"{FINITE}, or nothing where it is missing")
         elif holds == BOOLEAN:
@@ -488,13 +505,11 @@ class Encoder:
 
 
 def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> str:
-    """Warn of a value that is one of those declared, but for capitals and blanks around it, and say so."""
+    """Return what is said of a value that is one of those declared, but for capitals and blanks around it."""
     meant = [value for value in values if value.casefold() == given.strip().casefold()]
-    if not meant:
+    if not meant or given in values:
         return ""
-    what = f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
-    warnings.warn(what, AssumptionWarning, stacklevel=2)
-    return what
+    return f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
 
 
 def _is_named(value: Any) -> bool:

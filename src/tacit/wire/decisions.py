@@ -261,6 +261,8 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     would : Would or None
     signals : dict or None
         What the placement computed for this decision, by name; each in [0, 1].
+    warning : str or None
+        What of the request is hardly meant, though it counts as it stands.
     """
 
     decision_id: DecisionId
@@ -270,6 +272,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     durability: Durability
     would: Would | None = None
     signals: dict[str, float] | None = None
+    warning: str | None = None
 
 
 class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

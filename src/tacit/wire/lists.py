@@ -92,6 +92,8 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
     probability : float or None
         Of this very list, given the pair; left out if not known.
     would : WouldDuel or None
+    warning : str or None
+        What of the request is hardly meant, though it counts as it stands.
     """
 
     decision_id: DecisionId
@@ -104,6 +106,7 @@ class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
     teams: list[int | None] | None = None
     probability: float | None = None
     would: WouldDuel | None = None
+    warning: str | None = None
 
 
 # ---- Lists of one policy
@@ -137,6 +140,8 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
         How often the key had restarted.
     durability : str
     would : WouldSlate or None
+    warning : str or None
+        What of the request is hardly meant, though it counts as it stands.
     """
 
     decision_id: DecisionId
@@ -145,6 +150,7 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int
     durability: Durability
     would: WouldSlate | None = None
+    warning: str | None = None
 
 
 # ---- What was clicked in a list

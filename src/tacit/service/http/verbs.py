@@ -67,7 +67,11 @@ def deciding(path: str) -> tuple[Asking, Handler]:
         form: Form = placement.kind.form
         return (
             Decide(name, [form.read(placement, call.request)]),
-            lambda rows: form.write(placement, rows[0], engine.config.placements[name].durability),
+            lambda rows: _doubted(
+                placement,
+                call.request,
+                form.write(placement, rows[0], engine.config.placements[name].durability),
+            ),
         )
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:
@@ -82,9 +86,19 @@ def deciding(path: str) -> tuple[Asking, Handler]:
             places = [f"decisions[{i}]." for i, id in enumerate(named) if str(error).startswith(id)]
             raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, engine.durability(call.placement))
+        if placement.encoder or placement.holdout:
+            answers = [
+                _doubted(placement, *each) for each in zip(call.request.decisions, answers, strict=True)
+            ]
         return form.verb_many.answer(answers)
 
     return decide, decide_many
+
+
+def _doubted(placement: Placement, request: Any, answer: Any) -> Any:
+    """Return an answer that says what of its request is hardly meant."""
+    doubt = placement.doubt(request)
+    return answer if doubt is None else msgspec.structs.replace(answer, warning=doubt)
 
 
 def decision_routes() -> Iterator[Route]:

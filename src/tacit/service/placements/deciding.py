@@ -21,12 +21,12 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
-from tacit.service.config.holdout import SESSION, USER
+from tacit.service.config.holdout import DECISION, SESSION, USER
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
-from tacit.service.placements.aspects.control import Tossed
+from tacit.service.placements.aspects.control import Tossed, drawn_alone
 from tacit.service.placements.aspects.elsewhere import taken_over
 from tacit.service.placements.aspects.living import listed_as_json
 from tacit.service.placements.state import State
@@ -107,6 +107,13 @@ class Deciding(State):
                 "(per_key = false), or send a key that it has",
             )
         return new
+
+    def doubt(self, request: Any) -> str | None:
+        """Return what of a request that was checked is hardly meant; None for nothing."""
+        unit = DECISION if self.holdout is None else self.holdout.unit
+        if unit != DECISION and getattr(request, unit) is None:
+            return drawn_alone(unit)
+        return None if self.encoder is None else self.encoder.doubt(request.context)
 
     def _session(self, id: str | None) -> str | None:
         """Return a session as the log keeps it."""

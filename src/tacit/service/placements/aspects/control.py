@@ -241,8 +241,7 @@ class Coin:
         """
         sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
         if sticky and None in units:
-            what = f"a decision without {self.config.unit} is drawn alone; send {self.config.unit} with each"
-            warnings.warn(f"holdout.unit: {what}", AssumptionWarning, stacklevel=2)
+            warnings.warn(drawn_alone(self.config.unit), AssumptionWarning, stacklevel=2)
         control: list[int] = []
         bucket: list[int | None] = []
         imposed = np.full((len(ids), self.control.width), -1, np.int64)
@@ -274,6 +273,11 @@ class Coin:
         policy = (logged - share * control) / (1 - share)
         # What rounding leaves of 0 is not negative.
         return np.clip(policy, 0.0, 1.0)
+
+
+def drawn_alone(unit: str) -> str:
+    """Return what is said of a decision that does not name its unit."""
+    return f"holdout.unit: a decision without {unit} is drawn alone; send {unit} with each"
 
 
 # ---- Whether every arm on offer is shown now and then, so that a winner may be declared
