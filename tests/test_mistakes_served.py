@@ -15,8 +15,10 @@ from forked import Forked
 from tacit.cli import cli
 from tacit.client import Client, Decided, Feedback, Impression
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
-from tacit.service.app.server import running
+from tacit.service.app.server import engine_over, running
 from tacit.service.config.file import doubts, load_config
+from tacit.service.log.ids import Shard
+from tacit.service.log.sqlite import SqliteStore
 
 HOME = '[placements.home]\narms = ["film", "song"]\n'
 CONFIGURED = {
@@ -348,6 +350,34 @@ def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_p
         assert "served now, with what the store has of this name" in caplog.text
 
 
+async def test_of_several_shards_the_first_one_says_what_is_configured_otherwise(tmp_path, caplog):
+    caplog.set_level("INFO")
+    for window in (30, 60):
+        caplog.clear()
+        home = {"arms": 2, "attribution_window": window}
+        config = load_config(overrides={"placements.home": home})
+        for number in (0, 1):
+            engine = engine_over(SqliteStore(tmp_path / f"{number}.db"), config, Shard(number, 2))
+            await engine.start()
+            await engine.stop()
+    said = [line for line in caplog.messages if line.startswith("configuration:")]
+    assert said == ["configuration: placements.home.attribution_window: 60.0, before: 30.0"]
+
+
+def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_silence(tmp_path, caplog):
+    caplog.set_level("INFO")
+    values = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
+    home = {"kind": "slates", "arms": 3, "positions": 2}
+    with running(load_config(overrides=values | {"placements.home": home})) as url, Client(url) as client:
+        client.slate("home", "a")
+    assert "rebuild" not in caplog.text
+    home |= {"policy": "auto(own_order=true)"}
+    with running(load_config(overrides=values | {"placements.home": home})):
+        (said,) = (line for line in caplog.messages if "SafeListMix" in line)
+    assert said.startswith("configuration: placements.home.policy: auto is SafeListMix")
+    assert "rebuild = true" in said
+
+
 def until(lines, what):
     """Return lines up to the one that says something; it must come."""
     read = []
@@ -424,6 +454,8 @@ def answered(url, body=None, media="application/json", method=None):
         (b"", "body: it is empty; send one JSON object"),
         (b'{"key": a}', "byte 8"),
         (b"\x1f\x8b\x08", "body: it is compressed; send one JSON object"),
+        (b"\xef\xbb\xbf{}", "body: it begins with a byte order mark; send one JSON object"),
+        (b'{"key": "a", "context": [NaN]}', "NaN is no JSON, null is"),
     ],
 )
 def test_a_body_that_is_not_json_is_told_where_it_ends_to_be(body, why, address):
@@ -436,7 +468,8 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     decide = f"{address}/v1/placements/home/decide"
     assert "GET /openapi.json lists" in answered(f"{address}/v1/decide/home", b"{}")["detail"]
     meant = "did you mean /v1/placements/home/decide? "
-    for path in ("placements/home/decide", "v2/placements/home/decide", "/v1/placements/home/decide"):
+    paths = "placements/home/decide", "v2/placements/home/decide", "/v1/placements/home/decide"
+    for path in (*paths, "v1/placements/home/decide/"):
         assert meant in answered(f"{address}/{path}", b"{}")["detail"]
     twice = [{"key": key, "decision_id": "z", "context": {"age": 3}} for key in "aab"]
     clash = answered(f"{decide}/batch", json.dumps({"decisions": twice}).encode())
@@ -448,6 +481,9 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     assert answered(decide)["detail"] == "method: 'GET' is not allowed; this path takes POST"
     what = "content-type: 'text/plain' is not allowed; send application/json"
     assert answered(decide, b"{}", "text/plain")["detail"] == what
+    beside = answered(f"{decide}?deferred=true", b'{"key": "a", "context": {}}')
+    assert (beside["status"], beside["field"]) == (422, "deferred")
+    assert "leave it out of the address" in beside["detail"]
 
 
 def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_client(tmp_path):

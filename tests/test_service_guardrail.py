@@ -225,6 +225,19 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
     is_the_fold(config, path, live, seen)
 
 
+async def test_an_arm_that_the_guardrail_could_not_weigh_does_not_come(tmp_path):
+    config = guarded(at_least={"a": 0.1, "b": 0.1, "c": 0.1}, policy="ucb1")
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.ask("home", ArmsOf(retire=["c"]))
+        with pytest.raises(InvalidValue, match=r"add: \['d'\] .* guardrail cannot weigh .* at_least"):
+            await engine.ask("home", ArmsOf(add=["d"]))
+        await engine.ask("home", ArmsOf(restore=["c"]))
+        assert engine.placements["home"].offer.arms == ARMS
+    async with served(tmp_path / "t.db", guarded(policy="auto", at_least={"a": 0.1})) as engine:
+        await engine.ask("home", ArmsOf(add=["d"]))
+        assert engine.placements["home"].offer.arms == [*ARMS, "d"]
+
+
 async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
     """All at once: what is left at each step has its exact chance, in decisions, log and export."""
     path, promised = tmp_path / "s.db", {"b": 0.2, "c": 0.1}

@@ -91,18 +91,13 @@ class ShardActor:
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
         from tacit.service.app.logs import set_up
-        from tacit.service.app.server import settle_memory
+        from tacit.service.app.server import engine_over, settle_memory
         from tacit.service.engine.layout import FencedStore
 
         set_up(config.server.log)
         store = config.store
         assert store.url is not None
-        fenced = FencedStore(store.url, store.schema)
-        try:
-            engine = Engine(config, fenced, shard=shard)
-        except BaseException:
-            fenced.close()
-            raise
+        engine = engine_over(FencedStore(store.url, store.schema), config, shard)
         settle_memory()
         return engine
 

@@ -221,8 +221,12 @@ def no_json(error: Exception, content: bytes) -> str:
         return "it is empty"
     if content.startswith(b"\x1f\x8b"):
         return "it is compressed"
+    if content.startswith(b"\xef\xbb\xbf"):
+        return "it begins with a byte order mark"
     if "truncated" not in str(error):
-        return str(error)
+        place = re.search(r"byte (\d+)", str(error))
+        number = place and re.match(rb"NaN|Infinity", content[int(place[1]) :])
+        return f"{error}: {number[0].decode()} is no JSON, null is" if number else str(error)
     return f"it ends at byte {len(content)} with a bracket or quote still open"
 
 

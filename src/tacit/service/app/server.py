@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -29,12 +29,17 @@ import uvicorn
 from tacit.errors import ConfigError, InvalidValue, TacitError, needing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
-from tacit.service.config.file import by_key, doubts, news, served, unheeded
+from tacit.service.config.file import by_key, doubts, kept, news, served, unheeded
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Overview, Service
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
+
+if TYPE_CHECKING:
+    from tacit.service.engine.engine import Engine
+    from tacit.service.log.ids import Shard
+    from tacit.service.log.sql import Store
 
 # ---- Telling systemd how the service is, where systemd has started it (``Type=notify``)
 
@@ -237,7 +242,7 @@ class Server(uvicorn.Server):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew)
                 if self._missed:
                     self._renew()
-            _say(logging.WARNING, doubts(self._began))
+            self._say_of(self._began)
             self._ready()
             notify(READY)
 
@@ -272,6 +277,11 @@ class Server(uvicorn.Server):
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
         _say(logging.INFO, news(served(before), config))
+        self._say_of(config)
+
+    def _say_of(self, config: Config) -> None:
+        learned = {name: each.config.policy for name, each in self._engine.placements.items()}
+        _say(logging.INFO, kept(config, learned))
         _say(logging.WARNING, doubts(config))
 
     def _renew(self) -> None:
@@ -487,7 +497,6 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 
 def _opened(config: Config) -> Service:
     """Open the store and an engine over it."""
-    from tacit.service.engine.engine import Engine
     from tacit.service.engine.opening import open_store
 
     path = Path(config.store.path).absolute()
@@ -496,16 +505,24 @@ def _opened(config: Config) -> Service:
     if not store.end().seq and config.store.url is None:
         level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
+    return engine_over(store, config)
+
+
+def engine_over(store: Store, config: Config, shard: Shard | None = None) -> Engine:
+    """Open an engine, or close its store, and say what is configured otherwise than before."""
+    from tacit.service.engine.engine import Engine
+
     try:
         # Before the engine makes those that are new.
         notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
-        engine = Engine(config, store)
-        noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
-        _say(logging.INFO, news(noted or served(config), config))
-        return engine
+        engine = Engine(config, store, shard=shard)
     except BaseException:
         store.close()
         raise
+    if shard is None or shard.number == 0:
+        noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
+        _say(logging.INFO, news(noted or served(config), config))
+    return engine
 
 
 def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:

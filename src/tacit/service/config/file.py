@@ -187,6 +187,17 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
         yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
 
 
+def kept(config: Config, learned: Mapping[str, Policy]) -> Iterator[str]:
+    """Yield, in words, where what has learned is another policy than the recommended one of now."""
+    for name, each in config.placements.items():
+        now, then = (getattr(policy, "policy", policy) for policy in (each.policy, learned[name]))
+        if each.recommended and not each.rebuild and type(now) is not type(then):
+            yield (
+                f"placements.{name}.policy: auto is {now.label} as it is configured; {then.label}, which has "
+                "learned, goes on; rebuild = true lets the other learn the log and take over"
+            )
+
+
 def changed(place: str, before: Any, now: Any) -> Iterator[str]:
     """Yield, in words, each value that is another one now."""
     if isinstance(before, dict) and isinstance(now, dict):

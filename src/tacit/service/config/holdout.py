@@ -13,7 +13,7 @@ import msgspec
 
 from tacit.errors import ConfigError, InvalidValue, meant
 from tacit.learning.decisions import Arm
-from tacit.policies import MinimumShares
+from tacit.policies import MinimumShares, Policy
 from tacit.service.log.ids import as_time
 from tacit.service.log.rows import CONTROL
 
@@ -323,10 +323,7 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"guardrail: which arm of the kind {kind.name!r} does harm, propensities do not tell; "
                 "give the placement a holdout, so that the policy is held against its control"
             )
-        policy = placement.policy
-        if isinstance(policy, MinimumShares) and not policy.covers_all:
-            # What was promised to some says nothing of the others.
-            policy = policy.policy
+        policy = whose_draws(placement.policy)
         if not (placement.propensities and policy.randomized):
             raise ConfigError(
                 f"guardrail: decisions of {policy.label} carry no propensity, so what an arm does "
@@ -339,6 +336,12 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def arm_of(self, placement: PlacementConfig) -> Arm:
         """Return the arm that others are held against."""
         return next(iter(_named(placement))) if self.against is None else self.against
+
+
+def whose_draws(policy: Policy) -> Policy:
+    """Return the policy whose draws let what every arm does be weighed, if it draws."""
+    # What is promised to some says nothing of the others.
+    return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy
 
 
 def _named(placement: PlacementConfig) -> tuple[Arm, ...]:

@@ -135,7 +135,8 @@ class Endpoint:
         placement = self._path.api.placed(self._opened, found.name, found.id)
         request = None if decode is None else messages.decoded(decode, body, route.request)
         if route.asked is not None:
-            request = messages.asked_in(query, route.asked)
+            asked = messages.asked_in(query, route.asked)
+            request = asked if decode is None else request
         return RouteCall(placement, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:

@@ -224,7 +224,8 @@ def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in known:
-            raise TacitError(f"{name}: nothing is asked by this name{known_fields(name, kind)}")
+            others = known_fields(name, kind) or "; leave it out of the address"
+            raise TacitError(f"{name}: nothing is asked by this name{others}")
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -349,7 +350,8 @@ ASKED = ("decide", "slate", "duel", "feedback", "clicks")
 
 def nothing_at(path: str) -> str:
     """Return that there is nothing at a path, and what says which paths there are."""
-    rest, last = path.partition("/placements/")[2], path.rpartition("/")[2]
+    whole = path.rstrip("/")
+    rest, last = whole.partition("/placements/")[2], whole.rpartition("/")[2]
     if last in ASKED and "/" not in rest:
         rest = f"NAME/{last}"
     meant = f"/v1/placements/{rest}"

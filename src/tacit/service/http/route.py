@@ -16,6 +16,7 @@ import msgspec
 from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
 from tacit.service.log.requests import Decide, Record
+from tacit.wire.control import Nothing
 from tacit.wire.verbs import Verb, schemas_of
 
 Header = tuple[bytes, bytes]
@@ -127,7 +128,7 @@ class Route(NamedTuple):
     query : tuple of dict
         Its parameters, as the OpenAPI document says them.
     asked : type or None
-        What they are decoded into.
+        What they are decoded into; beside a body, to refuse what it should have said.
     asking : function or None
         The handler in two halves, where all that it awaits is its turn.
     signed : bool
@@ -177,8 +178,9 @@ def route_of(verb: Verb[Any], handler: Handler) -> Route:
     common = verb.path, verb.name, verb.summary, handler
     if verb.method in BODIED:
         limit: Limit = "batch_limit" if verb.path.endswith(MANY) else "body_limit"
+        problems = *POSTED, *verb.problems
         return Route(
-            verb.method, *common, verb.request, verb.answer, verb.scope, limit, (*POSTED, *verb.problems)
+            verb.method, *common, verb.request, verb.answer, verb.scope, limit, problems, asked=Nothing
         )
     problems = *GUARDED, 404, *verb.problems
     return Route(
@@ -343,8 +345,8 @@ class Api:
             (re.compile(re.escape(path).replace(r"\{id\}", inner), re.DOTALL), of)
             for path, of in self.paths.items()
             if "{id}" in path
-            # What is below a placement's page is no page, but mostly asked of it without its /v1.
-            for inner in ["([^/]+)" if path == "/placements/{id}" else "(.+)"]
+            # A placement's name has no slash: what is below its page is mostly asked of it without its /v1.
+            for inner in ["([^/]+)" if next(iter(of.routes.values())).of == "id" else "(.+)"]
         ]
 
     def find(self, address: str) -> Addressed | None:

@@ -19,6 +19,7 @@ from tacit.learning.decisions import Arm
 from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.service.config.file import checked_as
+from tacit.service.config.holdout import whose_draws
 from tacit.service.log.requests import Impression, Made, as_json
 from tacit.service.log.rows import ARMS, MarkRow, text_of
 from tacit.service.log.store import Snapshot
@@ -229,6 +230,8 @@ class Living(Aspect):
         for learner in placement.learners:
             checked_as("add", learner.policy.with_arms, offer.all)
         if configured is None:
+            # What is configured was checked as it is.
+            self._check_weighed(placement, change.add, offer)
             configured = self.now.configured
         now = self.now
         kept = now.changes, now.suspended
@@ -236,6 +239,15 @@ class Living(Aspect):
         # What changes nothing is no event.
         suspended, changes = _suspended(placement, offer.retired), now.changes + 1
         return now if after == now else replace(after, changes=changes, suspended=suspended)
+
+    @staticmethod
+    def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
+        """Check that the guardrail can weigh what arms do that come."""
+        if not add or placement.guardrail is None or placement.holdout is not None:
+            return
+        if not whose_draws(placement.learner.policy.with_arms(offer.all)).randomized:
+            remedy = "the guardrail cannot weigh what is promised no share; configure them, with at_least"
+            raise InvalidValue("add", add, remedy)
 
     def configured_change(self, placement: Placement) -> ConfiguredArms | None:
         """Return what the configuration changes: it names other arms than it did before.
