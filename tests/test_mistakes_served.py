@@ -469,7 +469,7 @@ def test_what_is_asked_elsewhere_or_otherwise_is_told_what_there_is(address):
     assert "GET /openapi.json lists" in answered(f"{address}/v1/decide/home", b"{}")["detail"]
     meant = "did you mean /v1/placements/home/decide? "
     paths = "placements/home/decide", "v2/placements/home/decide", "/v1/placements/home/decide"
-    for path in (*paths, "v1/placements/home/decide/"):
+    for path in (*paths, "v1/placements/home/decide/", "v1/placements/v1/placements/home/decide"):
         assert meant in answered(f"{address}/{path}", b"{}")["detail"]
     twice = [{"key": key, "decision_id": "z", "context": {"age": 3}} for key in "aab"]
     clash = answered(f"{decide}/batch", json.dumps({"decisions": twice}).encode())

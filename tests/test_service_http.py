@@ -324,7 +324,7 @@ def test_the_openapi_document_describes_what_is_served(client):
             assert str(status) in item[method]["responses"]
     _, _, decision = client.post("default/decide", {"key": "a"})
     answer = schemas["Decided"]
-    assert [*answer["required"], "would", "signals"] == list(answer["properties"])
+    assert [*answer["required"], "would", "signals", "warning"] == list(answer["properties"])
     assert answer["required"] == list(decision)
     assert schemas["Feedback"]["properties"]["reward"]["anyOf"][0]["maximum"] == 1
 

@@ -96,7 +96,7 @@ class ItemsNow(msgspec.Struct, frozen=True):
 OUTCOMES = {
     "learned": "it taught the policy",
     "pending": "it counts, and is learned when the decision's window closes",
-    "repeated": "the decision had its reward already: recorded only",
+    "repeated": "the decision had its reward, or was active, already: recorded only",
     "late": "it came after the decision's window: recorded only",
     "corrected": "it came after the window, and took the place of the default",
     "late-epoch": "the key has restarted since the decision: recorded only",

@@ -351,7 +351,7 @@ ASKED = ("decide", "slate", "duel", "feedback", "clicks")
 def nothing_at(path: str) -> str:
     """Return that there is nothing at a path, and what says which paths there are."""
     whole = path.rstrip("/")
-    rest, last = whole.partition("/placements/")[2], whole.rpartition("/")[2]
+    rest, last = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
     if last in ASKED and "/" not in rest:
         rest = f"NAME/{last}"
     meant = f"/v1/placements/{rest}"

@@ -473,11 +473,11 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
     if holdout.arm is not None and holdout.arm not in offered:
         known = ", ".join(map(str, offered)) or "none: they come with requests"
         raise InvalidValue("control", holdout.arm, f"on offer are {known}")
+    check_look(holdout, time)
     try:
         holdout.check(kind.name, kind.controls, kind.units)
     except ConfigError as error:
         raise InvalidValue("holdout", placement.name, str(error)) from error
-    check_look(holdout, time)
 
 
 def check_look(holdout: HoldoutConfig | None, time: int) -> None:
