@@ -187,7 +187,7 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
         yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
 
 
-def kept(config: Config, learned: Mapping[str, Policy]) -> Iterator[str]:
+def kept(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
     """Yield, in words, where what has learned is another policy than the recommended one of now."""
     for name, each in config.placements.items():
         now, then = (getattr(policy, "policy", policy) for policy in (each.policy, learned[name]))
