@@ -444,8 +444,9 @@ class Encoder:
         (None, "context.device: 'iOS' counts as other; send 'ios', as the schema has it, if that is meant")
         """
         for name, values in self._schema if self.doubts and isinstance(given, Mapping) else ():
-            value = given.get(name) if isinstance(values, tuple) else None
-            if value is not None and (doubt := _doubt_case(f"context.{name}", value, values)):
+            if not isinstance(values, tuple) or given.get(name) is None:
+                continue
+            if doubt := _doubt_case(f"context.{name}", given[name], values):
                 return doubt
         return None
 
