@@ -424,12 +424,24 @@ def representatives(lists: Any) -> Ints:
     >>> representatives(pa.array([["a"], ["a", "b"], ["a"]]))
     array([0, 1, 0])
     """
-    codes = lists.flatten().dictionary_encode(null_encoding="encode").indices
-    content = codes.to_numpy().astype(np.int32).tobytes()
-    stops = 4 * np.cumsum(lengths(lists))
+    return _alike(_coded(lists)[1], lengths(lists))
+
+
+def _coded(lists: Any) -> tuple[Any, Ints]:
+    """Return the distinct elements of lists, and which of them each element is."""
+    encoded = lists.flatten().dictionary_encode(null_encoding="encode")
+    return encoded.dictionary, encoded.indices.to_numpy()
+
+
+def _alike(codes: Ints, sizes: Ints) -> Ints:
+    """Return for each list the first one that has the same elements."""
+    rows = len(sizes)
+    if rows and (sizes == sizes[0]).all() and (codes.reshape(rows, -1) == codes[: sizes[0]]).all():
+        return np.zeros(rows, np.int64)  # as in most logs; one by one takes many times as long
+    content = codes.astype(np.int32).tobytes()
     first: dict[bytes, int] = {}
     found, start = [], 0
-    for row, stop in enumerate(stops.tolist()):
+    for row, stop in enumerate((4 * np.cumsum(sizes)).tolist()):
         found.append(first.setdefault(content[start:stop], row))
         start = stop
     return np.array(found, np.int64)
@@ -485,16 +497,15 @@ def _filled(array: Any, value: Any) -> Any:
 
 
 def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    alike = representatives(arms).tolist()
-    offers = {row: arms[row].as_py() or [] for row in set(alike)}
-    distinct = {row: set(offer) for row, offer in offers.items()}
-    bad = {
-        row: not offer or None in offer or len(distinct[row]) < len(offer) for row, offer in offers.items()
-    }
-    yield _Fault("bad-arms", "arms", np.array([bad[row] for row in alike], bool))
-    shown = zip(alike, arm.to_pylist(), strict=True)
-    absent = [name not in distinct[row] for row, name in shown]
-    yield _Fault("arm-not-offered", "arm", np.array(absent, bool))
+    (names, codes), sizes = _coded(arms), lengths(arms)
+    first, which = np.unique(_alike(codes, sizes), return_inverse=True)
+    offers = [arms[row].as_py() or [] for row in first.tolist()]
+    bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
+    yield _Fault("bad-arms", "arms", np.array(bad, bool)[which])
+    rows, shown = np.repeat(np.arange(len(sizes)), sizes), _filled(pc.index_in(arm, value_set=names), -1)
+    absent = np.ones(len(sizes), bool)
+    absent[rows[codes == shown[rows]]] = False
+    yield _Fault("arm-not-offered", "arm", absent)
 
 
 def _not_finite(contexts: Any) -> Bools:
@@ -554,7 +565,8 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
     for name in raw.columns:
         if name not in columns:
             batch = batch.append_column(name, _further(name, raw.columns[name]))
-    return Chunk(batch, source, raw.rows).only(pa.array(kept))
+    chunk = Chunk(batch, source, raw.rows)
+    return chunk if kept.all() else chunk.only(pa.array(kept))
 
 
 def _further(name: str, values: Any) -> Any:
