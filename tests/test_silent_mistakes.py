@@ -867,6 +867,23 @@ def test_ids_that_are_text_and_numbers_are_warned_of_if_they_look_alike():
         TeamDraft().interleave([["x", 2], [2, 1]], RNG)
 
 
+def test_a_learner_judged_by_the_log_that_it_learned_says_so(tmp_path):
+    log = MANY | {"propensity": [0.5] * 200}
+    fitted = learner(arms=ARMS).fit_log(log)
+    fitted.save(tmp_path / "home.tacit")
+    for known in (fitted, tacit.Learner.load(tmp_path / "home.tacit")):
+        with pytest.warns(AssumptionWarning, match="fitted to this very log, .*; judge it by later rows"):
+            judged = off_policy(known, log)
+        assert "fitted to this very log" in judged.summary()
+        with pytest.warns(AssumptionWarning, match="learned from a log before, and count twice"):
+            known.fit_log(log)
+    later = log | {"reward": [1, 0, 1, 0] * 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AssumptionWarning)
+        assert not off_policy(fitted, later).assumes
+        assert not off_policy(learner(arms=ARMS), log).assumes
+
+
 AGES = [18 + row * 7 % 60 for row in range(1000)]
 IDS = RNG.permutation(10_000)[:1000]
 

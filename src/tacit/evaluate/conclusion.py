@@ -66,6 +66,8 @@ class LogSums(NamedTuple):
         The decisions of the first row and of the last, where slates are weighted.
     segments : mapping of str to SegmentSums
         The same of each segment, where segments were asked for.
+    learned : bool
+        Whether the target is a learner that was fitted to these very rows.
     """
 
     sums: tuple[Sums, ...]
@@ -76,6 +78,7 @@ class LogSums(NamedTuple):
     reached: frozenset[str]
     slates: tuple[str | None, str | None] | None = None
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
+    learned: bool = False
 
 
 class Summing:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
+from zlib import crc32
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further
 from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
+from tacit.logs.doubts import SURELY
 from tacit.logs.reader import absent
 from tacit.logs.rows import NO_ROWS
 from tacit.logs.schema import SEGMENT
@@ -48,6 +50,7 @@ from tacit.policies.base import Policy
 # ---- What is asked of a log: a target policy, estimators and options, checked together
 
 LOGGED, ESTIMATED = "logged", "estimated"
+FITTED = "the learner was fitted to this very log, and is judged too well by it; judge it by later rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +174,9 @@ class Weighing(Options):
         if self.propensities != LOGGED:
             known = self.propensities
             known = known.begin() if hasattr(known, "begin") else known
+        logs, mark = getattr(getattr(self.target, "learner", None), "logs_learned", ()), 0
         for rows in reader.read(log):
+            mark = crc32(rows.reward.tobytes(), mark) if logs else mark
             if known is not None:
                 rows = rows._replace(
                     propensity=known.shown(rows), given_above=np.full(len(rows.reward), np.nan)
@@ -188,6 +193,7 @@ class Weighing(Options):
             frozenset(summing.reached(reader.arms)),
             summing.slate_ids,
             summing.segments,
+            reader.rows >= SURELY and (reader.rows, mark) in logs,
         )
 
     @property
@@ -256,7 +262,7 @@ class Weighing(Options):
                 name: Segment(self._estimates(part.sums, len(found.segments)), part.rows, self._logged(part))
                 for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
             },
-            assumes=self.assumes,
+            assumes="; ".join(filter(None, [self.assumes, FITTED if found.learned else ""])),
             unanswered=found.unanswered,
             never_shown=tuple(
                 arm for arm, count in found.shown.items() if not count and arm in found.reached

@@ -51,7 +51,7 @@ class ColumnLearner(Generic[ArmT_co]):
     decisions : int
         How many decisions were made.
     logs_learned : set of (int, int)
-        Of each log that was learned here, how many decisions it taught, and a hash of them.
+        Of each log that was learned here, how many decisions it taught, and a hash of their rewards.
     reports_propensities, reports_places : bool
     """
 

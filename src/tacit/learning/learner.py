@@ -441,6 +441,7 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
         keys=learner.lanes.keys(),
         **arrays_of(learner)._asdict(),
         items=learner.kept_items,
+        logs=learner.logs_learned,
     )
 
 
@@ -452,5 +453,6 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.lanes.begin_anew(snapshot.broken)
     learner.decisions, learner._doubted_after = snapshot.decisions, math.inf
     learner.kept_items = snapshot.items
+    learner.logs_learned = set(snapshot.logs)
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner

@@ -288,8 +288,7 @@ def learn_log(
     try:
         with counted("learning") as report:
             for lesson in reader.read(found.opened(log)):
-                for column in (lesson.batch.lanes, lesson.actions, lesson.feedback):
-                    mark = crc32(column.tobytes(), mark)
+                mark = crc32(lesson.feedback.tobytes(), mark)
                 learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
                 report(learner.decisions - made)
     except BaseException:

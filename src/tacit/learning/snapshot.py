@@ -17,7 +17,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -67,6 +67,8 @@ class LearnerSnapshot(NamedTuple):
     plays : array of int64, shape (lanes, arms), or None
         How often each arm was shown and learned from, ever; None in one of version 0.2 or before.
     items : Catalogue or None
+    logs : collection of (int, int)
+        Of each log that was learned, how many decisions it taught, and a hash of their rewards.
     """
 
     policy: Policy
@@ -78,6 +80,7 @@ class LearnerSnapshot(NamedTuple):
     state: Any
     plays: Ints | None = None
     items: Catalogue | None = None
+    logs: Collection[tuple[int, int]] = ()
 
     @property
     def arrays(self) -> Any:
@@ -112,6 +115,7 @@ class LearnerSnapshot(NamedTuple):
             "generator": self.generator,
             "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in leaves(self.state)},
             **({} if self.items is None else {"items": self.items.version}),
+            **({"logs": sorted(self.logs)} if self.logs else {}),
         }
 
 
@@ -341,6 +345,7 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         state=rebuilt(like, iter(arrays)),
         plays=plays,
         items=_items(archive, header, policy),
+        logs=[(count, mark) for count, mark in header.get("logs", ())],
     )
 
 
