@@ -48,6 +48,32 @@ class KnownPath(click.Path):
             raise click.BadParameter(f"{error.message.rstrip('.')}; {self.made}", ctx, param) from None
 
 
+class Once(click.Option):
+    """An option of which only one value can count: another one is refused, and does not take its place."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Have all values kept."""
+        if self.multiple or self.is_flag:
+            super().add_to_parser(parser, ctx)
+        else:
+            parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> Any:
+        """Return the value."""
+        given = opts.get(self.name)
+        if isinstance(given, list) and not self.multiple:
+            if len(set(given)) > 1:
+                raise click.BadParameter(only_one(given), ctx, self)
+            opts[self.name] = given[0]
+        return super().consume_value(ctx, opts)
+
+
+def only_one(given: list[Any]) -> str:
+    """Return the error that several values are given, of which one can count."""
+    values = ", ".join(repr(value) for value in given if isinstance(value, str))
+    return f"{values}: only one can count; give it once, with commas between where it takes several"
+
+
 EXAMPLES = {
     "file": "items.parquet", "folder": "exported", "ids": "doc-17", "log": "clicks.parquet",
     "logs": "clicks.parquet", "out": "clicks.parquet", "output": "learner.tacit", "policy": "thompson",
@@ -251,7 +277,7 @@ def option(name: str, hint: Hint, default: Any, text: str | None) -> click.Optio
         more |= {"type": hint.type, "multiple": hint.many}
     flags = hint.more.flags or ("--" + name.replace("_", "-"),)
     text = " ".join(filter(None, (hint.text, text)))
-    return click.Option([*flags, name], help=text, metavar=hint.more.metavar, envvar=hint.more.envvar, **more)
+    return Once([*flags, name], help=text, metavar=hint.more.metavar, envvar=hint.more.envvar, **more)
 
 
 def with_records(function: Callable[..., None]) -> Callable[..., None]:
@@ -271,7 +297,7 @@ def with_records(function: Callable[..., None]) -> Callable[..., None]:
 def config_file() -> click.Option:
     """Return the option ``--config``, which is read before all others."""
     made = "write a table for each command, such as [simulate] with horizon = 1000 below it"
-    return click.Option(
+    return Once(
         ["--config"],
         type=KnownPath(made, dir_okay=False),
         callback=take_defaults,
@@ -516,4 +542,8 @@ def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     for name, equals, _ in split:
         if not (name and equals):
             raise click.UsageError(f"--{option}: {name!r} is not of the form NAME=VALUE")
-    return {name: value for name, _, value in split}
+    found = {name: value for name, _, value in split}
+    for name, _, value in split:
+        if found[name] != value:
+            raise click.UsageError(f"--{option}: {name}: {only_one([value, found[name]])}")
+    return found
