@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,11 @@ from harness import PATIENCE, SECOND, START, Clock, as_after_a_crash, learned, s
 from stores import free_port
 
 import tacit
-from tacit.client import Client, InvalidRequest, Local, LocalDecision, Unavailable
+from tacit.client import Client, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
 from tacit.client.lent import Spool
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
+from tacit.service.config.file import load_config
 from tacit.service.config.schema import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
@@ -89,6 +91,27 @@ async def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_pat
         assert engine.placements["home"].decisions == 1
         with pytest.raises(InConflict, match="one"):
             await engine.decide_many("home", [made(engine, "one", arm="b")])
+
+
+def test_a_folder_in_which_another_placement_waits_is_refused(tmp_path):
+    both = {"home": {"arms": 2}, "other": {"arms": 2}}
+    config = load_config(
+        overrides={"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements": both}
+    )
+    with running(config) as url, Local(url, "home", tmp_path / "waits", every=1e6) as local:
+        shown = local.decide("a")
+        local.feedback(shown.decision_id, 1)
+        # A typing error leaves its folder to others.
+        with pytest.raises(NotFound), Local(url, "hme", tmp_path / "typed") as wrong:
+            wrong.decide("a")
+        # As after a crash.
+        shutil.copytree(tmp_path / "waits", tmp_path / "left")
+        with pytest.raises(InvalidValue, match=r"folder: .*'home'; give each a folder of its own"):
+            Local(url, "other", tmp_path / "left")
+        with Client(url) as client:
+            Local(url, "home", tmp_path / "left").close()
+            assert client.feedback("home", shown.decision_id, 1).outcome == "repeated"
+            Local(url, "home", tmp_path / "typed").close()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tacit.client.clients import Client
 from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.service.log.ids import PARTITIONS, id_within, partition_by_id, partition_of, shard_of
 from tacit.service.log.ids import decision_ids as new_ids
 from tacit.service.log.requests import checked_id
@@ -43,7 +43,7 @@ IDS = 16
 """Ids that are made together: more cost less each, but the first is ready only with all."""
 MOST_REMEMBERED = 100_000
 """Decisions whose names were given."""
-LAYOUT = "shards.json"
+LAYOUT, PLACEMENT = "shards.json", "placement"
 ODD = 40503
 """Its multiples meet every partition, evenly."""
 
@@ -115,7 +115,7 @@ class Local:
     Raises
     ------
     InvalidValue
-        If an argument is not allowed.
+        If an argument is not allowed, or the folder is of another placement.
     TacitError
         If another process uses the folder.
 
@@ -161,6 +161,9 @@ class Local:
         self._named: dict[str, tuple[Asked, Decided]] = {}
         self._shards: list[LentShard] = []
         self._stopping = threading.Event()
+        if self._kept_name not in ("", placement):
+            remedy = f"it is of placement {self._kept_name!r}; give each a folder of its own"
+            raise InvalidValue("folder", str(folder), remedy)
         self._begin(self._kept_layout())
         for shard in self._shards:
             shard.recover()
@@ -381,11 +384,19 @@ class Local:
             for shard in self._shards:
                 shard.state = None
             return []
+        if not self._kept_name:
+            (self._folder / PLACEMENT).write_text(self._placement)
         self._go_on(ShardLayout(len(lent.rows), lent.spread))
         pairs = zip(self._shards, lent.rows, strict=True)
         return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
 
     # In how many shards ----------------------------------------------------------------------
+
+    @property
+    def _kept_name(self) -> str:
+        """The placement whose decisions the folder has; empty if that is not known."""
+        path = self._folder / PLACEMENT
+        return path.read_text() if path.exists() else ""
 
     def _kept_layout(self) -> ShardLayout:
         path = self._folder / LAYOUT
