@@ -515,7 +515,7 @@ def test_keys(tmp_path, ask, caplog):
         ("clicks", ("default", "x", [0]), {"items": ["a"]}, "clicks"),
         ("clicks", ("default", "x", [-1]), {}, "clicks[0]"),
         ("clicks_many", ("default", [Clicks("x")]), {}, "feedback[0].clicks"),
-        ("decide", ("default", "a"), {"context": {"age": math.nan}}, "context.age"),
+        ("decide", ("default", "a"), {"context": {"age": math.inf}}, "context.age"),
         ("decide", ("default", "a"), {"context": {"age": [31]}}, "context.age"),
         ("standings", ("default",), {"confidence": 2}, "confidence"),
         ("hold_out", ("default",), {"share": 0.0}, "share"),

@@ -43,6 +43,7 @@ CONFIGURED = {
     HOME + "policy = 3": ("home.policy", "3", "give text or a table of names and values"),
     "[placements.home]\narrms = 2": ("home.arrms", "unknown", "did you mean arms?"),
     HOME + "[store]\npath = ''": ("store.path", "is a folder", "give a file in it, such as"),
+    HOME + f"[store]\nretention = 7\narchive = {__file__!r}": ("store.archive", __file__, "give a folder"),
     HOME + "[store]\npath = 'postgresql://x/y'": ("store.path", "address", "that of a database as url"),
     "[server]\nallow_origins = ['shop.example']\n" + HOME: (
         "server.allow_origins[0]",
@@ -696,6 +697,16 @@ def test_one_of_what_is_sent_as_many_is_refused_with_a_remedy():
             client.decide_many("home", Impression("a"))
         with pytest.raises(InvalidValue, match=r"feedback: Feedback.* give a list of Feedback"):
             client.feedback_many("home", Feedback("d", 1.0))
+
+
+def test_a_call_with_an_option_that_there_is_not_says_which_is_meant():
+    with Client("http://127.0.0.1:9") as client:
+        with pytest.raises(TypeError, match=r"^Client\.decide\(\) .* 'contxt'; did you mean 'context'\?"):
+            client.decide("home", "a", contxt={})
+        with pytest.raises(
+            TypeError, match=r"^Client\.feedback\(\) .* 'value'; it takes placement, decision_id"
+        ):
+            client.feedback("home", "d", value=1)
 
 
 def test_a_client_that_is_closed_and_a_decision_in_place_of_its_id_are_refused_with_a_remedy():

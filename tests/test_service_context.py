@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import re
 import shlex
 from functools import partial
@@ -104,7 +105,7 @@ def test_over_http(tmp_path):
         assert client.decide("home", "all", context={"device": "ios", "age": 31}).arm in ("film", "song")
         numbers = {"device": np.str_("web"), "age": np.float32(31), "new": np.bool_(True)}
         assert client.decide("home", "all", context=numbers).arm in ("film", "song")
-        client.decide("home", "all", context={"device": "tv"})
+        client.decide("home", "all", context={"device": "tv", "age": math.nan})
         metrics = httpx.get(f"{url}/metrics").text
         assert 'tacit_context_others_total{field="device",placement="home"} 1.0' in metrics
         assert re.search(r'tacit_state_bytes\{placement="home"\} \d{5}', metrics)

@@ -6,6 +6,7 @@ at hand, such as NumPy's numbers and arrays, and returns what JSON has (:func:`c
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -173,6 +174,9 @@ def _one_of(kinds: Sequence[inspect.Type]) -> Check:
 
     def checked(field: str, given: Any) -> Any:
         given = given.item() if isinstance(given, np.generic) else given
+        if isinstance(given, float) and math.isnan(given) and type(None) in {form for form, *_ in forms}:
+            # As in the library.
+            return None
         for form, _, check in forms:
             if isinstance(given, form):
                 return check(field, given)

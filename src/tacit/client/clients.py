@@ -26,7 +26,7 @@ from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
 from tacit.core import checks
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, suggesting
 
 A = TypeVar("A")
 C = TypeVar("C", bound="type[_Connection[Any]]")
@@ -97,11 +97,11 @@ def _with_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callabl
         for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
             if name.startswith("_"):
                 continue
-            method: Any = wraps(make)(method_of(make))
+            make.__qualname__ = f"{client.__name__}.{name}"
+            method: Any = wraps(make)(method_of(suggesting(make)))
             (answered,) = get_args(get_type_hints(make)["return"])
             method.__annotations__ = {**make.__annotations__, "return": answered}
             method.__signature__ = inspect.signature(make).replace(return_annotation=answered)
-            method.__qualname__ = f"{client.__name__}.{name}"
             setattr(client, name, method)
         return client
 

@@ -422,6 +422,8 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
             raise ConfigError(
                 f"{source}: store.{place}: {value} is an address; give that of a database as url"
             )
+    if store.archive is not None and Path(store.archive).is_file():
+        raise ConfigError(f"{source}: store.archive: {store.archive} is a file; give a folder")
     if store.url is None and Path(store.path).is_dir():
         such = Path(store.path) / schema.StoreConfig().path
         raise ConfigError(
