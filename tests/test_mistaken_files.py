@@ -1,9 +1,41 @@
 """Mistakes with commands, files and logs that would give a wrong result without a word."""
 
+import gzip
+import json
+import warnings
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
+import tacit
 from tacit.cli import cli
+from tacit.errors import AssumptionWarning, TacitError
+from tacit.evaluate.interleaved import read_interleaved
+from tacit.logs import read_ubi
+
+BARE = pandas.DataFrame({"arm": ["film", "song"] * 200, "reward": [0, 1, 1, 0] * 100, "propensity": 0.5})
+SEARCHES = pandas.DataFrame(
+    {
+        "search": [f"s{row // 2}" for row in range(400)],
+        "team": ["new", "old"] * 200,
+        "position": [0, 1] * 200,
+        "click": [1, 0, 0, 1, 0, 0, 0, 0] * 50,
+    }
+)
+
+
+def told(made, *given, **options):
+    """Return what is warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made(*given, **options)
+    return [str(each.message) for each in said if issubclass(each.category, AssumptionWarning)]
+
+
+# What is typed twice ------------------------------------------------------------------------------
 
 TWICE = {
     "evaluate log.csv --policy ucb1 --arms film --arms song": "'--arms': 'film', 'song': only one can count",
@@ -30,3 +62,95 @@ def test_what_is_said_twice_alike_and_lists_are_taken():
     assert CliRunner().invoke(cli, typed.split()).exit_code == 0
     again = CliRunner().invoke(cli, ["policies", "ucb1", "--json", "--json"])
     assert again.exit_code == 0
+
+
+# Files that are there twice, or are no such files ---------------------------------------------------
+
+
+def test_a_file_that_is_named_in_two_ways_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BARE.to_csv("a.csv")
+    SEARCHES.to_csv("s.csv")
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    for places in (["a.csv", "./a.csv"], ["*.csv", "a.csv"], ["a.csv", tmp_path], ["a.csv", "link.csv"]):
+        with pytest.raises(TacitError, match=r"path: '.*\.csv' is not allowed; .* twice; name it once"):
+            tacit.read_log(places, arms="shown")
+    with pytest.raises(TacitError, match=r"path: 's\.csv' is not allowed; .* twice; name it once"):
+        read_interleaved(["s.csv", "./s.csv"])
+
+
+def test_a_copy_of_a_file_is_warned_of_and_a_file_of_the_same_size_is_not(tmp_path):
+    for name, log in (("a", BARE), ("b", BARE[::-1]), ("c", BARE[:10]), ("d", BARE[:10])):
+        log.to_csv(tmp_path / f"{name}.csv", index=False)
+    assert told(tacit.read_log, tmp_path, arms="shown") == []
+    BARE.to_csv(tmp_path / "e.csv", index=False)
+    (text,) = told(tacit.read_log, tmp_path, arms="shown")
+    assert "e.csv' has the same content as" in text
+    assert "a.csv', and its rows count twice; leave one out" in text
+
+
+def test_two_columns_of_a_name_are_refused_if_they_are_read(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward,reward,uid,uid\nfilm,1,0,1,2\n")
+    with pytest.raises(TacitError, match=r"log\.csv: reward: 2 columns are called so; .*leave one out"):
+        list(tacit.read_log(path, arms=["film"]))
+    pyarrow.parquet.write_table(pa.table([[1.0], [0.0]], names=["reward", "reward"]), tmp_path / "l.parquet")
+    with pytest.raises(TacitError, match="reward: 2 columns are called so"):
+        list(tacit.read_log(tmp_path / "l.parquet", arms=["film"], constants={"arm": "film"}))
+    path.write_text("arm,reward,uid,uid\nfilm,1,1,2\n")
+    assert [len(batch) for batch in tacit.read_log(path, arms=["film"])] == [1]
+
+
+def test_what_is_no_learner_or_no_click_log_is_not_written_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BARE.to_csv("log.csv")
+    query = {"query_id": "1", "user_query": "q", "timestamp": "2025-02-26T12:00:00Z"}
+    event = {"action_name": "click", "query_id": "1", "event_attributes": {"object": {"object_id": "b"}}}
+    for name, record in (("q.ndjson", query | {"query_response_hit_ids": ["a", "b"]}), ("e.ndjson", event)):
+        (tmp_path / name).write_text(json.dumps(record) + "\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for typed, field in (
+        (
+            "fit log.csv --arms shown --policy ucb1 -o log.csv",
+            "--output: log.csv is there, and is no learner",
+        ),
+        ("ubi q.ndjson e.ndjson", "path: 'e.ndjson' is not allowed; it is there, and is no click log"),
+    ):
+        said = CliRunner().invoke(cli, typed.split())
+        assert field in f"{said.output}{said.exception}"
+        assert said.exit_code
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["clicks.csv", "clicks.parquet", "clicks.jsonl"])
+def test_a_click_log_and_a_learner_are_written_over(tmp_path, name):
+    for _ in range(2):
+        tacit.write_log(tacit.read_log(BARE, arms="shown"), tmp_path / name)
+        typed = f"fit {tmp_path / name} --policy ucb1 -o {tmp_path / 'learner.tacit'}"
+        assert CliRunner().invoke(cli, typed.split()).exit_code == 0
+
+
+def test_searches_are_read_from_folders_and_compressed_files(tmp_path):
+    for part, rows in enumerate((SEARCHES[:200], SEARCHES[200:])):
+        lines = rows.to_json(orient="records", lines=True)
+        (tmp_path / f"{part}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    whole = tmp_path / "whole.csv"
+    SEARCHES.to_csv(whole)
+    one, _ = read_interleaved(whole)
+    other, rows = read_interleaved(tmp_path / "*.gz")
+    assert rows.kept == 400
+    assert other.as_dict() == one.as_dict()
+
+
+def test_an_export_names_the_duels_in_it(tmp_path):
+    for name in ("placements.json", "clicks.parquet", "decisions.parquet", "duels.parquet"):
+        (tmp_path / name).write_text("")
+    said = CliRunner().invoke(cli, ["duel", str(tmp_path)])
+    assert said.exit_code == 2
+    assert "duels.parquet to tacit duel" in " ".join(said.output.split())
+
+
+def test_a_table_is_no_record_of_ubi(tmp_path):
+    BARE.to_csv(tmp_path / "log.csv")
+    with pytest.raises(TacitError, match=r"path: '.*log\.csv' is not allowed; give JSON lines, or Parquet"):
+        read_ubi(tmp_path / "log.csv")

@@ -434,7 +434,7 @@ class Crediting:
 
 @options.command(configured=True)
 def duel(
-    logs: Annotated[tuple[Path, ...], options.KnownPath(dir_okay=False), options.Typed(metavar="LOG...")],
+    logs: Annotated[tuple[str, ...], options.Typed(metavar="LOG...")],
     crediting: Crediting,
     *,
     format: str | None = None,
@@ -447,10 +447,10 @@ def duel(
 ) -> None:
     """Say which ranker wins, from logs of interleaved searches, and when to stop.
 
-    LOG is a file of Parquet, CSV or JSON lines. It has the columns search, team (the ranker that
-    gave the item), position and click; or it is tacit's own, with left, right and outcome, or
-    interleaved and clicks; or JSON lines of what OpenSearch, Elasticsearch or Solr answered, and
-    of UBI events, in as many files as you like.
+    LOG is a file, folder or pattern: Parquet, CSV or JSON lines. It has the columns search, team (the
+    ranker that gave the item), position and click; or it is tacit's own, with left, right and outcome,
+    or interleaved and clicks; or JSON lines of what OpenSearch, Elasticsearch or Solr answered, and of
+    UBI events, in as many files as you like.
 
     Parameters
     ----------
@@ -466,6 +466,7 @@ def duel(
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
     from tacit.evaluate.interleaved.method import searched, tells_pairs
+    from tacit.logs.formats import files_at, suffixes_of
     from tacit.plots import ready
 
     if crediting.credits and crediting.wins:
@@ -475,12 +476,13 @@ def duel(
             ready(plot)
     with options.usage():
         columns = searched(options.pairs("column", column))
+        files = [file for log in logs for file in files_at(log, suffixes_of(format))]
     reading: Any = {"format": format, "strict": strict, "confidence": confidence}
     report: Any
-    plain = len(logs) == 1 and crediting.plain
+    plain = len(files) == 1 and crediting.plain
     with progress(None, "reading duels"):
-        if plain and tells_pairs(logs[0], format, columns):
-            report, rows = read_duels(logs[0], columns=columns, **reading)
+        if plain and tells_pairs(files[0], format, columns):
+            report, rows = read_duels(files[0], columns=columns, **reading)
         else:
             report, rows = read_interleaved(
                 logs, columns=columns, false_share=false_share, **crediting.given(), **reading

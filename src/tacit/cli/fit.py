@@ -6,6 +6,7 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zipfile import is_zipfile
 
 import click
 
@@ -80,6 +81,8 @@ def fit(
     from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features
 
+    if output.exists() and not is_zipfile(output):
+        raise click.UsageError(f"--output: {output} is there, and is no learner; give another, or delete it")
     with options.usage():
         reader, contexts = reading.contextual(reading.open(logs), policy)
         features = {"relevance": features_at(relevance), "examination": features_at(examination)}

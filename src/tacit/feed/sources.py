@@ -139,20 +139,12 @@ def events_at(place: str, format: str | None = None, *, follow: bool = False) ->
     elif follow:
         yield from _followed(place, format)
     else:
-        for file in formats.files_at(place, _suffixes(format)):
+        for file in formats.files_at(place, formats.suffixes_of(format)):
             yield from _read(file, formats.format_of(file, format))
-
-
-def _suffixes(format: str | None) -> list[str]:
-    return [
-        suffix for name, form in formats.FORMATS.items() if format in (None, name) for suffix in form.suffixes
-    ]
 
 
 def _read(file: formats.File, format: str) -> Iterator[Found]:
     read: Callable[[Any], Iterator[Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}[format]
-    if isinstance(file, formats.RemoteFile) and format != "parquet":
-        raise LogError(f"{file}: only Parquet is read by a URL; fetch the file first")
     try:
         yield from read(file)
     except (OSError, pa.ArrowException, EOFError) as error:
@@ -377,7 +369,7 @@ def _growing(place: str, format: str | None, first: bool) -> list[Path]:
         return [_followable(path, format)] if path.exists() or not first else _missing(place)
     return [
         _followable(file, format)
-        for file in formats.files_at(place, _suffixes(format))
+        for file in formats.files_at(place, formats.suffixes_of(format))
         if isinstance(file, Path)
     ]
 

@@ -18,6 +18,9 @@ from tacit.errors import InvalidValue, LogError, suggesting
 if TYPE_CHECKING:
     import pyarrow as pa
 
+WRITTEN = {"decision_id", "placement", "arms", "arm", "policy", "version"}
+"""Columns of every click log that was written here; where another file has them all, it may be one."""
+
 
 @suggesting
 def click_log(
@@ -178,7 +181,7 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
     LogError
         If a row is wrong or the file cannot be written; then nothing remains of it.
     InvalidValue
-        If there is no such format.
+        If there is no such format, or another file than a click log is there.
 
     Examples
     --------
@@ -202,10 +205,13 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
     [['holiday']]
     """
     from tacit.logs.formats import FORMATS, format_of
+    from tacit.logs.reader import file_at
     from tacit.logs.sources import as_chunks
 
     path = checks.path(path)
     chosen = FORMATS[format_of(path, format)]
+    if path.is_file() and path.stat().st_size and not WRITTEN.issubset(file_at(path, format).names):
+        raise InvalidValue("path", str(path), "it is there, and is no click log; give another, or delete it")
     batches = (chunk.batch for chunk in as_chunks(log, empty=True))
     try:
         _replace(path, chosen.write, (batches, rewards))

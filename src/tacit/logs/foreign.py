@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS, FolderLayout, files_at
+from tacit.logs.formats import FORMATS, FolderLayout, files_of
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
 from tacit.logs.rows import converted
 from tacit.logs.schema import SCHEMA
@@ -125,7 +125,7 @@ def _opened(
     key = named.pop("key", None)
     if named:
         raise InvalidValue("columns", columns, 'say at most where the key is: {"key": "c.query"}')
-    files = [Path(str(file)) for place in places for file in files_at(place, [SUFFIX])]
+    files = [Path(str(file)) for file in files_of(places, [SUFFIX])]
     lines = DsjsonLines(files, key, batch_rows)
     fixed = {"placement": PLACEMENT} | dict(constants or {})
     return LogReader([Frame(lines)], constants=fixed, batch_rows=batch_rows, **options)

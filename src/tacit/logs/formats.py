@@ -6,9 +6,12 @@ batches, in a stream: Parquet, CSV, JSON lines. Last, what folders of other syst
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import io
 import json
+import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -23,7 +26,7 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
-from tacit.errors import InvalidValue, LogError, meant
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, meant
 from tacit.logs.rows import Raw, converted, is_text
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
@@ -62,6 +65,8 @@ class RemoteFile:
 
 
 File = Path | RemoteFile
+SURELY_APART = 4096
+"""So many bytes of two files are not alike by chance."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -112,6 +117,43 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
     if not found:
         raise LogError(f"{place}: no file fits this pattern")
     return sorted(set(found), key=str)
+
+
+def files_of(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
+    """Return the files of some places, one after the other; warn of one that is a copy of another.
+
+    Raises
+    ------
+    LogError
+        As :func:`files_at`.
+    InvalidValue
+        If a file is there twice.
+    """
+    files = [file for place in places for file in files_at(place, suffixes)]
+    each_once(files)
+    local = [file for file in files if isinstance(file, Path)]
+    sizes = Counter(file.stat().st_size for file in local)
+    first: dict[tuple[int, int], Path] = {}
+    for file in local:
+        size = file.stat().st_size
+        if size >= SURELY_APART and sizes[size] > 1:
+            with file.open("rb") as opened:
+                before = first.setdefault((size, hash(opened.read(65_536))), file)
+            if before is not file and filecmp.cmp(before, file, shallow=False):
+                doubt = f"path: {str(file)!r} has the same content as {str(before)!r}, and its rows count"
+                warnings.warn(f"{doubt} twice; leave one out", AssumptionWarning, stacklevel=3)
+                break
+    return files
+
+
+def each_once(places: Iterable[Any]) -> None:
+    """Refuse a place that is there twice, be it called in two ways."""
+    seen = set()
+    for place in places:
+        known = place if isinstance(place, RemoteFile) or is_url(place) else Path(place).resolve()
+        if known in seen:
+            raise InvalidValue("path", str(place), "its rows would count twice; name it once")
+        seen.add(known)
 
 
 def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -221,21 +263,27 @@ def format_of(path: File, name: str | None = None) -> str:
     Raises
     ------
     InvalidValue
-        If there is no such format, or the suffix does not say one.
+        If there is no such format, the suffix does not say one, or it is not read by a URL.
     """
-    if name is None:
-        suffix = plain_suffix(path)
-        for known, form in FORMATS.items():
-            if suffix in form.suffixes:
-                return known
-    elif name in FORMATS:
-        return name
+    suffix = plain_suffix(path)
+    found = next((known for known, form in FORMATS.items() if suffix in form.suffixes), None)
+    found = found if name is None else name
+    if found in FORMATS:
+        if isinstance(path, RemoteFile) and found != "parquet":
+            raise InvalidValue("format", found, f"give Parquet at {path}; copy other logs here")
+        return found
     if name is None:
         endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
         raise InvalidValue(
             "format", path.name, f"give {', '.join(FORMATS)}, or a file that ends in {endings}"
         )
     raise InvalidValue("format", name, f"give one of {', '.join(FORMATS)}{meant(name, FORMATS)}")
+
+
+def suffixes_of(format: str | None) -> list[str]:
+    """Return the endings of the files that a folder is looked through for."""
+    known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
+    return [suffix for form in known.values() for suffix in form.suffixes]
 
 
 # Parquet ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, meant
 from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.doubts import LOOKED_INTO, SeenRows
-from tacit.logs.formats import FORMATS, TRUTHS, File, RemoteFile, as_said, format_of, header_hint, rewards_of
+from tacit.logs.formats import FORMATS, TRUTHS, File, as_said, format_of, header_hint, rewards_of
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import checked_unit
@@ -167,7 +167,16 @@ class LogFile(NamedTuple):
         return {name: self.columns[name] for name in LOOKED_INTO & self.columns.keys() - apart}
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[Raw]:
-        """Yield some of its columns, by their names in the file, so many rows at a time."""
+        """Yield some of its columns, by their names in the file, so many rows at a time.
+
+        Raises
+        ------
+        LogError
+            If it cannot be read, or several are called so.
+        """
+        if twice := next((name for name in columns if self.names.count(name) > 1), None):
+            remedy = "each column needs a name of its own; leave one out"
+            raise LogError(f"{self.path}: {twice}: {self.names.count(twice)} columns are called so; {remedy}")
         with reading(self.path, self.format):
             if isinstance(self.path, Frame):
                 yield from read_frame(self.path, columns, rows)
@@ -252,8 +261,6 @@ class LogReader:
         return html_table([{"click log": repr(self)} | columns])
 
     def _planned(self, path: File | Frame, format: str | None, renamed: dict[str, str]) -> LogFile:
-        if isinstance(path, RemoteFile) and format_of(path, format) != "parquet":
-            raise InvalidValue("format", format, f"give Parquet at {path}; copy other logs here")
         file = file_at(path, format)
         if file.format == MEMORY and not file.names:
             return file  # without batches; of a log without any row nothing is missing

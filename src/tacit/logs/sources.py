@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -19,7 +18,7 @@ from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, suggesting, unexpected
 from tacit.frames import is_frame
 from tacit.logs.foreign import DSJSON, OPEN_BANDIT
-from tacit.logs.formats import FORMATS, FolderLayout, files_at, format_of, is_url
+from tacit.logs.formats import FolderLayout, each_once, files_of, is_url, suffixes_of
 from tacit.logs.items import ItemTable
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
@@ -150,13 +149,12 @@ def read_log(
     if places is not None:
         if not places:
             raise InvalidValue("path", log, "give a file at least")
-        if again := [place for place, times in Counter(map(str, places)).items() if times > 1]:
-            raise InvalidValue("path", again[0], "its rows would count twice; name it once")
+        each_once(places)
         layout = _layout_of(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
             return _beside(layout.open(places, columns, constants=fixed, **options), table)
-    files: list[Any] = [Frame(log)] if places is None else _files(places, format)
+    files: list[Any] = [Frame(log)] if places is None else files_of(places, suffixes_of(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == SHOWN:
         known = LogReader(files, constants=fixed | {"arms": ["?"]}, **options)
@@ -194,10 +192,6 @@ def _in_memory(log: Any) -> bool:
     return is_frame(log) or not paths
 
 
-def _files(places: Sequence[str | Path], format: str | None) -> list[Any]:
-    return [file for place in places for file in files_at(place, _suffixes(format))]
-
-
 def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
     if arms == SHOWN:
         raise InvalidValue("arms", arms, f"leave it out: a log of {name} says its arms")
@@ -233,12 +227,6 @@ def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
     if is_url(place):
         return None
     return next((form for form in LAYOUTS.values() if form.recognises(Path(place))), None)
-
-
-def _suffixes(format: str | None) -> list[str]:
-    """Return the endings of the files that a folder is looked through for."""
-    known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
-    return [suffix for form in known.values() for suffix in form.suffixes]
 
 
 def opened(log: Any, **reading: Unpack[Reading]) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.logs import ubi_records
-from tacit.logs.formats import File, FolderLayout, RemoteFile, files_at, format_of, parquet_file
+from tacit.logs.formats import File, FolderLayout, files_of, format_of, parquet_file
 from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, completed, reading
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
 from tacit.logs.schema import SCHEMA
@@ -385,10 +385,10 @@ def read_ubi(
     [[{'key': 'toner', 'arm': 'a', 'reward': 0.0}, {'key': 'toner', 'arm': 'b', 'reward': 1.0}]]
     """
     places = [path] if isinstance(path, str | Path) else list(path)
-    files = [file for place in places for file in files_at(place, SUFFIXES)]
+    files = files_of(places, SUFFIXES)
     for file in files:
-        if isinstance(file, RemoteFile) and format_of(file) != "parquet":
-            raise InvalidValue("path", str(file), "give Parquet there; copy other files here")
+        if format_of(file) == "csv":
+            raise InvalidValue("path", str(file), "give JSON lines, or Parquet")
     return UbiReader(
         files,
         clicks=clicks,

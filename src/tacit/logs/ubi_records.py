@@ -25,7 +25,9 @@ def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
     A line that is no object is given as text.
     """
-    with path.open("rb") as file:
+    from tacit.logs.formats import lines_of
+
+    with lines_of(path) as file:
         for row, line in enumerate(file, 1):
             if not line.strip():
                 continue

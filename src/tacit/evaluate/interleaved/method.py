@@ -36,7 +36,7 @@ from tacit.evaluate.interleaved.searches import (
 )
 from tacit.interleaving import CreditRule
 from tacit.logs.doubts import SURELY
-from tacit.logs.formats import format_of
+from tacit.logs.formats import File, files_of, format_of, suffixes_of
 from tacit.logs.reader import check_columns, file_at, no_column, reading, unnamed
 from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
 from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_in
@@ -45,7 +45,7 @@ from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_
 
 
 def read_searches(
-    paths: Sequence[Path],
+    paths: Sequence[File],
     columns: Columns = Columns(),  # noqa: B008 - it is a constant
     *,
     format: str | None = None,
@@ -55,7 +55,7 @@ def read_searches(
 
     Parameters
     ----------
-    paths : sequence of path
+    paths : sequence of path, or of RemoteFile
         Parquet, CSV or JSON lines. See docs/interleaving.md for what they may hold.
     columns : Columns
     format : {"parquet", "csv", "json"}, optional
@@ -131,13 +131,13 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
         warnings.warn(f"{source}: {doubt}, {remedy}", AssumptionWarning, stacklevel=2)
 
 
-def tells_pairs(path: Path, format: str | None = None, renamed: Any = None) -> bool:
+def tells_pairs(path: File, format: str | None = None, renamed: Any = None) -> bool:
     """Whether a file is tacit's own log of duels, with a pair of rankers in each row."""
     return {(renamed or {}).get(side, side) for side in PAIR} <= set(file_at(path, format).names)
 
 
 def _records(
-    path: Path, format: str, columns: Columns, rows: LogReport, strict: bool
+    path: File, format: str, columns: Columns, rows: LogReport, strict: bool
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield each row or record with its number."""
     with reading(path, format):
@@ -159,7 +159,7 @@ def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
 
 
-def _of_table(path: Path, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
+def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
     file = file_at(path, format)
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
@@ -266,9 +266,9 @@ def read_interleaved(
     Parameters
     ----------
     paths : path, or sequence of them
-        Parquet, CSV or JSON lines: rows of (search, team, position, click), answers of
-        OpenSearch, Elasticsearch or Solr with UBI events, or tacit's own log of duels; see
-        docs/interleaving.md.
+        Files, folders or patterns of Parquet, CSV or JSON lines: rows of (search, team, position,
+        click), answers of OpenSearch, Elasticsearch or Solr with UBI events, or tacit's own log of
+        duels; see docs/interleaving.md.
     rule : CreditRule, optional
         What actions are worth; by default a click 1.
     unit : str, optional
@@ -311,7 +311,8 @@ def read_interleaved(
         raise InvalidValue("paths", paths, "give files, such as ['searches.jsonl']; write tables into one")
     depth = None if depth is None else checks.integer("depth", depth, 1)
     read = Columns(unit, tuple(checks.names("by", by)), searched(columns))
-    assembly, rows = read_searches(list(map(Path, given)), read, format=format, strict=strict)
+    files = files_of(given, suffixes_of(format))
+    assembly, rows = read_searches(files, read, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
         lack = (
