@@ -349,6 +349,38 @@ REFUSED = {
         "shift: 0",
         "after=, and from which round on",
     ),
+    "a table of keys": (
+        lambda: learner(arms=ARMS).choose_many(pandas.DataFrame({"query": ["a", "b"]})),
+        "keys:",
+        "in a list or a column of a table",
+    ),
+    "keys with what they are for": (
+        lambda: learner(arms=ARMS).choose_many({"a": [31], "b": [40]}),
+        "keys: {'a': [31]",
+        "give one for each impression, in a list",
+    ),
+    "how many keys": (lambda: learner(arms=ARMS).choose_many(5), "keys: 5", "give one for each impression"),
+    "one decision for many": (
+        lambda: (lambda one: one.learn_many(one.choose("a"), [1.0]))(learner(arms=ARMS)),
+        "decisions: <Decision 0",
+        "give a list of what choose returned, or learn one",
+    ),
+    "decisions in a stream": (
+        lambda: learner(arms=ARMS).learn_many((each for each in ()), []),
+        "decisions: <generator",
+        "give a list",
+    ),
+    "many decisions for one": (
+        lambda: (lambda one: one.learn(one.choose_many(["a"]), 1.0))(learner(arms=ARMS)),
+        "decision: <1 decisions",
+        "; learn_many learns many",
+    ),
+    "a decision's JSON": (
+        lambda: (lambda one: one.learn(one.choose("a").to_json(), 1.0))(learner(arms=ARMS)),
+        "decision: '{",
+        "Decision.from_json(text)",
+    ),
+    "more arms by tuning": (lambda: learner(arms=ARMS).tune(arms=5), "arms: [5]", "add_arms for more arms"),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
 
@@ -381,7 +413,7 @@ WARNED = {
     ),
     "vectors of nothing": (
         lambda: with_items().items.put(["r", "s"], [[0, 0], [0, 0]]),
-        "vectors: all 2 are 0, .*; give embeddings",
+        "vectors: all 2 are alike, .*; give embeddings",
     ),
     "another share than configured": (
         lambda: lift_of(1, 0.1),
@@ -450,6 +482,14 @@ WARNED = {
         lambda: weighed(pandas.concat([TIMED, TIMED]), columns={"arm": "banner", "timestamp": "at"}),
         r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
         "leave copies out",
+    ),
+    "arms that differ by capitals": (
+        lambda: tacit.UCB1(["Film", "film", "A", "a"]),
+        "arms: 1 differ from another one by capitals alone, first 'film': .*; write each in one way",
+    ),
+    "the reward in a schema": (
+        lambda: tacit.auto(arms=ARMS, context={"reward": "number"}),
+        r"context\.reward: its name is of what is known only .*; leave it out",
     ),
     "arms without a name": (
         lambda: off_policy(Table({"song": 1.0}), BANNERS.assign(arm=["", "song"] * 20), arms=["", "song"]),
@@ -533,6 +573,11 @@ def test_a_short_list_takes_a_click_for_each_arm_that_it_shows(clicks):
 def test_a_row_of_a_frame_says_who_asks():
     known = learner(arms=3, context={"age": "number", "device": "category"})
     users = pandas.DataFrame({"age": [31, 40], "device": ["ios", "web"]})
+    unknown = pandas.DataFrame({"age": [pandas.NA, 40], "device": ["ios", "web"]}).iloc[0]
+    assert (
+        known.choose(context=unknown).context.tolist()
+        == known.choose(context={"device": "ios"}).context.tolist()
+    )
     assert (
         known.choose(context=users.iloc[:1]).context.tolist()
         == known.choose(context=users.iloc[0]).context.tolist()
@@ -966,7 +1011,7 @@ def test_a_field_that_is_never_sent_is_said_once():
 
 @pytest.mark.parametrize("name", ["user_id", "id", "userId", "uid"])
 def test_an_id_is_no_number(name):
-    with pytest.warns(AssumptionWarning, match=rf"context\.{name}: by its name it is an id, .* 'category'"):
+    with pytest.warns(AssumptionWarning, match=rf"context\.{name}: its name is of an id, .* 'category'"):
         tacit.auto(arms=ARMS, context={name: "number"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")

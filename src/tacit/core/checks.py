@@ -97,6 +97,8 @@ def key(value: Any) -> str:
 def keys(value: Any) -> Any:
     """Return keys as text."""
     given = names("keys", listed(value))
+    if isinstance(given, Mapping) or hasattr(given, "columns") or not isinstance(given, Iterable):
+        raise InvalidValue("keys", value, "give one for each impression, in a list or a column of a table")
     return given if set(map(type, given)) <= {str} else list(map(key, given))
 
 
@@ -140,20 +142,24 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
             raise InvalidValue(field, value, remedy)
         names = tuple(name(field, arm) for arm in value)
         if len(set(names)) == len(names):
-            _warn_of_blanks(field, names)
+            _warn_of_nearly_alike(field, names)
             return names
         raise InvalidValue(field, value, "give each arm a name of its own")
     raise InvalidValue(field, value, "give the number of arms (at least 1) or a list of arm names")
 
 
-def _warn_of_blanks(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ by blanks around them alone, and of one that is empty."""
-    plain = {name for name in names if name == name.strip()}
-    odd = [name for name in names if name not in plain and name.strip() in plain]
-    doubt = "'' is an empty name, and an arm like any other; leave it out, or name it" if "" in plain else ""
+def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
+    """Warn of names that differ by blanks around them or by capitals alone, and of one that is empty."""
+    plain: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: name != name.strip()):
+        plain.setdefault(name.strip().casefold(), name)
+    # Single letters, of both cases, are names enough.
+    odd = [name for name in names if plain[name.strip().casefold()] != name and len(name) > 1]
+    doubt = "'' is an empty name, and an arm like any other; leave it out, or name it" if "" in names else ""
     if odd:
-        doubt = f"{len(odd)} differ from another one by blanks around the name alone, first "
-        doubt += f"{odd[0]!r}: they are arms of their own; strip the names"
+        how = "capitals" if odd[0] == odd[0].strip() else "blanks around the name"
+        doubt = f"{len(odd)} differ from another one by {how} alone, first "
+        doubt += f"{odd[0]!r}: they are arms of their own; write each in one way"
     if doubt:
         warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=2)
 

@@ -152,8 +152,8 @@ class Catalogue:
             If something is none of this; then nothing was put.
         """
         names, halves, parts = self.checked(ids, vectors, segments)
-        if len(names) > 1 and not halves.any():
-            doubt = f"vectors: all {len(names)} are 0, which tell no item from another; give embeddings"
+        if len(names) > 1 and (halves == halves[0]).all():
+            doubt = f"vectors: all {len(names)} are alike, and tell no item from another; give embeddings"
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         self._make_room(len(names))
         first = len(self._ids)

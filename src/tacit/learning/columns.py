@@ -202,9 +202,10 @@ class ColumnLearner(Generic[ArmT_co]):
         ``learner.tune(epsilon=0.1)`` leaves the others as they are.
         """
         tuned = replace(self.policy, **hyperparameters)
-        for (name, now), (_, then) in zip(leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True):
+        for (_, now), (_, then) in zip(leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True):
             if now.shape != then.shape:
-                raise InvalidValue(name, then.shape, f"keep the shape of the state, {now.shape}")
+                remedy = "what was learned has another shape; make a learner anew, or add_arms for more arms"
+                raise InvalidValue(", ".join(hyperparameters), list(hyperparameters.values()), remedy)
         self.lanes.fit(tuned)
         self.go_on(tuned, self.offer)
         self.refit()

@@ -466,6 +466,8 @@ class DecisionReader(NamedTuple):
         InvalidValue
             If there is not one number within [0, 1] for each, or one for each position.
         """
+        if type(decisions) is Decision or not hasattr(decisions, "__len__"):
+            raise InvalidValue("decisions", decisions, "give a list of what choose returned, or learn one")
         width, rows = self.policy.feedback_width, len(decisions)
         shape = (rows,) if width == 1 else (rows, width)
         given = _array_of(rewards)
@@ -515,7 +517,11 @@ def _one_below_another(blocks: Sequence[Floats]) -> Floats:
 def refuse_others(decision: Any) -> None:
     """Refuse what is no decision."""
     if type(decision) is not Decision:
-        raise InvalidValue("decision", decision, "give what choose returned")
+        known: dict[type, str] = {
+            str: ", or of its JSON Decision.from_json(text)",
+            Decisions: "; learn_many learns many",
+        }
+        raise InvalidValue("decision", decision, f"give what choose returned{known.get(type(decision), '')}")
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:

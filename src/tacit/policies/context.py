@@ -89,10 +89,11 @@ def declared(field: str, given: Any) -> Declared:
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidValue(field, given, "name each field once")
     for name, holds in pairs if isinstance(given, Mapping) else ():
+        doubt = "what is known only with a decision, or after it;" if name in OF_A_LOG - {"key"} else ""
         if holds == NUMBER and ID.search(str(name)):
-            doubt = f"{field}.{name}: by its name it is an id, of which more is not more"
-            remedy = f"say {CATEGORY!r} if few have the same, or leave it out"
-            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
+            doubt = f"an id, of which more is not more; say {CATEGORY!r} if many have the same, or"
+        if doubt:
+            warnings.warn(f"{field}.{name}: its name is of {doubt} leave it out", AssumptionWarning, 4)
     fields = [(checks.name(field, name), _held(f"{field}.{name}", holds)) for name, holds in pairs]
     known = tuple(sorted(fields, key=lambda pair: pair[1] == SIGNAL))
     width = len(columns_of(known))
@@ -519,7 +520,7 @@ def _is_named(value: Any) -> bool:
 
 
 def _named(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else value.to_dict()  # type: ignore[no-any-return]
+    return value if isinstance(value, Mapping) else value.dropna().to_dict()  # type: ignore[no-any-return]
 
 
 def _checked(field: str, value: Any, check: Callable[[Any], bool], what: str) -> Any:
