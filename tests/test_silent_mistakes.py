@@ -78,9 +78,9 @@ def weighed(log=BANNERS, **options):
     return off_policy(Table({"film": 1.0}), log, **options)
 
 
-def logged(rewards):
+def logged(rewards, **options):
     one = learner(arms=ARMS)
-    return click_log(one.policy, [one.choose("a")], rewards)
+    return click_log(one.policy, [one.choose("a")], rewards, **options)
 
 
 REFUSED = {
@@ -124,6 +124,33 @@ REFUSED = {
         lambda: simulated_log(tacit.auto(arms=4), tacit.BernoulliArms([0.1, 0.2]), rounds=10),
         "policy: ",
         "the users know 2 arms",
+    ),
+    "a log of one decision": (
+        lambda: (lambda one: click_log(one.policy, one.choose("a"), 1.0))(learner(arms=ARMS)),
+        "decisions: <Decision 0",
+        "give a list of them",
+    ),
+    "a log of a learner": (
+        lambda: click_log(learner(arms=ARMS), [], []),
+        "policy: <Learner",
+        "learner.policy",
+    ),
+    "one reward for a log": (lambda: logged(1.0), "rewards: 1.0", "one for each of 1 decisions"),
+    "fewer times than decisions": (
+        lambda: logged([1.0], times=[]),
+        "times: []",
+        "one for each of 1 decisions",
+    ),
+    "seconds for times": (
+        lambda: logged([1.0], times=[1_760_000_000]),
+        "times: 1760000000",
+        "give datetimes",
+    ),
+    "text for times": (lambda: logged([1.0], times=["2026-01-01"]), "times: '2026-01-01'", "give datetimes"),
+    "an own order in words": (
+        lambda: tacit.auto(arms=ARMS, shows="slate", own_order="no"),
+        "own_order: 'no'",
+        "true or false",
     ),
     "a reward of five": (lambda: logged([5.0]), "rewards[0]: 5.0", "give numbers in [0, 1]"),
     "more edge than ties leave": (lambda: duels_needed(edge=0.2, ties=0.9), "edge: 0.2", "0.05"),

@@ -466,7 +466,7 @@ class DecisionReader(NamedTuple):
         InvalidValue
             If there is not one number within [0, 1] for each, or one for each position.
         """
-        if type(decisions) is Decision or not hasattr(decisions, "__len__"):
+        if isinstance(decisions, Decision) or not hasattr(decisions, "__len__"):
             raise InvalidValue("decisions", decisions, "give a list of what choose returned, or learn one")
         width, rows = self.policy.feedback_width, len(decisions)
         shape = (rows,) if width == 1 else (rows, width)

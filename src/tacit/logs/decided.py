@@ -75,19 +75,25 @@ def click_log(
 
     from tacit.logs.schema import SCHEMA
 
+    if not hasattr(type(policy), "showing"):
+        raise InvalidValue("policy", policy, "give the one that decided, such as learner.policy")
+    if hasattr(decisions, "offered"):
+        raise InvalidValue("decisions", decisions, "give a list of them, and of rewards")
     if policy.showing.compared:
         raise InvalidValue("policy", policy, "a click log holds arms and lists; give no policy of duels")
     if policy.arms is None and (arms is None or len(arms) != len(decisions)):
         remedy = "a click log tells of arms by name; name those that were on offer, for each decision"
         raise InvalidValue("arms", arms, remedy)
-    if len(rewards) != len(decisions):
-        raise InvalidValue("rewards", rewards, f"give one for each of {len(decisions)} decisions")
+    when = [datetime.now(UTC)] * len(decisions) if times is None else times
+    for field, each in {"rewards": rewards, "times": when}.items():
+        if not hasattr(each, "__len__") or len(each) != len(decisions):
+            raise InvalidValue(field, each, f"give one for each of {len(decisions)} decisions")
+    if (odd := next((time for time in when if isinstance(time, str | int | float)), None)) is not None:
+        raise InvalidValue("times", odd, "give datetimes, such as datetime.now(UTC)")
     for i, reward in enumerate(rewards):
         given = [reward] if reward is None or isinstance(reward, int | float) else list(reward)
         if any(value is not None and (value < 0 or value > 1) for value in given):
             raise InvalidValue(f"rewards[{i}]", reward, "give numbers in [0, 1]")
-    now = datetime.now(UTC)
-    when = [now] * len(decisions) if times is None else times
     known: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     named = [known] * len(decisions) if policy.arms is not None or arms is None else arms
     rows: list[dict[str, Any]] = []

@@ -131,7 +131,8 @@ def auto(
         "priors": priors,
         "at_least": at_least,
     }
-    checks.flag("sums", sums)
+    for field in ("sums", "own_order"):
+        checks.flag(field, said[field])
     for field in ("context_dim", "signals_dim", "relevance_dim", "examination_dim"):
         checks.integer(field, said[field], 0)
     if shows not in SHOWS:
