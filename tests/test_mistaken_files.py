@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import warnings
 
 import pandas
@@ -154,3 +155,33 @@ def test_a_table_is_no_record_of_ubi(tmp_path):
     BARE.to_csv(tmp_path / "log.csv")
     with pytest.raises(TacitError, match=r"path: '.*log\.csv' is not allowed; give JSON lines, or Parquet"):
         read_ubi(tmp_path / "log.csv")
+
+
+# Searches -------------------------------------------------------------------------------------------
+
+DOUBTED_SEARCHES = {
+    "what was shown for what was clicked": (
+        {"click": [0, *[1] * 19] * 20},
+        "click: 380 of 400 results have one; .*a row for each result that was shown",
+    ),
+    "no click": ({"click": 0}, r"click: no result of 200 searches has one; .*\(--column click=\.\.\.\)"),
+    "rows for searches": ({"search": range(400)}, "search: each shows one result; .*--column search="),
+}
+
+
+@pytest.mark.parametrize("mistake", DOUBTED_SEARCHES)
+def test_searches_that_are_alike_are_doubted(mistake, tmp_path):
+    columns, doubt = DOUBTED_SEARCHES[mistake]
+    SEARCHES.assign(**columns).to_csv(tmp_path / "log.csv")
+    (text,) = told(read_interleaved, tmp_path / "log.csv")
+    assert re.match(doubt, text)
+    SEARCHES.assign(**columns)[-20:].to_csv(tmp_path / "log.csv")
+    assert told(read_interleaved, tmp_path / "log.csv") == []
+
+
+def test_ties_and_searches_with_many_clicks_are_not_doubted(tmp_path):
+    pairs = pandas.DataFrame({"left": ["new", "old"] * 100, "right": ["old", "new"] * 100, "outcome": 0.5})
+    pairs.to_csv(tmp_path / "pairs.csv")
+    assert told(read_interleaved, tmp_path / "pairs.csv") == []
+    SEARCHES.assign(click=[1, 1, 1, 0] * 100).to_csv(tmp_path / "log.csv")
+    assert told(read_interleaved, tmp_path / "log.csv") == []

@@ -25,7 +25,8 @@ from tacit.evaluate.interleaved.searches import (
     ROW,
     Assembly,
     Columns,
-    all_clicked,
+    Search,
+    clicked,
     found,
     hits_of,
     id_of,
@@ -232,6 +233,8 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 # ---- From files of interleaved searches to a report
 
+NEARLY_ALL = 0.9
+"""No readers click so large a share of what they are shown."""
 BESIDES = "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
 
 
@@ -324,9 +327,8 @@ def read_interleaved(
         raise LogError(f"{', '.join(map(str, given))}: {lack}")
     doubt_rows(names, rows)
     searches = list(assembly.searches())
-    if len(searches) >= SURELY and all(map(all_clicked, searches)):
-        doubt = "click: every result of every search has one; are the rows without a click missing? Give a "
-        warnings.warn(f"{doubt}row for each result that was shown", AssumptionWarning, stacklevel=2)
+    if len(searches) >= SURELY and (doubt := _doubted(searches)):
+        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)
     for search in searches:
@@ -338,3 +340,22 @@ def read_interleaved(
         pair = report.leader, report.comparisons[0].second
         report = replace(report, ab=scaled(searches, *pair, model=ab, confidence=confidence))
     return report, rows
+
+
+def _doubted(searches: Sequence[Search]) -> str:
+    """Return what is doubted of many searches, taken together."""
+    results, clicks = sum(len(search.shown.items) for search in searches), sum(map(clicked, searches))
+    if clicks >= NEARLY_ALL * results:
+        said = (
+            f"click: {clicks:,} of {results:,} results have one; are the rows without a click missing? Give "
+        )
+        return f"{said}a row for each result that was shown, and the column that says whether it was clicked"
+    if not any(search.actions for search in searches):
+        remedy = "give what says it, by columns={'click': ...} (--column click=...)"
+        return f"click: no result of {len(searches):,} searches has one; {remedy}"
+    if results == len(searches):
+        said = (
+            "search: each shows one result; if they are rows of longer lists, give what all of a list have "
+        )
+        return f"{said}in common, by columns={{'search': ...}} (--column search=...)"
+    return ""

@@ -68,9 +68,9 @@ class Search(NamedTuple):
         return all(other == first for other in others)
 
 
-def all_clicked(search: Search) -> bool:
-    """Whether something was done to all that a search showed."""
-    return {done.position for done in search.actions if done.amount} >= {*range(len(search.shown.items))}
+def clicked(search: Search) -> int:
+    """Return to how many results of a search something was done; a tie is none."""
+    return len({done.position for done in search.actions if done.amount > 0.5})
 
 
 @dataclass
