@@ -371,6 +371,21 @@ REFUSED = {
         "timestamp: give",
     ),
     "a log for a schema": (lambda: tacit.schema_of(LOG), "context: ['reward', 'arm']", "frame[["),
+    "a number beyond all floats": (
+        lambda: learner(arms=3, context_dim=2).choose(context=[10**400, 1]),
+        "context: [1000",
+        "give 2 finite numbers",
+    ),
+    "a feature beyond all floats": (
+        lambda: learner(relevance_dim=2).choose(relevance=[[10**400, 1]]),
+        "relevance: [[1000",
+        "a row of 2 finite numbers",
+    ),
+    "a vector beyond all floats": (
+        lambda: learner(relevance_dim=2).items.put(["a"], [[10**400, 1]]),
+        "vectors: [[1000",
+        "give rows of 2 numbers",
+    ),
     "what comes after no shift": (
         lambda: tacit.PreferenceMatrix("arxiv", after="arxiv"),
         "shift: 0",
@@ -1073,7 +1088,24 @@ def keys_of_users(one):
         one.learn(one.choose(f"user {row}"), float(row % 10 == 0))
 
 
+def percent(one):
+    for row in range(HUNDREDS):
+        one.learn(one.choose("home"), 0.01 * (row % 5 == 0))
+
+
+def percent_in_batches(one):
+    for _ in range(HUNDREDS // 1000 + 1):
+        one.learn_many(one.choose_many(["home"] * 1000), [0.0, 0.01] * 500)
+
+
+def percent_in_a_log(one):
+    one.fit_log({"arms": [ARMS] * HUNDREDS, "arm": ["film"] * HUNDREDS, "reward": [0.01] * HUNDREDS})
+
+
 USED_WRONGLY = {
+    percent: r"reward: none is above 0\.01, .*; give 1 for as much as there can be",
+    percent_in_batches: r"reward: none is above 0\.01, .*; give 1 for as much as there can be",
+    percent_in_a_log: r"log: reward: none is above 0\.01, .*; give 1 for as much as there can be",
     never_learned: r"learn: of 10,000 decisions none was learned; call learn\(decision, reward\)",
     clicks_alone: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",
     clicks_alone_in_batches: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",

@@ -180,7 +180,10 @@ def numeric(field: str, value: Any) -> Any:
     given = np.asarray(matrix(field, value))
     if given.dtype.kind in "SU":
         raise TypeError(field)
-    return given
+    try:
+        return given.astype(np.float64) if given.dtype.kind == "O" else given
+    except OverflowError:  # a whole number beyond all floats
+        raise ValueError(field) from None
 
 
 def _numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:

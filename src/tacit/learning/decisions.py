@@ -44,6 +44,8 @@ LAID_OUT = 2**22
 """Numbers of features that are laid out at once, 32 MiB."""
 MANY = 10_000
 """After so many decisions of a learner it is looked at whether they teach it."""
+SMALL = 0.01
+"""Where no reward is larger, they are mostly percent, or of a scale of their own."""
 NAMED = 10
 """How many of many decisions are named where they are shown."""
 
@@ -446,6 +448,19 @@ def none_for_nan(values: Floats) -> list[float | None]:
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
+def small(most: float) -> str:
+    """Return what is doubted of many rewards of which this is the largest.
+
+    Examples
+    --------
+    >>> small(0.0), small(0.25)
+    ('', '')
+    """
+    if not 0.0 < most <= SMALL:
+        return ""
+    return f"reward: none is above {most:g}, and so little teaches little; give 1 for as much as there can be"
+
+
 class Taught:
     """The decisions of a learner that it learned last; says once that one comes again.
 
@@ -457,22 +472,24 @@ class Taught:
         Whether a repetition was warned of, after which none is looked for.
     missed : bool
         Whether any was learned for which nothing came back; of duels, whose 0 is a win, from the start.
+    most : float
+        The largest reward that was learned.
     """
 
     def __init__(self, missed: bool) -> None:
         self.ring = array("q", [-1]) * LATEST
         self.warned = False
-        self.missed = missed
+        self.missed, self.most = missed, 0.0
 
     def lacking(self, made: int) -> str:
         """Return what is doubted of how the many decisions that a learner made were learned."""
         count = LATEST - self.ring.count(-1)
         if not count:
             return f"learn: of {made:,} decisions none was learned; call learn(decision, reward) for each"
-        if self.missed or count > LATEST // 2:
-            return ""
-        what = f"reward: of {made:,} decisions few were learned, and none with 0.0"
-        return f"{what}; learn it for those without a click, when none is waited for any more"
+        if not self.missed and count <= LATEST // 2:
+            what = f"reward: of {made:,} decisions few were learned, and none with 0.0"
+            return f"{what}; learn it for those without a click, when none is waited for any more"
+        return small(self.most)
 
     def warn(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
         """Warn, once, that decisions were learned before; the first of them is given.
@@ -495,6 +512,7 @@ class Taught:
     def many(self, decisions: Sequence[Decision], rewards: Floats, made: int) -> None:
         """Remember decisions that were learned, and warn of those that come again."""
         self.missed = self.missed or not rewards.any(axis=1).all()
+        self.most = max(self.most, rewards.max(initial=0.0))
         if self.warned or not len(decisions):
             return
         if isinstance(decisions, Decisions):

@@ -263,7 +263,7 @@ class Learner(BelievingLearner[ArmT_co]):
         loops = self.loops
         if self.policy.feedback_width > 1:
             loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
-            self._learned.missed |= not loops.feedback.any()
+            value = loops.feedback.max()
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             try:
@@ -275,8 +275,10 @@ class Learner(BelievingLearner[ArmT_co]):
                     "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
                 )
                 raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
-            if not value:
-                self._learned.missed = True
+        if not value:
+            self._learned.missed = True
+        elif value > self._learned.most:
+            self._learned.most = value
         if seen is not None:
             loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
         least = self._least_share

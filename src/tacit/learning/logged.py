@@ -23,6 +23,7 @@ from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
+from tacit.learning.decisions import MANY, small
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.reader import LogReader
@@ -283,12 +284,13 @@ def learn_log(
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
     found = LoggedFeatures(learner.policy, features, _items_for(learner, log))
     reader = _LogLessons(learner, placement, missing_reward, found)
-    mark = 0
+    mark, most = 0, 0.0
     before, made = learner.lanes.kept(), learner.decisions
     try:
         with counted("learning") as report:
             for lesson in reader.read(found.opened(log)):
                 mark = crc32(lesson.feedback.tobytes(), mark)
+                most = max(most, lesson.feedback.max(initial=0.0))
                 learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
                 report(learner.decisions - made)
     except BaseException:
@@ -296,6 +298,8 @@ def learn_log(
         learner.decisions = made
         raise
     count = learner.decisions - made
+    if count >= MANY and small(most):
+        warnings.warn(f"log: {small(most)}", AssumptionWarning, stacklevel=3)
     if (count, mark) in learner.logs_learned and count >= SURELY:
         what = (
             f"log: the same {count:,} decisions in a row were learned from a log before, and count twice now"
