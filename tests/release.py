@@ -85,10 +85,11 @@ provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
     "kafka": """
 from tacit.errors import LogError
+from tacit.events.topics import address_of
 from tacit.feed import kafka
 kafka.PATIENCE = 0.1
 try:
-    kafka.Topic(kafka.address_of("kafka://127.0.0.1:1/topic"), {})
+    kafka.Topic(address_of("kafka://127.0.0.1:1/topic"), {})
 except LogError:
     pass
 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 import zipfile
 from email.parser import Parser
@@ -11,6 +12,7 @@ import pytest
 import release
 import yaml
 from conftest import ROOT
+from forked import Forked
 
 import tacit
 from tacit.errors import ConfigError
@@ -62,6 +64,13 @@ def test_every_extra_is_tried_and_every_user_extra_is_in_all(metadata):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (of_all,) = project["optional-dependencies"]["all"]
     assert set(re.search(r"\[(.*)\]", of_all)[1].split(",")) == set(release.EXTRAS) - {""}
+
+
+@pytest.mark.parametrize("extra", release.EXTRAS)
+def test_what_is_done_once_with_each_extra_can_be_done(extra, tmp_path):
+    tried = Forked(["-c", release.EXTRAS[extra]], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    _, told = tried.communicate()
+    assert tried.returncode == 0, told
 
 
 PIN = re.compile(r"^([\w.-]+)==(\S+)( \\\n    --hash=sha256:[0-9a-f]{64})+$", re.MULTILINE)
