@@ -971,6 +971,26 @@ def test_a_learner_judged_by_the_log_that_it_learned_says_so(tmp_path):
         assert not off_policy(learner(arms=ARMS), log).assumes
 
 
+@pytest.mark.parametrize(("given", "asked"), [({}, "home"), ({"key": ["home"] * 200}, "default")])
+def test_a_key_of_which_the_log_says_nothing_is_doubted(tmp_path, given, asked):
+    fitted = tacit.Learner(tacit.UCB1(ARMS), seed=1).fit_log(MANY | given)
+    fitted.save(tmp_path / "home.tacit")
+    for known in (fitted, tacit.Learner.load(tmp_path / "home.tacit")):
+        with pytest.warns(
+            AssumptionWarning, match=f"key: nothing is known of '{asked}', .* columns="
+        ) as said:
+            known.choose(asked)
+        assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in (
+            fitted,
+            tacit.Learner(tacit.UCB1(ARMS), seed=1).fit_log(MANY | {"key": ["a", "b"] * 100}),
+        ):
+            known.choose_many(["home", "new", "b"])
+        learner(arms=ARMS).fit_log(MANY | given).choose(asked)
+
+
 AGES = [18 + row * 7 % 60 for row in range(1000)]
 IDS = RNG.permutation(10_000)[:1000]
 
@@ -1099,7 +1119,8 @@ def percent_in_batches(one):
 
 
 def percent_in_a_log(one):
-    one.fit_log({"arms": [ARMS] * HUNDREDS, "arm": ["film"] * HUNDREDS, "reward": [0.01] * HUNDREDS})
+    rows = {"key": "home", "arms": ARMS, "arm": "film", "reward": 0.01}
+    one.fit_log({name: [value] * HUNDREDS for name, value in rows.items()})
 
 
 USED_WRONGLY = {
@@ -1152,7 +1173,7 @@ def one_batch(one):
 
 
 def learned_from_a_log(one):
-    never_learned(one.fit_log(MANY))
+    never_learned(one.fit_log(MANY | {"key": ["home"] * 200}))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view, leaves
+from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
 from tacit.core.running import compiled
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
@@ -198,9 +199,12 @@ class Lanes:
     plays : array of int64, shape (lanes, arms)
         How often each arm was shown and learned from, ever, whatever the policy has forgotten;
         without columns where it forgets nothing.
+    logged : bool
+        Whether all keys are those of logs that were learned.
     """
 
     def __init__(self, policy: Policy) -> None:
+        self.logged = False
         self.of: dict[str, int] = {}
         self._names: list[str] = []
         self.state: Any = policy.init(0)
@@ -265,12 +269,23 @@ class Lanes:
 
     def _add(self, key: str) -> None:
         lane = len(self.of)
+        if self.logged:
+            self._say_other(key)
         if lane >= self._capacity:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
             self._say_size()
             self._grow(self._policy)
         self.of[key] = lane
         self._names.append(key)
+
+    def _say_other(self, key: str) -> None:
+        """Warn where a log was learned of no keys and a key is asked for, or the other way round."""
+        self.logged = False
+        other = len(self.of) == 1 if ONLY_KEY in self.of else key == ONLY_KEY
+        if other and all(self.rows):
+            doubt = f"key: nothing is known of {key!r}, as the log was learned of {next(iter(self.of))!r}"
+            remedy = "choose for a key of the log, or fit_log with columns={'key': ...}"
+            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=6)
 
     def _say_size(self) -> None:
         """Warn before keys take much memory, whenever it doubles."""

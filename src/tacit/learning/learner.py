@@ -456,5 +456,6 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.decisions, learner._doubted_after = snapshot.decisions, math.inf
     learner.kept_items = snapshot.items
     learner.logs_learned = set(snapshot.logs)
+    learner.lanes.logged = bool(snapshot.logs)
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner

@@ -306,6 +306,7 @@ def learn_log(
         )
         warnings.warn(f"{what}; let each learner learn a log once", AssumptionWarning, stacklevel=3)
     learner.logs_learned.add((count, mark))
+    learner.lanes.logged = True
     return count
 
 
