@@ -169,3 +169,4 @@ def test_what_cannot_be_exported_is_said(cluster, tmp_path, monkeypatch, caplog)
     with running(config) as url, Client(url) as client:
         some(client, 1)
         eventually(lambda: 'No such configuration property: "wrong.property"' in caplog.text)
+        assert "Fatal" not in caplog.text

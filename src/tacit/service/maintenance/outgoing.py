@@ -153,7 +153,9 @@ def main() -> int:
     ended = threading.Event()
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Who holds the buffer of what comes in keeps the interpreter from ending.
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
         ended.set()
         # Brokers that are away would be waited for without end, and nobody is left to end this process.
         time.sleep(LEAVING_SECONDS)
