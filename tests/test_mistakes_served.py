@@ -6,6 +6,8 @@ import subprocess
 import tomllib
 import urllib.error
 import urllib.request
+from datetime import date, datetime
+from functools import partial
 
 import click
 import pytest
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from forked import Forked
 
 from tacit.cli import cli
-from tacit.client import Client, Decided, Feedback, Impression
+from tacit.client import Client, Decided, Feedback, Impression, Unavailable
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.service.app.server import engine_over, running
 from tacit.service.config.file import doubts, load_config
@@ -39,6 +41,8 @@ CONFIGURED = {
         "add metrics.revenue = { range = [0, LARGEST] }",
     ),
     HOME + "reward = 'Revenue'\nmetrics = { revenue = {} }": ("'Revenue'", "did you mean 'revenue'?"),
+    HOME + "policy = 'ucb1(arms=5)'": ("home: policy", "'ucb1(arms=5)'", "leave its arms out"),
+    HOME + "kind = 'features'\nrelevance_dim = 2": ("home: arms", "'song'", "leave it out"),
     HOME + "late = true": ("home.late", "True", "give one of record, correct"),
     HOME + "policy = 3": ("home.policy", "3", "give text or a table of names and values"),
     "[placements.home]\narrms = 2": ("home.arrms", "unknown", "did you mean arms?"),
@@ -316,6 +320,12 @@ HARDLY = {
     HOME + KEY.replace("hom", "home") + KEY.replace("hom", "home").replace("web", "app"): (
         "keys.app.sha256: that of web, too"
     ),
+    HOME
+    + "[traces]\nendpoint = 'http://127.0.0.1:4318'": "traces.endpoint: http://127.0.0.1:4318 has no path; "
+    "collectors take traces at http://127.0.0.1:4318/v1/traces",
+    HOME + "context = { device = ['ios', 'web', 'iOS '] }": "home.context.device: 'ios' and 'iOS ' differ by",
+    HOME + "context = { Age = 'number', age = 'number' }": "home.context: 'Age' and 'age' differ by",
+    HOME.replace("song", "Film"): "home.arms: 'film' and 'Film' differ by capitals or blanks alone; keep one",
     HOME
     + "[feeds.shop]\nmap = 'map.toml'": "feeds.shop.map: placement: 'hom' is none of the placements, home",
 }
@@ -697,6 +707,20 @@ def test_one_of_what_is_sent_as_many_is_refused_with_a_remedy():
             client.decide_many("home", Impression("a"))
         with pytest.raises(InvalidValue, match=r"feedback: Feedback.* give a list of Feedback"):
             client.feedback_many("home", Feedback("d", 1.0))
+
+
+def test_times_are_dates_too_and_what_is_none_is_told_to_be():
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        for time in (date(2030, 1, 1), datetime(2030, 1, 1, 12)):
+            for call in (
+                partial(client.pin, "home", ["film"], time),
+                partial(client.lift, "home", begin=time),
+            ):
+                with pytest.raises(Unavailable):
+                    call()
+        for call in (partial(client.hold_out, "home", look=5), partial(client.lift, "home", end=5)):
+            with pytest.raises(InvalidValue, match=r"(look|end): 5 .* give a time in ISO 8601, such as 2026"):
+                call()
 
 
 def test_a_call_with_an_option_that_there_is_not_says_which_is_meant():

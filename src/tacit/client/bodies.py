@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -95,7 +96,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
-    """Return the check of values of a type; ``schema`` is what its JSON schema adds.
+    """Return the check of values of a type; ``schema`` is what its annotation adds.
 
     Examples
     --------
@@ -105,9 +106,9 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
     """
     match kind:
         case inspect.Metadata():
-            return check_of(kind.type, kind.extra_json_schema)
+            return check_of(kind.type, {**(kind.extra_json_schema or {}), **(kind.extra or {})})
         case inspect.StrType() | inspect.LiteralType():
-            return checks.name
+            return _text((schema or {}).get("such"))
         case inspect.BoolType():
             return checks.flag
         case inspect.IntType():
@@ -123,6 +124,17 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
             return _one_of(kind.types)
     # What is inside, the service knows.
     return lambda field, given: dict(given) if isinstance(given, Mapping) else given
+
+
+def _text(such: str | None) -> Check:
+    """Return the check of a text, perhaps of a time, which may be a date or datetime."""
+
+    def checked(field: str, given: Any) -> str:
+        if such and not isinstance(given, str | date):
+            raise InvalidValue(field, given, f"give {such}")
+        return checks.name(field, given.isoformat() if such and isinstance(given, date) else given)
+
+    return checked
 
 
 def _number(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:

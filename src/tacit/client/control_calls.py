@@ -47,7 +47,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        moment = until.isoformat() if isinstance(until, date) else until
+        moment: Any = until
         return part("pinned", ask(verbs.PIN, placement, wire.PinOf(arms, moment)))
 
     @call
@@ -76,7 +76,7 @@ class ControlCalls:
         share: float = 0.1,
         control: str | Mapping[str, Arm] = "uniform",
         unit: str = "decision",
-        look: str | None = None,
+        look: str | date | None = None,
     ) -> Call[wire.Holdout | None]:
         """Keep a part of the traffic for a control, so that it shows what learning is worth.
 
@@ -93,7 +93,7 @@ class ControlCalls:
             offer, or always ``{"arm": …}``.
         unit : str, default "decision"
             Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
-        look : str, optional
+        look : str, datetime or date, optional
             When one look is planned, in ISO 8601, such as ``2026-06-01``: at that one the interval
             is sharper.
 

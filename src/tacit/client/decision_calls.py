@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from datetime import date
+from typing import Any, Literal
 
 from msgspec import Raw
 
@@ -292,8 +293,8 @@ class DecisionCalls:
         *,
         confidence: float = 0.95,
         control: str | None = None,
-        begin: str | None = None,
-        end: str | None = None,
+        begin: str | date | None = None,
+        end: str | date | None = None,
         shown: float | None = None,
         share: float | None = None,
         rate: float | None = None,
@@ -309,7 +310,7 @@ class DecisionCalls:
         control : str, optional
             In place of the holdout, what logged propensities compare with: ``uniform``, or
             ``arm NAME``.
-        begin, end : str, optional
+        begin, end : str, datetime or date, optional
             Only decisions of that time, in ISO 8601, such as ``2026-05-03``; or the numbers of the
             first and the last chapter.
         shown : float, optional
@@ -328,7 +329,8 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        asked = LiftOf(confidence, control, begin, end, shown, share, rate, daily)
+        times: tuple[Any, Any] = begin, end
+        asked = LiftOf(confidence, control, *times, shown, share, rate, daily)
         return ask(verbs.LIFT, placement, asked)
 
     @call

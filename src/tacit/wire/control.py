@@ -184,7 +184,7 @@ class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["uniform", "baseline"] | ArmShown, Meta(examples=["uniform", "baseline", {"arm": "a"}])
     ] = "uniform"
     unit: Literal["decision", "session", "user"] = "decision"
-    look: str | None = None
+    look: Annotated[str, Meta(extra=SUCH)] | None = None
 
 
 class EndHoldout(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tacit.core.text import Column, Tabulated, laid_out
-from tacit.wire.control import Time
+from tacit.wire.control import SUCH, Time
 
 
 class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
@@ -42,12 +42,13 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
             str,
             Meta(
                 description="Only decisions from then on, in ISO 8601; about, as sums are kept over 128 "
-                "slices of time. Of holdouts whose units are decisions."
+                "slices of time. Of holdouts whose units are decisions.",
+                extra=SUCH,
             ),
         ]
         | None
     ) = None
-    end: Annotated[str, Meta(description="Only decisions before then.")] | None = None
+    end: Annotated[str, Meta(description="Only decisions before then.", extra=SUCH)] | None = None
     shown: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 100})] | None = None
     share: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5})] | None = None
     rate: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})] | None = None

@@ -11,12 +11,13 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import msgspec.structs
@@ -80,7 +81,7 @@ def settings_of(config: schema.PlacementConfig) -> str:
     Examples
     --------
     >>> import tacit
-    >>> json.loads(settings_of(PlacementConfig(tacit.Thompson(2))))["durability"]
+    >>> json.loads(settings_of(schema.PlacementConfig(tacit.Thompson(2))))["durability"]
     'committed'
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
@@ -221,6 +222,9 @@ def doubts(config: schema.Config) -> Iterator[str]:
         if days is not None and 36_500 < days < math.inf:
             years = f"{days:.0f} days are {days / 365:.0f} years"
             yield f"{where}.retention: {years}; if seconds were meant, give {days / 86_400:g}"
+    if config.traces is not None and not urlsplit(config.traces.endpoint).path.strip("/"):
+        where = f"collectors take traces at {config.traces.endpoint.rstrip('/')}/v1/traces"
+        yield f"traces.endpoint: {config.traces.endpoint} has no path; {where}"
     for name, hook in config.feeds.items():
         place = hook.map.placement
         if isinstance(place, Fixed) and place.value not in config.placements:
@@ -236,10 +240,28 @@ def doubts(config: schema.Config) -> Iterator[str]:
         arms = each.configured_arms
         count = arms if isinstance(arms, int | None) else len(arms)
         positions = getattr(each.policy, "positions", 0)
+        lists: dict[str, Any] = {"arms": arms, "context": [field for field, _ in each.policy.schema]}
+        lists |= {f"context.{field}": values for field, values in each.policy.schema}
+        for field, names in lists.items():
+            if two := alike(names if isinstance(names, tuple | list) else ()):
+                yield f"placements.{name}.{field}: {two} differ by capitals or blanks alone; keep one"
         if count == 1:
             yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
         elif count is not None and positions > count:
             yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
+
+
+def alike(names: Iterable[str]) -> str:
+    """Return the first two names that differ by capitals or blanks around them alone; nothing if none do.
+
+    Examples
+    --------
+    >>> alike(["ios", "web", "iOS"]), alike(["ios", "web"])
+    ("'ios' and 'iOS'", '')
+    """
+    known: dict[str, str] = {}
+    pairs = ((known.setdefault(name.strip().casefold(), name), name) for name in names)
+    return next((f"{first!r} and {name!r}" for first, name in pairs if first != name), "")
 
 
 # ---- The learner that a placement starts from, read from its file and checked against it

@@ -159,6 +159,14 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             If it is not fit for the kind, or no log folds to what it learns.
         """
         policy.check_folds()
+        arms = tuple(self.choices) if isinstance(self.choices, list) else self.choices
+        if arms is not None and policy.arms is None:
+            remedy = f"leave it out: {policy.label} knows arms by their features, which come with requests"
+            raise InvalidValue("arms", self.choices, remedy)
+        if arms not in (None, policy.arms):
+            raise InvalidValue(
+                "policy", self.policy, f"leave its arms out: those of the placement are {arms}"
+            )
         if getattr(policy, "per_key", False) and policy.key_bytes > MOST_KEY_BYTES:
             remedy = (
                 f"each key would take {policy.key_bytes:,} bytes, {MOST_KEY_BYTES:,} are allowed: let keys "

@@ -77,9 +77,6 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
 
     def fitted(self, policy: Policy) -> Policy:
         super().fitted(policy)
-        if policy.arms is None and self.arms is not None:
-            remedy = f"leave it out: {policy.label} knows items by their features, which come with requests"
-            raise InvalidValue("arms", self.arms, remedy)
         if not isinstance(policy, SlatePolicy):
             return policy
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
