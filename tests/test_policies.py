@@ -363,6 +363,12 @@ def test_policies_are_frozen_hashable_and_survive_their_spec(policy):
     assert hash(policy_from_spec(policy_to_spec(policy))) == hash(policy)
 
 
+@pytest.mark.parametrize(("word", "value"), [("true", True), ("True", True), ("false", False), ("False", False)])
+def test_true_and_false_are_read_as_files_and_as_python_write_them(word, value):
+    policy = policy_from_spec(f"context-mixture(context_dim=2, per_key={word})", 3)
+    assert policy.per_key is value
+
+
 def test_specs_as_text():
     assert policy_from_spec("UCB1", 3) == tacit.UCB1(3)
     assert policy_from_spec("epsilon-greedy(epsilon=0.2)", 3) == tacit.EpsilonGreedy(3, 0.2)

@@ -344,7 +344,8 @@ def _without_hyphens(arguments: str) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return a literal's value; a bare name or a call stands for a policy, as text."""
+    """Return a literal's value, also true and false; a bare name or a call stands for a policy, as text."""
     if isinstance(node, (ast.Name, ast.Call)):
-        return ast.unparse(node)
+        word = ast.unparse(node)
+        return {"true": True, "false": False}.get(word, word)
     return ast.literal_eval(node)
