@@ -363,7 +363,9 @@ def test_policies_are_frozen_hashable_and_survive_their_spec(policy):
     assert hash(policy_from_spec(policy_to_spec(policy))) == hash(policy)
 
 
-@pytest.mark.parametrize(("word", "value"), [("true", True), ("True", True), ("false", False), ("False", False)])
+@pytest.mark.parametrize(
+    ("word", "value"), [("true", True), ("True", True), ("false", False), ("False", False)]
+)
 def test_true_and_false_are_read_as_files_and_as_python_write_them(word, value):
     policy = policy_from_spec(f"context-mixture(context_dim=2, per_key={word})", 3)
     assert policy.per_key is value
