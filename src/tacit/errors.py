@@ -210,3 +210,13 @@ def needing(extra: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise MissingExtra(error.name or "a package", extra) from error
+
+
+@contextmanager
+def undoing(undo: Callable[..., object], *given: Any, **named: Any) -> Iterator[None]:
+    """Call ``undo`` if what is within fails or is stopped; the error goes on."""
+    try:
+        yield
+    except BaseException:
+        undo(*given, **named)
+        raise

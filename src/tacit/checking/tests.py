@@ -12,6 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -174,11 +175,8 @@ def serves_as_it_learns(trial: Trial) -> str:
         path = Path(folder) / "check.db"
         served, learner = asyncio.run(_served(trial, config, SqliteStore(path)))
         same_states(served, learner.lanes.used(), "the service and a learner differ in it")
-        store = SqliteStore(path)
-        try:
+        with closing(SqliteStore(path)) as store:
             wrong = verify(config, store)
-        finally:
-            store.close()
     if wrong:
         raise Failed(f"its log does not fold to what it learned: {wrong[0]}")
     return f"{trial.rounds} decisions of an engine: the learner's state, and the fold of its log"

@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -85,10 +85,8 @@ class SourceOptions:
             raise click.UsageError("--properties: they are for kafka://HOST:PORT/TOPIC; leave them out")
         else:
             source = EventSource(events_at(place, self.format, follow=self.follow))
-        try:
+        with closing(source):
             yield source
-        finally:
-            source.close()
 
     def _topic(self, place: str, once: bool, kept: "Kept") -> "EventSource":
         from tacit.events.topics import address_of, properties_of

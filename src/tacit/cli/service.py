@@ -54,11 +54,8 @@ class StoreOptions:
             configuration = self.configuration()
         from tacit.service.engine.opening import open_store
 
-        opened = open_store(configuration.store)
-        try:
+        with closing(open_store(configuration.store)) as opened:
             yield opened
-        finally:
-            opened.close()
 
     @contextmanager
     def open_to_read(self) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.shard import PULSE, Lost, Request, ShardSnapshot, Spares, new_actor
 from tacit.cluster.tasks import imported
-from tacit.errors import TacitError
+from tacit.errors import TacitError, undoing
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
@@ -107,13 +107,10 @@ class Link:
     async def _ask(self, method: str, *given: Any, watched: bool = True) -> Any:
         actor = self.actor
         answer = asyncio.wrap_future(getattr(actor, method).remote(*given).future())
-        try:
+        with undoing(answer.cancel):
             while watched and not (await asyncio.wait([answer], timeout=PATIENCE_SECONDS))[0]:
                 pulse = actor.pulse.options(concurrency_group=PULSE).remote()
                 await asyncio.wait_for(asyncio.wrap_future(pulse.future()), PATIENCE_SECONDS)
-        except BaseException:
-            answer.cancel()
-            raise
         return await answer
 
     # Requests --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cluster.tasks import connected, imported
 from tacit.core import checks
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, undoing
 from tacit.service.log.ids import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     assert config.store.url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.
     layouts = LayoutStore(config.store.url, config.store.schema)
-    try:
+    with undoing(layouts.close):
         cores = int(imported().cluster_resources().get("CPU", 1))
         layout = layouts.begun(shards, default=max(cores, 1))
 
@@ -126,6 +126,3 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
             for number in range(layout.shards)
         ]
         return LeadingIngress(config, links, spares, doors, merge_seconds, seeded, layouts.close)
-    except BaseException:
-        layouts.close()
-        raise

@@ -25,7 +25,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints, lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.core.dispatch import learns_from_propensity
-from tacit.errors import SnapshotError, TacitError, UnknownName
+from tacit.errors import SnapshotError, TacitError, UnknownName, undoing
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.lanes import no_plays
 from tacit.policies.base import Policy
@@ -186,16 +186,13 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
     except OSError as error:
         what = f"cannot be written: {path.parent}: {error.strerror}; make it, or give another"
         raise SnapshotError(f"{path}: {what}") from error
-    try:
+    with undoing(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:
             for piece in pieces(snapshot):
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, LogError, suggesting
+from tacit.errors import InvalidValue, LogError, suggesting, undoing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,12 +228,9 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
 
 def _replace(path: Path, write: Any, given: tuple[Iterable[Any], str]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
+    with undoing(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:
             write(file, *given)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

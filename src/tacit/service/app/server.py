@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvicorn
 
-from tacit.errors import ConfigError, InvalidValue, TacitError, needing
+from tacit.errors import ConfigError, InvalidValue, TacitError, needing, undoing
 from tacit.service.app.app import application
 from tacit.service.app.guard import Guard
 from tacit.service.config.file import by_key, doubts, kept, news, served, unheeded
@@ -475,11 +475,8 @@ def bound(
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
     listener = _allowed_listener(config, host, port, joins=joins)
-    try:
+    with undoing(listener.close):
         engine = (opening or _opened)(config)
-    except BaseException:
-        listener.close()
-        raise
     answering = partial(ready, address_of(listener))
     return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
 
@@ -512,13 +509,10 @@ def engine_over(store: Store, config: Config, shard: Shard | None = None) -> Eng
     """Open an engine, or close its store, and say what is configured otherwise than before."""
     from tacit.service.engine.engine import Engine
 
-    try:
+    with undoing(store.close):
         # Before the engine makes those that are new.
         notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
         engine = Engine(config, store, shard=shard)
-    except BaseException:
-        store.close()
-        raise
     if shard is None or shard.number == 0:
         noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
         _say(logging.INFO, news(noted or served(config), config))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,11 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
 
 
 def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
-    store = SqliteStore(config.store.path)
-    try:
+    with closing(SqliteStore(config.store.path)) as store:
         return [
             (name, placement, placement.kind.example(placement))
             for name, placement in Engine(config, store).placements.items()
         ]
-    finally:
-        store.close()
 
 
 def _once(connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any) -> None:

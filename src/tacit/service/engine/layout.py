@@ -268,11 +268,8 @@ def stores_of(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig
         If the store cannot be opened.
     """
     assert config.url is not None
-    store = (ReadStore if reading else LayoutStore)(config.url, config.schema)
-    try:
+    with contextlib.closing((ReadStore if reading else LayoutStore)(config.url, config.schema)) as store:
         layout = store.layout()
-    finally:
-        store.close()
     if layout is None:
         return [config]
     return [shard_store(config, layout, shard) for shard in range(layout.shards)]

@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from tacit.errors import UnknownName
+from tacit.errors import UnknownName, undoing
 from tacit.service.config.schema import Config
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending import PendingLog
@@ -367,11 +367,8 @@ class Writer:
                 give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
             elif pending.buffering and pending.runs_ahead(request):
                 # It came while placements were copied.
-                try:
+                with undoing(pending.forget):
                     (result,) = apply(pending, [request], {})
-                except BaseException:
-                    pending.forget()
-                    raise
                 give(reply, result)
             else:
                 ready.append((request, reply))
@@ -404,12 +401,9 @@ class Writer:
         requests = [request for request, _ in group]
         unknown = pending.unknown(requests)
         found = await self.worker.do(self._store.find, unknown) if unknown else {}
-        try:
+        # How far a group came that fails is not known: no placement is trusted, but made anew from the log.
+        with undoing(pending.forget):
             results = apply(pending, requests, found)
-        except BaseException:
-            # How far the group came is not known, so no placement is trusted: all are made anew from the log.
-            pending.forget()
-            raise
         answers = list(zip(group, results, strict=True))
         # Before the commit, on purpose: that is what ``buffered`` means.
         for (request, reply), result in answers if pending.buffering else ():
@@ -426,14 +420,11 @@ class Writer:
     async def _commit(self) -> None:
         pending = self.pending
         rows = pending.begin_commit()
-        try:
+        with undoing(pending.end_commit, failed=True):
             began = clocks.perf_counter()
             with self.commits.span(rows):
                 self._append_seconds = await self._appended(pending.in_flight, rows)
             self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
-        except BaseException:
-            pending.end_commit(failed=True)
-            raise
         pending.end_commit(failed=False)
 
     async def _appended(self, rows: Rows, size: int) -> float:
@@ -486,12 +477,9 @@ class Writer:
         """Undo what the failed group did to the learners, and write what may not be undone."""
         pending = self.pending
         pending.begin_commit()
-        try:
+        with undoing(pending.end_commit, failed=True):
             # The log is the truth: what a failed group taught is undone by folding the log again.
             anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
-        except BaseException:
-            pending.end_commit(failed=True)
-            raise
         pending.end_commit(failed=False)
         pending.placements |= anew
         pending.touch(anew)

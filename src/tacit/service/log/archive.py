@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -175,13 +176,10 @@ def backup(path: str | Path, target: str | Path) -> int:
             raise StoreError(f"{target}: is there, and no backup; give another path, or delete it")
         part.unlink(missing_ok=True)
         os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        source = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as source:
             if source.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"store.path: {path} is no tacit store; give another path")
             source.execute("VACUUM INTO ?", (str(part),))
-        finally:
-            source.close()
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, target)

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from tacit.errors import MissingExtra
+from tacit.errors import MissingExtra, undoing
 from tacit.service.errors import Damaged, Fenced, Refused, StoreError
 from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
 from tacit.service.log.sql import (
@@ -207,11 +207,8 @@ class PostgresStore(Store):
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             connection = psycopg.connect(self._conninfo, autocommit=True)
-            try:
+            with undoing(connection.close):
                 self._lock(connection)
-            except BaseException:
-                connection.close()
-                raise
             self._connection = connection
         return self._connection
 

@@ -13,6 +13,7 @@ import re
 import socket
 import sqlite3
 import tempfile
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,28 +73,23 @@ def holds(path: Path, kind: str, name: str) -> bool:
     """Whether a file is a backup of a store in SQLite that tells of somebody."""
     subject = Subject(kind, name)
     try:
-        backup = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
+        with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as backup:
+            if backup.pragma("application_id") != APPLICATION_ID:
+                return False
+            columns = {row[1] for row in backup.execute("PRAGMA table_info(store)")}
+            salt = backup.execute("SELECT salt FROM store").get if "salt" in columns else ""
+            found = backup.execute("SELECT content FROM records")
+            if any(subject.without(content) is not None for (content,) in found):
+                return True
+            units = [
+                f'%"unit":"{unit}"%'
+                for _, id, _, _, seed in backup.execute(PLACEMENT)
+                for unit in subject.units(salt or "", id, seed)
+            ]
+            asked = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
+            return any(backup.execute(asked, (unit,)).get for unit in units)
     except apsw.Error:
         return False
-    try:
-        if backup.pragma("application_id") != APPLICATION_ID:
-            return False
-        columns = {row[1] for row in backup.execute("PRAGMA table_info(store)")}
-        salt = backup.execute("SELECT salt FROM store").get if "salt" in columns else ""
-        found = backup.execute("SELECT content FROM records")
-        if any(subject.without(content) is not None for (content,) in found):
-            return True
-        units = [
-            f'%"unit":"{unit}"%'
-            for _, id, _, _, seed in backup.execute(PLACEMENT)
-            for unit in subject.units(salt or "", id, seed)
-        ]
-        asked = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
-        return any(backup.execute(asked, (unit,)).get for unit in units)
-    except apsw.Error:
-        return False
-    finally:
-        backup.close()
 
 
 # ---- The log checked against what was learned from it
