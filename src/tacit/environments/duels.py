@@ -37,9 +37,7 @@ class DuelEnvironment(Environment, abstract=True):
 
     takes: ClassVar[str] = "duel"
 
-    @property
-    def action_width(self) -> int:
-        return 2
+    action_width = 2
 
 
 # ---- Duels between arms whose probabilities of winning are known

@@ -256,9 +256,7 @@ class ProbabilisticMultileave(InterleavingMethod):
 
     decay: Annotated[float, within(0.0, 20.0)] = 3.0
 
-    @property
-    def _remembers(self) -> str:
-        return "shares"
+    _remembers = "shares"
 
     def _checked(self, rankings: Rankings) -> Ranked:
         checked = super()._checked(rankings)
@@ -371,9 +369,7 @@ class Optimized(InterleavingMethod):
     length: Annotated[int, whole(1, MOST_ITEMS)] = 10
     score: Annotated[str, one_of(*SCORES)] = "linear"
 
-    @property
-    def _remembers(self) -> str:
-        return "credits"
+    _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         choices = solved(rankings, self.length, self.score)

@@ -79,9 +79,7 @@ class Balanced(InterleavingMethod):
     0.0
     """
 
-    @property
-    def _remembers(self) -> str:
-        return "ranks"
+    _remembers = "ranks"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         both = [shown for _, shown in self._lists(rankings)]
@@ -178,9 +176,7 @@ class DebiasedBalanced(InterleavingMethod):
     examined: Annotated[Any, examination] = "inverse"
     top: Annotated[int | None, optional(whole(1, LONGEST))] = None
 
-    @property
-    def _remembers(self) -> str:
-        return "credits"
+    _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         both = [shown for _, shown in self._lists(rankings)]
@@ -318,9 +314,7 @@ class TeamDraftMultileave(InterleavingMethod):
 
     duels = False
 
-    @property
-    def _remembers(self) -> str:
-        return "teams"
+    _remembers = "teams"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []

@@ -27,9 +27,7 @@ class DuelPolicy(Policy, abstract=True):
 
     shows: ClassVar[str] = "duel"
 
-    @property
-    def action_width(self) -> int:
-        return 2
+    action_width = 2
 
     @staticmethod
     def decide(

@@ -84,9 +84,7 @@ class MixPolicy(SlatePolicy, abstract=True):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, positions=min(arms, 3), epsilon=0.1)
 
-    @property
-    def knows_propensity(self) -> bool:
-        return True
+    knows_propensity = True
 
     @staticmethod
     def shares(

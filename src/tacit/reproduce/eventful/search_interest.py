@@ -124,9 +124,7 @@ class WatchedInterest(Environment):
     def arm_count(self) -> int:
         return self.interest.arm_count
 
-    @property
-    def context_dim(self) -> int:
-        return 2
+    context_dim = 2
 
     def world(self, rng: Generator, horizon: int) -> World:
         interest = self.interest.world(rng, horizon)

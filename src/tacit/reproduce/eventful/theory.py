@@ -642,9 +642,7 @@ class ScriptedArms(Environment):
     def arm_count(self) -> int:
         return len(self.clicks[0])
 
-    @property
-    def context_dim(self) -> int:
-        return 1
+    context_dim = 1
 
     def world(self, rng: Generator, horizon: int) -> World:
         clicks = np.array(self.clicks)

@@ -32,7 +32,7 @@ from tacit.service.app.guard import Guard
 from tacit.service.config.file import by_key, doubts, kept, news, served, unheeded
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
-from tacit.service.engine.service import Overview, Service
+from tacit.service.engine.service import Service
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
@@ -72,10 +72,10 @@ class Progress:
 
     Parameters
     ----------
-    engine : Overview
+    engine : Service
     """
 
-    def __init__(self, engine: Overview) -> None:
+    def __init__(self, engine: Service) -> None:
         self._engine = engine
         self._events = -1
 
@@ -90,7 +90,7 @@ class Progress:
         return not (waiting and health.ready and health.events == before)
 
 
-async def watch(engine: Overview) -> None:
+async def watch(engine: Service) -> None:
     """Ping systemd's watchdog while the event loop runs and the engine makes progress."""
     seconds = _watchdog_seconds()
     progress = Progress(engine)

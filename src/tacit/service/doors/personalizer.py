@@ -321,9 +321,7 @@ class PersonalizerPlacement(FeaturePlacement):
             self._weighed = dict(zip(names, pairs, strict=True))
         return decision
 
-    @property
-    def most_fixed(self) -> int:
-        return 0
+    most_fixed = 0
 
     def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
         return (impression.given.baseline,)
@@ -466,9 +464,7 @@ class PersonalizerTable(PlacementTable, forbid_unknown_fields=True, kw_only=True
     aggregation: Aggregation = "first"
     propensities: Literal[True] = True
 
-    @property
-    def choices(self) -> Any:
-        return None
+    choices = None
 
     @property
     def attribution(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one."""
 
-# 1. ``Overview`` and ``Service``: what HTTP, pages and metrics ask for; an engine and an ingress have it.
+# 1. ``Service``: what HTTP, pages and metrics ask for; an engine and an ingress have it.
 # 2. ``Verbs``: one decision, one piece of feedback, by the calls for many.
 
 from __future__ import annotations
@@ -33,16 +33,23 @@ NO_REBUILD_IN_SHARDS = (
 
 
 @runtime_checkable
-class Overview(Protocol):
-    """What there is to see of a service; everything is answered from memory.
+class Service(Protocol):
+    """What answers requests: :class:`~tacit.service.engine.engine.Engine` says what each does.
 
     Attributes
     ----------
+    config : Config
     clock : function
         Returns the time in microseconds since 1970.
+    kept : Counter
+        How many records of each placement and kind were kept since the start.
     """
 
+    config: Config
     clock: Callable[[], int]
+    kept: Counter[tuple[str, str]]
+
+    # What there is to see, answered from memory.
 
     @property
     def placements(self) -> Mapping[str, Placement]:
@@ -64,20 +71,7 @@ class Overview(Protocol):
     def shared_seconds(self, placement: str) -> float | None:
         """Return how old what shards of a placement know of each other is, at most."""
 
-
-@runtime_checkable
-class Service(Overview, Protocol):
-    """What answers requests: :class:`~tacit.service.engine.engine.Engine` says what each does.
-
-    Attributes
-    ----------
-    config : Config
-    kept : Counter
-        How many records of each placement and kind were kept since the start.
-    """
-
-    config: Config
-    kept: Counter[tuple[str, str]]
+    # What it does.
 
     @property
     def commits(self) -> Commits:
