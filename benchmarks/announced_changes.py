@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 
 import tacit
-from tacit.reproduce.eventful.eventful_robustness import SCALES, environment, paired_ratio
+from tacit.reproduce.eventful.eventful_robustness import SCALES, environment
+from tacit.reproduce.study import ratio_of
 
 ARMS = DIM = 5
 BOX = tacit.Rectangle(dim=DIM, margin=0.1, anchored=True)
@@ -51,7 +52,7 @@ def main() -> None:
         play = {"horizon": scale.horizon, "runs": given.runs, "seed": given.seed, "checkpoints": 1}
         played = tacit.simulate(list(PLAYERS.values()), world, **play)
         regret = dict(zip(PLAYERS, played.regret[:, :, -1], strict=True))
-        ratios = [paired_ratio(regret[player], regret[beside]) for player, beside in pairs]
+        ratios = [ratio_of(regret[player], regret[beside]) for player, beside in pairs]
         named = f"{cell[0]:<6} {cell[1]}, {cell[2]}"
         print(f"{named:<40}" + "".join(f"{ratio:>8.2f} ± {error:.2f}" for ratio, error in ratios), flush=True)
 

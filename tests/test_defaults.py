@@ -18,7 +18,7 @@ from tacit.reproduce.study import Setup, write
 
 def test_ratios_and_their_errors_worked_by_hand():
     # Ratio 4/8; differences from half the other: 0, −1, 1 with a deviation of 1.
-    ratio, error = study.ratio_of(np.array([4.0, 3.0, 5.0]), np.array([8.0, 8.0, 8.0]))
+    ratio, error = study.study.ratio_of(np.array([4.0, 3.0, 5.0]), np.array([8.0, 8.0, 8.0]))
     assert (ratio, error) == (0.5, pytest.approx(1.0 / math.sqrt(3) / 8.0))
 
 

@@ -17,7 +17,7 @@ from tacit.reproduce.study import Setup, write
 
 def test_a_paired_ratio_by_hand():
     """Residuals 0, 1 and −1 around the line of slope 2: deviation 1, mean of the oracle 2."""
-    value, error = study.paired_ratio(np.array([2.0, 5.0, 5.0]), np.array([1.0, 2.0, 3.0]))
+    value, error = study.study.ratio_of(np.array([2.0, 5.0, 5.0]), np.array([1.0, 2.0, 3.0]))
     assert value == pytest.approx(2.0)
     assert error == pytest.approx(1.0 / np.sqrt(3.0) / 2.0)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints, lane_rows, leaves, rebuilt
+from tacit.core.arrays import Floats, Generator, Ints, copied, lane_rows, leaves
 from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
 from tacit.core.running import compiled, compiles_loops
 from tacit.core.text import Tabulated, left_aligned
@@ -90,9 +90,6 @@ class PolicyCheck(Tabulated):
         failed = len(self.failures)
         end = f"{failed} of {len(rows)} tests failed" if failed else "nothing failed"
         return f"{self.policy}\n{left_aligned(rows)}\n{end}"
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 # ---- Impressions and feedback for a policy under test, the same in every round of every test
@@ -392,11 +389,10 @@ def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tup
     loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width
     actions = np.zeros((trial.draws, width), np.int64)
-    before = [array.copy() for _, array in leaves(state)]
+    before = copied(state)
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
     if not trial.policy.remembers:
-        remedy = "choose writes it; only learn and observe may"
-        same_states(state, rebuilt(state, iter(before)), remedy)
+        same_states(state, before, "choose writes it; only learn and observe may")
     shown, counts = np.unique(actions, axis=0, return_counts=True)
     if trial.policy.showing.single:
         shown = np.arange(trial.arms)[:, None]
@@ -515,7 +511,7 @@ def _learn_alone(
     for (name, now), was, each in zip(leaves(learner.state), before, rows, strict=True):
         if not each:
             continue
-        now, was = now.copy(), was
+        now = now.copy()
         now[lane * each : (lane + 1) * each] = was[lane * each : (lane + 1) * each]
         if now.tobytes() != was.tobytes():
             raise Failed(f"{name}: learning for one key changes the row of another")

@@ -22,7 +22,7 @@ from tacit.checking import kernels
 from tacit.checking.kernels import Failed, Finding, LeftOut, PolicyCheck, Trial, same_states
 from tacit.core import checks
 from tacit.core import part as ranges
-from tacit.core.arrays import leaves, rebuilt, trimmed
+from tacit.core.arrays import copied, leaves, rebuilt, trimmed
 from tacit.core.dispatch import shown_in
 from tacit.core.seeds import stream
 from tacit.core.spread import progress
@@ -218,14 +218,9 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
             else:
                 await engine.feedback("check", str(round), reward)
                 learner.learn(decision, reward)
-        return rebuilt_copy(placement.learner.lanes.used()), learner
+        return copied(placement.learner.lanes.used()), learner
     finally:
         await engine.stop()
-
-
-def rebuilt_copy(state: Any) -> Any:
-    """Return a state with arrays of its own."""
-    return rebuilt(state, (array.copy() for _, array in leaves(state)))
 
 
 # Speed ----------------------------------------------------------------------------------------

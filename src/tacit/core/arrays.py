@@ -60,6 +60,11 @@ def rebuilt(state: Any, arrays: Iterator[Any]) -> Any:
     )
 
 
+def copied(state: Any) -> Any:
+    """Return a named tuple of the same form with arrays of its own."""
+    return rebuilt(state, (array.copy() for _, array in leaves(state)))
+
+
 def copied_into(small: Any, large: Any) -> Any:
     """Copy each array of ``small`` into the leading corner of its namesake in ``large``.
 

@@ -299,13 +299,6 @@ def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
 # ---- What is found
 
 
-def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
-    """Return the ratio of two paired means, and its standard error by the delta method."""
-    ratio = own.mean() / other.mean()
-    error = (own - ratio * other).std(ddof=1) / math.sqrt(len(own)) / other.mean()
-    return float(ratio), float(error)
-
-
 def _regrets(players: Sequence[policies.Policy], setting: RegretSetting, setup: study.Setup) -> Floats:
     """Return the regrets of players, of shape (players, runs, looks and the horizon)."""
     worlds = [setting.environment, *setting.others]
@@ -332,7 +325,7 @@ def cells_of(name: str, setting: RegretSetting, setup: study.Setup) -> list[stud
     for k, rounds in enumerate([*setting.looks, horizon]):
         best = candidates[int(chosen[k])]
         mine, its = regret[0, :, k], regret[1 + bests.index(best), :, k]
-        ratio, error = ratio_of(mine, its)
+        ratio, error = study.ratio_of(mine, its)
         cells.append(
             {
                 "setting": f"{name}, {rounds:,}" if setting.looks else name,

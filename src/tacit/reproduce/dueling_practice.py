@@ -154,25 +154,21 @@ def median_interval(values: Floats) -> tuple[float, float]:
 
 
 def _cells(name: str, policy: str, regret: Floats, nanoseconds: float) -> list[study.Cell]:
-    cells = []
-    for horizon, values in zip(HORIZONS, regret.T, strict=True):
-        low, high = median_interval(values)
-        cells.append(
-            {
-                "setting": name,
-                "policy": policy,
-                "horizon": horizon,
-                "regret_median": float(np.median(values)),
-                "median_low": low,
-                "median_high": high,
-                "regret_q90": float(np.quantile(values, 0.9)),
-                "regret_max": float(values.max()),
-                **study.moments(values),
-                "runs": len(values),
-                "ns_per_duel": nanoseconds,
-            }
-        )
-    return cells
+    return [
+        {
+            "setting": name,
+            "policy": policy,
+            "horizon": horizon,
+            "regret_median": float(np.median(values)),
+            **dict(zip(("median_low", "median_high"), median_interval(values), strict=True)),
+            "regret_q90": float(np.quantile(values, 0.9)),
+            "regret_max": float(values.max()),
+            **study.moments(values),
+            "runs": len(values),
+            "ns_per_duel": nanoseconds,
+        }
+        for horizon, values in zip(HORIZONS, regret.T, strict=True)
+    ]
 
 
 def _report(cells: list[study.Cell], setup: study.Setup) -> str:

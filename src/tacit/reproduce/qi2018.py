@@ -254,12 +254,9 @@ def _informative() -> float:
     low, high = 1e3, 1e9
     for _ in range(100):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _vacuous(middle) else (low, middle)
+        vacuous = proposition_1(middle) > largest_discrepancy(middle)
+        low, high = (middle, high) if vacuous else (low, middle)
     return high
-
-
-def _vacuous(rounds: float) -> bool:
-    return proposition_1(rounds) > largest_discrepancy(rounds)
 
 
 # Appendix F ----------------------------------------------------------------------------------
@@ -281,7 +278,7 @@ def appendix_f(setup: study.Setup) -> study.Reproduction:
     points = _points(CROSSED_ROUNDS)
     played = study.play(policies, ExaminationArms.crossed(), CROSSED_ROUNDS, setup, points)
     rounds, regret = played.rounds, played.regret
-    gap, half = _gap(), len(rounds) // 2
+    gap, half = sigmoid(0.5) * sigmoid(1.5) - sigmoid(-2.0) * sigmoid(4.0), len(rounds) // 2
     late = (regret[:, :, -1] - regret[:, :, half - 1]) / (CROSSED_ROUNDS - rounds[half - 1])
     locked = (late > 0.25 * gap).mean(axis=1)
     cells = [
@@ -310,10 +307,6 @@ def appendix_f(setup: study.Setup) -> study.Reproduction:
         "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=study.table(cells, columns)
     )
     return study.Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
-
-
-def _gap() -> float:
-    return sigmoid(0.5) * sigmoid(1.5) - sigmoid(-2.0) * sigmoid(4.0)
 
 
 # Beyond the paper ----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.classifiers import Rectangle
-from tacit.core.arrays import Floats, Ints, leaves
+from tacit.core.arrays import Floats, Ints, copied, leaves, rebuilt
 from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
 from tacit.core.running import compiled
 from tacit.core.spread import spread
@@ -197,11 +197,11 @@ def _joining(policy: BWC, boxes: Any) -> Callable[[Any], None]:
 
 def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
     """Return what gives every shard the last merged state and all that was learned since."""
-    base = _copy(_lane(state, 0))
+    base = copied(_lane(state, 0))
 
     def merge(learned: Any) -> None:
         nonlocal base
-        base = _copy(added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()]))
+        base = copied(added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()]))
         _give(state, base)
 
     return merge
@@ -209,17 +209,7 @@ def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
 
 def _lane(state: Any, lane: int) -> Any:
     """Return the view of one lane, with a lane axis of 1."""
-    return _mapped(lambda array: array[lane : lane + 1], state)
-
-
-def _copy(state: Any) -> Any:
-    return _mapped(np.copy, state)
-
-
-def _mapped(function: Callable[[Any], Any], state: Any) -> Any:
-    return type(state)(
-        *(_mapped(function, part) if isinstance(part, tuple) else function(part) for part in state)
-    )
+    return rebuilt(state, (array[lane : lane + 1] for _, array in leaves(state)))
 
 
 def _give(state: Any, source_state: Any) -> None:

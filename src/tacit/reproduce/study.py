@@ -25,7 +25,7 @@ from tacit.environments import Environment
 from tacit.errors import undoing
 from tacit.plots import figure, save
 from tacit.policies import Policy
-from tacit.simulation import SimulationResult, simulate
+from tacit.simulation import SimulationResult, simulate, standard_error
 
 # ---- What a paper claims and whether it holds: verdicts that the numbers choose
 
@@ -276,6 +276,12 @@ def each_run(run: Callable[[int], Found], runs: int, setup: Setup, label: str | 
 def std(values: Floats) -> float:
     """Return the standard deviation; NaN of fewer than two values."""
     return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def ratio_of(own: Floats, other: Floats) -> tuple[float, float]:
+    """Return the ratio of two means over the same runs, and its standard error by the delta method."""
+    ratio = float(own.mean() / other.mean())
+    return ratio, standard_error(own - ratio * other) / float(other.mean())
 
 
 def moments(values: Floats, name: str = "regret") -> Cell:

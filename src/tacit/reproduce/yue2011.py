@@ -215,7 +215,8 @@ def simulated(
     """Return what came of a figure or table that policies were played for."""
     preamble = study.report("yue2011_preamble", setup).strip()
     text = study.report(f"yue2011_{name}", setup, title=title, preamble=preamble, **more)
-    return study.Reproduction(cells, text, draw, settings_of(setup))
+    settings = {"seed": setup.seed, "trials": setup.runs, "horizon": HORIZON}
+    return study.Reproduction(cells, text, draw, settings)
 
 
 # Figure 1 -----------------------------------------------------------------------------------------
@@ -619,11 +620,6 @@ def panels(
             axes[-1].figure.suptitle(title, size=10)
 
     return draw
-
-
-def settings_of(setup: study.Setup) -> dict[str, Any]:
-    """Return what the numbers depend on."""
-    return {"seed": setup.seed, "trials": setup.runs, "horizon": HORIZON}
 
 
 FIGURE_1_TOP = study.Item("Yue and Joachims (2011), figure 1 (top): equal gaps", TRIALS, figure_1_top)

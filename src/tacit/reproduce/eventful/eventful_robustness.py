@@ -233,19 +233,13 @@ def played(fraction: float, signals: str, events: str, setup: study.Setup) -> di
 # What came of it -------------------------------------------------------------------------------
 
 
-def paired_ratio(regret: Floats, oracle: Floats) -> tuple[float, float]:
-    """Return the ratio of two means over the same runs, and its error by the delta method."""
-    ratio = float(regret.mean() / oracle.mean())
-    return ratio, standard_error(regret - ratio * oracle) / float(oracle.mean())
-
-
 def cells_of(
     events: str, signals: str, fraction: float, regrets: dict[tuple[str, str], Floats]
 ) -> list[study.Cell]:
     """Return one row for each policy of a setting."""
     cells = []
     for (name, base), regret in regrets.items():
-        ratio, error = paired_ratio(regret, regrets["ORA", base])
+        ratio, error = study.ratio_of(regret, regrets["ORA", base])
         cells.append(
             {
                 "events": events,
@@ -399,16 +393,9 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
         for fraction in FRACTIONS
         for cell in cells_of(events, signals, fraction, played(fraction, signals, events, setup))
     ]
-    settings = {
-        "seed": setup.seed,
-        "runs": setup.runs,
-        "reading": setup.reading,
-        "horizon": SCALES[setup.reading].horizon,
-        "queries": SCALES[setup.reading].queries,
-        "arms": ARMS,
-        "features": FEATURES,
-        "margin": MARGIN,
-    }
+    queries, horizon = SCALES[setup.reading]
+    given = {"horizon": horizon, "queries": queries, "arms": ARMS, "features": FEATURES, "margin": MARGIN}
+    settings = setup.settings(reading=setup.reading, **given)
     everything = completed(cells)
     return study.Reproduction(cells, written(setup, everything), partial(draw, everything), settings)
 

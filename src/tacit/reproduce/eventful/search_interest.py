@@ -358,7 +358,7 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
         cells=cells,
         report=_report(environment, years, cells, setup),
         draw=lambda path: _draw(environment, years[-1], path),
-        settings={"seed": setup.seed, "runs": setup.runs, "reading": setup.reading},
+        settings=setup.settings(reading=setup.reading),
     )
 
 
