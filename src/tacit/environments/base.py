@@ -97,13 +97,13 @@ class Environment(Part, abstract=True):
 
     @property
     def arm_count(self) -> int:
-        """How many arms there are."""
-        raise NotImplementedError
+        """How many arms there are; unless it is said, what the field ``arms`` says."""
+        return int(self.arms)  # type: ignore[attr-defined]
 
     @property
     def lanes(self) -> int:
-        """How many keys there are."""
-        return 1
+        """How many keys there are; unless it is said, what the field ``keys`` says, or one."""
+        return getattr(self, "keys", 1)
 
     @property
     def context_dim(self) -> int:
@@ -112,8 +112,8 @@ class Environment(Part, abstract=True):
 
     @property
     def feature_dims(self) -> tuple[int, int]:
-        """Numbers of relevance and of examination features per arm."""
-        return 0, 0
+        """Numbers of relevance and of examination features per arm; unless it is said, its fields."""
+        return getattr(self, "relevance_dim", 0), getattr(self, "examination_dim", 0)
 
     @property
     def action_width(self) -> int:

@@ -147,14 +147,6 @@ class LongTail(Environment):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms)
 
-    @property
-    def arm_count(self) -> int:
-        return self.arms
-
-    @property
-    def lanes(self) -> int:
-        return self.keys
-
     def world(self, rng: Generator, horizon: int) -> World:
         clicks = 1.0 / (1.0 + np.exp(-self._log_odds(rng)))
         weights = np.arange(1, self.keys + 1) ** -self.traffic

@@ -258,10 +258,6 @@ class ContextualCascade(Environment):
         return self.pool if self.identified else self.offered
 
     @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, self.examination_dim
-
-    @property
     def action_width(self) -> int:
         return self.positions
 

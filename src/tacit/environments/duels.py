@@ -329,14 +329,6 @@ class ContextualDuels(DuelEnvironment):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, dim, 4)
 
-    @property
-    def arm_count(self) -> int:
-        return self.arms
-
-    @property
-    def lanes(self) -> int:
-        return self.keys
-
     def world(self, rng: Generator, horizon: int) -> World:
         contexts = rng.standard_normal((self.keys, self.context_dim)) / np.sqrt(self.context_dim)
         slopes = rng.standard_normal((self.context_dim, self.arms))

@@ -196,10 +196,6 @@ class ExaminationArms(Environment):
     def context_dim(self) -> int:
         return int(self.announced)
 
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, self.examination_dim
-
     def world(self, rng: Generator, horizon: int) -> World:
         features = self._features(rng)
         segments = [self._draw(rng, 1)[0] for _ in range(1 + len(self.redraws))]

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, Positive, param, whole
+from tacit.core.part import Fraction, Positive, param, whole, within
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms
 from tacit.errors import InvalidValue
@@ -93,7 +93,7 @@ class ItemLists(Environment):
     pool: Annotated[int, whole(1, 2**20)] = 1000
     offered: int = 20
     scale: Positive = 1.5
-    base: float = -1.5
+    base: Annotated[float, within(-20.0, 20.0)] = -1.5
     seen: Any = None
     after_skip: Fraction = 1.0
     after_click: Fraction = 1.0
@@ -102,7 +102,6 @@ class ItemLists(Environment):
         super().__post_init__()
         self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
         self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
-        self._set("base", checks.number("base", self.base, -20.0, 20.0))
         checks.number("after_click", self.after_click, 0.0, self.after_skip)
         if self.seen is not None:
             seen = [checks.number("seen", value, 0.0, 1.0) for value in self.seen]
@@ -122,10 +121,6 @@ class ItemLists(Environment):
     @property
     def arm_count(self) -> int:
         return self.offered
-
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, 0
 
     @property
     def action_width(self) -> int:

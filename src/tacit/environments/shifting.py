@@ -198,14 +198,6 @@ class ShiftingArms(Environment):
         return KINDS.index(self.signals)
 
     @property
-    def arm_count(self) -> int:
-        return self.arms
-
-    @property
-    def lanes(self) -> int:
-        return self.keys
-
-    @property
     def context_dim(self) -> int:
         return self.dim + self.announced
 

@@ -231,10 +231,6 @@ class UsersOfLists(Environment):
     scale: float
 
     @property
-    def arm_count(self) -> int:
-        return self.arms
-
-    @property
     def action_width(self) -> int:
         return self.positions
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from tacit import policies
 from tacit.classifiers import Rectangle
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
+from tacit.core.part import Fraction, PositiveFraction
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
 from tacit.policies.base import Outcome
@@ -94,14 +94,13 @@ class RatioRestart(Restarting):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: policies.Policy
-    alpha: float = 0.005
-    delta: float = 1e-3
+    alpha: Fraction = 0.005
+    delta: PositiveFraction = 1e-3
 
     def __post_init__(self) -> None:
         check_restartable("policy", self.policy)
+        super().__post_init__()
         self._set("arms", self.policy.arms)
-        self._set("alpha", checks.number("alpha", self.alpha, 0.0, 1.0))
-        self._set("delta", checks.number("delta", self.delta, 0.0, 1.0, open_low=True))
 
     def init(self, lanes: int) -> State:
         hull = policies.GLRKLUCB(self.arms).init(lanes).hull

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tacit import policies
 from tacit.classifiers import Rectangle
-from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
+from tacit.core.part import within
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
 from tacit.plots import COLOURS, looks
@@ -59,6 +59,9 @@ def abandonment(averages: Floats, prior: float) -> float:
     without = averages[0, 1] - averages[0, 2]
     recent = (without + prior * usual) / (averages[0, 1] + prior)
     return float(0.5 + 0.5 * (recent - usual))
+
+
+Span = Annotated[float, within(0.0, 1e9, open_low=True)]
 
 
 @dataclass(frozen=True)
@@ -108,17 +111,14 @@ class WatchedInterest(Environment):
         shown: Ints  # (days − 1, arms)
 
     interest: SearchInterest
-    fast: float = 0.25
-    slow: float = 2.0
-    prior: float = 100.0
+    fast: Span = 0.25
+    slow: Span = 2.0
+    prior: Span = 100.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.interest, SearchInterest):
             raise InvalidValue("interest", self.interest, "give a SearchInterest")
-        for field in ("fast", "slow", "prior"):
-            value = checks.number(field, getattr(self, field), 0.0, 1e9, open_low=True)
-            self._set(field, value)
 
     @property
     def arm_count(self) -> int:
