@@ -38,36 +38,16 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 # pyarrow would double the time that the import takes, and click models would add to it.
-_LATER = {
-    "PolicyCheck": "tacit.checking",
-    "check": "tacit.checking",
-    "InterleavedRankers": "tacit.environments.interleaved_rankers",
-    "from_rankers": "tacit.environments.interleaved_rankers",
-    "OffPolicyResult": "tacit.evaluate",
-    "Proposal": "tacit.evaluate",
-    "ReplayResult": "tacit.evaluate",
-    "examine": "tacit.evaluate",
-    "off_policy": "tacit.evaluate",
-    "propose": "tacit.evaluate",
-    "replay": "tacit.evaluate",
-    "read_log": "tacit.logs",
-    "read_open_bandit": "tacit.logs",
-    "read_ubi": "tacit.logs",
-    "write_log": "tacit.logs",
+_HOMES = {
+    "checking": "PolicyCheck check",
+    "environments.interleaved_rankers": "InterleavedRankers from_rankers",
+    "evaluate": "OffPolicyResult Proposal ReplayResult examine off_policy propose replay",
+    "logs": "read_log read_open_bandit read_ubi write_log",
 }
+_LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 # Rooms with names of their own, which are loaded when they are first asked for.
-_ROOMS = (
-    "classifiers",
-    "clicks",
-    "environments",
-    "errors",
-    "evaluate",
-    "interleaving",
-    "logs",
-    "policies",
-    "proof",
-)
+_ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies proof"
 
 # Where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = sorted([*_public(globals()), *_LATER])
@@ -76,11 +56,11 @@ globals()["__all__"] = sorted([*_public(globals()), *_LATER])
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
-    if name in _ROOMS:
+    if name in _ROOMS.split():
         return importlib.import_module(f"tacit.{name}")
     hint = importlib.import_module("tacit.errors").meant(name, __dir__())
     raise AttributeError(f"module 'tacit' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals()["__all__"], *_ROOMS, "__version__"])
+    return sorted([*globals()["__all__"], *_ROOMS.split(), "__version__"])

@@ -1,27 +1,18 @@
 """Click models: users to simulate, and to fit to a click log."""
 
-from tacit.clicks.base import ClickModel, Fit, Sessions, perplexity, sessions_of
-from tacit.clicks.models import (
-    Cascade,
-    DependentClick,
-    DynamicBayesian,
-    PositionBased,
-    informational,
-    navigational,
-    perfect,
-)
+from tacit.clicks.base import ClickModel as ClickModel
+from tacit.clicks.base import Fit as Fit
+from tacit.clicks.base import Sessions as Sessions
+from tacit.clicks.base import perplexity as perplexity
+from tacit.clicks.base import sessions_of as sessions_of
+from tacit.clicks.models import Cascade as Cascade
+from tacit.clicks.models import DependentClick as DependentClick
+from tacit.clicks.models import DynamicBayesian as DynamicBayesian
+from tacit.clicks.models import PositionBased as PositionBased
+from tacit.clicks.models import informational as informational
+from tacit.clicks.models import navigational as navigational
+from tacit.clicks.models import perfect as perfect
+from tacit.core.dispatch import public as _public
 
-__all__ = [
-    "Cascade",
-    "ClickModel",
-    "DependentClick",
-    "DynamicBayesian",
-    "Fit",
-    "PositionBased",
-    "Sessions",
-    "informational",
-    "navigational",
-    "perfect",
-    "perplexity",
-    "sessions_of",
-]
+# Where no tool reads it: type checkers and the reference go by the imports above.
+globals()["__all__"] = _public(globals())

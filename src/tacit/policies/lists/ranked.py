@@ -16,7 +16,7 @@ from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
 from tacit.core.part import whole
 from tacit.errors import InvalidValue
-from tacit.policies.actions import SlatePolicy
+from tacit.policies.actions import SlatePolicy, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb import UCB1
 
@@ -105,9 +105,7 @@ class RankedBandit(SlatePolicy):
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))
 
-    @property
-    def context_dim(self) -> int:
-        return self.policy.context_dim
+    context_dim = passed_on("context_dim")
 
     def init(self, lanes: int) -> State:
         lists = (lanes, UNDER_WAY, self.positions)

@@ -20,6 +20,7 @@ from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
 from tacit.core.part import PositiveFraction, optional, whole
+from tacit.policies.actions import passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 
@@ -329,9 +330,7 @@ class BWC(Restarting):
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
         return replace(self, arms=arms, policy=self.inner.with_arms(arms))
 
-    @property
-    def context_dim(self) -> int:
-        return self.classifier.dim
+    context_dim = passed_on("dim", part="classifier")
 
     def init(self, lanes: int) -> State:
         arms, dim = self.arm_count, self.classifier.dim

@@ -16,6 +16,7 @@ from tacit.classifiers.base import checked_classifier
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
 from tacit.core.part import one_of, param, whole, within
+from tacit.policies.actions import passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting import probation_odds
 
@@ -117,9 +118,7 @@ class ProbationBandit(Policy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, classifier=Rectangle(dim, margin=0.1))
 
-    @property
-    def context_dim(self) -> int:
-        return self.classifier.dim
+    context_dim = passed_on("dim", part="classifier")
 
     @param
     def base_place(self) -> int:
