@@ -9,7 +9,7 @@ import asyncio
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -179,29 +179,7 @@ class _OfFeeds(Collector):
         self._feeds = feeds
 
     def collect(self) -> Iterable[Metric]:
-        feeds = self._feeds.now()
-        yield _family(
-            COUNTER, "tacit_feed_events", "Events that a feed has read.", ("feed",),
-            [([feed.name], feed.read) for feed in feeds],
-        )  # fmt: skip
-        yield _family(
-            COUNTER, "tacit_feed_sent", "Events of a feed by what the service made of them.",
-            ("feed", "outcome"),
-            [([feed.name, what], count) for feed in feeds for what, count in feed.sent.items()],
-        )  # fmt: skip
-        yield _family(
-            COUNTER, "tacit_feed_rejected", "Events of a feed that could not be sent, by reason.",
-            ("feed", "reason"),
-            [([feed.name, why], count) for feed in feeds for why, count in feed.rejected.items()],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_feed_lag_seconds", "From the last event of a feed to its report.", ("feed",),
-            [([feed.name], feed.lag) for feed in feeds],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_feed_silent_seconds", "Since a feed that has not ended reported last.", ("feed",),
-            [([feed.name], feed.seconds) for feed in feeds if not feed.ended],
-        )  # fmt: skip
+        return _of_each(OF_FEED, "feed", [(feed.name, feed) for feed in self._feeds.now()])
 
 
 class _OfEngine(Collector):
@@ -229,18 +207,10 @@ class _OfEngine(Collector):
             [([__version__, platform.python_version()], 1.0)],
         )  # fmt: skip
         placements = dict(self._engine.placements)
-        for kind, name, help, read in OF_PLACEMENT:
-            samples: list[Sample] = [([of], read(placement)) for of, placement in placements.items()]
-            yield _family(kind, name, help, ("placement",), samples)
-        yield _family(
-            COUNTER, "tacit_feedback", "Feedback by what became of it.", ("placement", "outcome"),
-            [
-                ([of, outcome], count)
-                for of, placement in placements.items()
-                for outcome, count in placement.outcomes.copy().items()
-            ],
-        )  # fmt: skip
-        yield from _of_learning(placements, whole=not self._engine.shards())
+        yield from _of_each(OF_PLACEMENT, "placement", list(placements.items()))
+        # Of shards this process has only what is seen.
+        learned = () if self._engine.shards() else tuple(placements.items())
+        yield from _of_each(OF_LEARNED, "placement", learned)
         now = self._engine.clock()
         yield _family(
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
@@ -268,36 +238,21 @@ class _OfEngine(Collector):
 
 def _of_shards(engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]) -> Iterator[Metric]:
     """Yield how shards are, and how old what they know of each other is."""
-    for kind, name, help, value_of in OF_SHARD:
-        samples = [([str(shard.number)], value_of(shard)) for shard in shards]
-        yield _family(kind, name, help, ("shard",), samples)
+    yield from _of_each(OF_SHARD, "shard", [(str(shard.number), shard) for shard in shards])
     yield _family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
         ("placement",), [([of], engine.shared_seconds(of)) for of in placements],
     )  # fmt: skip
 
 
-def _of_learning(placements: Mapping[str, Placement], *, whole: bool) -> Iterator[Metric]:
-    """Yield what is known of contexts and of states, where this process learns from the whole of a log."""
-    yield _family(
-        COUNTER, "tacit_context_others",
-        "Values in contexts, since the start, that are none of those declared for their field.",
-        ("placement", "field"),
-        [
-            ([of, field], placement.encoder.others[field])
-            for of, placement in placements.items()
-            if placement.encoder is not None
-            for field in placement.encoder.listed
-        ],
-    )  # fmt: skip
-    yield _family(
-        GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", ("placement",),
-        [([of], byte_count(placement.learner.state)) for of, placement in placements.items() if whole],
-    )  # fmt: skip
-    yield _family(
-        GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.",
-        ("placement",), [([of], placement.open_bytes) for of, placement in placements.items() if whole],
-    )  # fmt: skip
+def _of_each(table: Table, label: str, named: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
+    """Yield the metrics of a table: a value of each named thing, or several by a label of their own."""
+    for kind, name, help, by, read in table:
+        if by:
+            samples = [([of, key], value) for of, thing in named for key, value in read(thing)]
+        else:
+            samples = [([of], read(thing)) for of, thing in named]
+        yield _family(kind, name, help, [label, by] if by else [label], samples)
 
 
 def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
@@ -314,23 +269,51 @@ def _uniform(placement: Placement) -> float | None:
     return None if estimate is None else estimate.value
 
 
-OF_PLACEMENT: tuple[tuple[Any, str, str, Callable[[Placement], float | None]], ...] = (
-    (COUNTER, "tacit_decisions", "Decisions.", attrgetter("decisions")),
-    (COUNTER, "tacit_rewards", "Sum of all rewards.", attrgetter("series.rewards")),
-    (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", attrgetter("pending")),
-    (GAUGE, "tacit_keys", "Keys.", attrgetter("key_count")),
-    (GAUGE, "tacit_guardrail_harms", "Harms that the guardrail has proved, of arms or of the policy.",
+def _others(placement: Placement) -> list[tuple[str, int]]:
+    encoder = placement.encoder
+    return [] if encoder is None else [(field, encoder.others[field]) for field in encoder.listed]
+
+
+Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
+"""Of each metric its kind, name and help, by which label it is parted, if so, and what reads it."""
+OF_PLACEMENT: Table = (
+    (COUNTER, "tacit_decisions", "Decisions.", "", attrgetter("decisions")),
+    (COUNTER, "tacit_rewards", "Sum of all rewards.", "", attrgetter("series.rewards")),
+    (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", "", attrgetter("pending")),
+    (GAUGE, "tacit_keys", "Keys.", "", attrgetter("key_count")),
+    (GAUGE, "tacit_guardrail_harms", "Harms that the guardrail has proved, of arms or of the policy.", "",
      lambda placement: None if placement.guardrail is None else len(placement.guardrail.harms)),
-    (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", attrgetter("series.restarts")),
+    (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", "", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
-     "What uniform exploration would earn for each impression, estimated.", _uniform),
+     "What uniform exploration would earn for each impression, estimated.", "", _uniform),
+    (COUNTER, "tacit_feedback", "Feedback by what became of it.", "outcome",
+     lambda placement: placement.outcomes.copy().items()),
+    (COUNTER, "tacit_context_others",
+     "Values in contexts, since the start, that are none of those declared for their field.", "field",
+     _others),
 )  # fmt: skip
-OF_SHARD: tuple[tuple[Any, str, str, Callable[[ShardHealth], float | None]], ...] = (
-    (GAUGE, "tacit_shard_up", "Whether the shard answers.", attrgetter("up")),
-    (COUNTER, "tacit_shard_losses", "Losses of the shard.", attrgetter("losses")),
-    (GAUGE, "tacit_shard_log_rows", "Rows of its log.",
+OF_LEARNED: Table = (
+    (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
+     lambda placement: byte_count(placement.learner.state)),
+    (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",
+     attrgetter("open_bytes")),
+)  # fmt: skip
+OF_SHARD: Table = (
+    (GAUGE, "tacit_shard_up", "Whether the shard answers.", "", attrgetter("up")),
+    (COUNTER, "tacit_shard_losses", "Losses of the shard.", "", attrgetter("losses")),
+    (GAUGE, "tacit_shard_log_rows", "Rows of its log.", "",
      lambda shard: None if shard.health is None else shard.health.events),
-    (GAUGE, "tacit_shard_waiting_requests", "Requests on their way to it.", attrgetter("waiting")),
+    (GAUGE, "tacit_shard_waiting_requests", "Requests on their way to it.", "", attrgetter("waiting")),
+)  # fmt: skip
+OF_FEED: Table = (
+    (COUNTER, "tacit_feed_events", "Events that a feed has read.", "", attrgetter("read")),
+    (COUNTER, "tacit_feed_sent", "Events of a feed by what the service made of them.", "outcome",
+     lambda feed: feed.sent.items()),
+    (COUNTER, "tacit_feed_rejected", "Events of a feed that could not be sent, by reason.", "reason",
+     lambda feed: feed.rejected.items()),
+    (GAUGE, "tacit_feed_lag_seconds", "From the last event of a feed to its report.", "", attrgetter("lag")),
+    (GAUGE, "tacit_feed_silent_seconds", "Since a feed that has not ended reported last.", "",
+     lambda feed: None if feed.ended else feed.seconds),
 )  # fmt: skip
 
 
@@ -375,32 +358,7 @@ class LiftMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
-        reports = self._reports().items()
-        ends, traffic = ("placement", "bound"), ("placement", "what")
-        yield _family(
-            GAUGE, "tacit_lift_ratio",
-            "Mean reward of the policy over that of the holdout's control, and its interval.", ends,
-            [([of, bound], value) for of, report in reports for bound, value in _ends(report.ratio)],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_lift_difference",
-            "Mean reward of the policy minus that of the holdout's control, and its interval.", ends,
-            [([of, bound], value) for of, report in reports for bound, value in _ends(report.difference)],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_srm_alarm", "1 where traffic is not what holdout and propensities say.", traffic,
-            [([of, srm.what], srm.alarm) for of, report in reports for srm in report.srm],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_srm_evidence",
-            "Logarithm of the evidence for that; above 4.6 there is an alarm.", traffic,
-            [([of, srm.what], srm.evidence) for of, report in reports for srm in report.srm],
-        )  # fmt: skip
-        yield _family(
-            GAUGE, "tacit_metric_harm", "1 where learning harms a metric that is watched.",
-            ("placement", "metric"),
-            [([of, each.name], each.safety == "harm") for of, report in reports for each in report.metrics],
-        )  # fmt: skip
+        return _of_each(OF_LIFT, "placement", list(self._reports().items()))
 
     def _reports(self) -> dict[str, LiftReport]:
         now = self._now()
@@ -417,3 +375,19 @@ class LiftMetrics(Collector):
 def _ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
     """Return an interval with the name of each of its ends; an end that is not known is None."""
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
+
+
+OF_LIFT: Table = (
+    (GAUGE, "tacit_lift_ratio",
+     "Mean reward of the policy over that of the holdout's control, and its interval.", "bound",
+     lambda report: _ends(report.ratio)),
+    (GAUGE, "tacit_lift_difference",
+     "Mean reward of the policy minus that of the holdout's control, and its interval.", "bound",
+     lambda report: _ends(report.difference)),
+    (GAUGE, "tacit_srm_alarm", "1 where traffic is not what holdout and propensities say.", "what",
+     lambda report: [(srm.what, srm.alarm) for srm in report.srm]),
+    (GAUGE, "tacit_srm_evidence", "Logarithm of the evidence for that; above 4.6 there is an alarm.", "what",
+     lambda report: [(srm.what, srm.evidence) for srm in report.srm]),
+    (GAUGE, "tacit_metric_harm", "1 where learning harms a metric that is watched.", "metric",
+     lambda report: [(each.name, each.safety == "harm") for each in report.metrics]),
+)  # fmt: skip
