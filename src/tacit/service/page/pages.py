@@ -112,16 +112,8 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters |= {
-            "missing": missing,
-            "percent": percent,
-            "reward": reward,
-            "interval": interval,
-            "size": size,
-            "seconds": seconds,
-            "chance": chance,
-            "grouped": "{:,}".format,
-        }
+        written = missing, percent, reward, interval, size, seconds, chance
+        self._templates.filters |= {each.__name__: each for each in written} | {"grouped": "{:,}".format}
         self._templates.globals |= {"version": tacit.__version__, "shares": SHARES}
 
     async def _template(self, name: str) -> jinja2.Template:
