@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -162,12 +163,10 @@ class RejectedFile:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._file: BinaryIO | None = None
-        if path is not None:
-            try:
-                self._file = path.open("ab")
-            except OSError as error:
-                raise ConfigError(f"rejected: {path} cannot be written: {error}") from error
+        try:
+            self._file = Path(path or os.devnull).open("ab")  # noqa: SIM115
+        except OSError as error:
+            raise ConfigError(f"rejected: {path} cannot be written: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -175,13 +174,10 @@ class RejectedFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
     def write(self, found: Found, reason: str, detail: str) -> None:
         """Add an event, with the reason and the place where it was."""
-        if self._file is None:
-            return
         why = {"reason": reason, "detail": detail, "source": found.source, "line": found.line}
         event = found.text if found.event is None else found.event
         line = {REJECTED: why | {"named": found.named}, "event": event}
@@ -189,5 +185,4 @@ class RejectedFile:
 
     def flush(self) -> None:
         """See to it that what was added is in the file."""
-        if self._file is not None:
-            self._file.flush()
+        self._file.flush()

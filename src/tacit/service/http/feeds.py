@@ -17,7 +17,7 @@ import msgspec
 
 from tacit.errors import InvalidValue, UnknownName
 from tacit.events.event_map import EventMap
-from tacit.events.mapping import BadEvent, EventCounts, Mapped, Mapper, Message, outcome_of
+from tacit.events.mapping import BadEvent, EventCounts, Mapped, Mapper, outcome_of
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
 from tacit.service.http.messages import DEEPEST, decoded, deeper, problem, problem_of, refused
@@ -190,14 +190,6 @@ def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
 # ---- Events as feedback
 
 
-class _Piece(NamedTuple):
-    """An event's message, and where it goes."""
-
-    placement: str
-    message: Message
-    time: float | None
-
-
 class _Taking(EventCounts):
     """Events of one body under way."""
 
@@ -212,7 +204,7 @@ class _Taking(EventCounts):
 
     async def take(self, events: Sequence[Any]) -> None:
         """Take some events: decisions before what came back for them."""
-        groups: dict[tuple[bool, str, type], list[_Piece]] = {}
+        groups: dict[tuple[bool, str, type], list[Mapped]] = {}
         for piece in self._pieces(events):
             kind = type(piece.message)
             groups.setdefault((kind is not LocalDecision, piece.placement, kind), []).append(piece)
@@ -225,7 +217,8 @@ class _Taking(EventCounts):
                 else:
                     self.count(outcome, piece.time)
 
-    def _pieces(self, events: Sequence[Any]) -> Iterator[_Piece]:
+    def _pieces(self, events: Sequence[Any]) -> Iterator[Mapped]:
+        """Yield those that say what the service does not know."""
         for event in events:
             try:
                 mapped = self._mapped(event)
@@ -237,7 +230,7 @@ class _Taking(EventCounts):
             elif mapped.message is None:
                 self.count("remembered", mapped.time)
             else:
-                yield _Piece(mapped.placement, mapped.message, mapped.time)
+                yield mapped
 
     def _mapped(self, event: Any) -> Mapped | None:
         """Return an event as feedback; None where the map leaves it out."""
@@ -259,7 +252,7 @@ class _Taking(EventCounts):
         self.rejected[error.reason] += 1
         self._first.setdefault(error.reason, error.detail)
 
-    async def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Outcome]:
+    async def _recorded(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
         """Return what became of messages of one type; what is wrong with one stops no other."""
         handler, many = MANY[type(messages[0])]
         try:
