@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import httpx
@@ -193,9 +192,7 @@ class Client(_Connection[httpx.Client], Blocking):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _answer(self, call: Call[A]) -> A:
@@ -250,9 +247,7 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     async def _answer(self, call: Call[A]) -> A:

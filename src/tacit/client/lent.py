@@ -166,6 +166,13 @@ def _number(file: Path) -> int:
     return int(file.stem)
 
 
+def write_anew(path: Path, content: bytes) -> None:
+    """Write a file that takes the place of the one before as a whole."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    os.replace(fresh, path)
+
+
 LEARNER = "learner.tacit"
 DECISION, FEEDBACK = "decision", "feedback"
 AT_ONCE = 1000
@@ -249,9 +256,7 @@ class LentShard:
             return
         content = client.learner(self._placement, self.number)
         self._take(content, asked, row)
-        fresh = self._kept.with_suffix(".new")
-        fresh.write_bytes(content)
-        os.replace(fresh, self._kept)
+        write_anew(self._kept, content)
 
     def recover(self) -> None:
         """Begin with what was known when another process ended."""

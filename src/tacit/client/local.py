@@ -10,13 +10,11 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -24,7 +22,7 @@ import msgspec
 from tacit.client.bodies import body, fields_of
 from tacit.client.call import Conflict, InvalidRequest, ServiceError
 from tacit.client.clients import Client
-from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode
+from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode, write_anew
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import InvalidValue, TacitError
@@ -313,9 +311,7 @@ class Local:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _shard_of(self, key: str) -> tuple[LentShard, int]:
@@ -431,9 +427,7 @@ class Local:
             for shard in self._shards:
                 shard.forget()
             self._leave()
-            fresh = (self._folder / LAYOUT).with_suffix(".new")
-            fresh.write_bytes(encode(layout))
-            os.replace(fresh, self._folder / LAYOUT)
+            write_anew(self._folder / LAYOUT, encode(layout))
             self._begin(layout)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -171,9 +170,7 @@ class RejectedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._file.close()
 
     def write(self, found: Found, reason: str, detail: str) -> None:
