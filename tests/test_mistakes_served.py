@@ -325,7 +325,6 @@ HARDLY = {
     "collectors take traces at http://127.0.0.1:4318/v1/traces",
     HOME + "context = { device = ['ios', 'web', 'iOS '] }": "home.context.device: 'ios' and 'iOS ' differ by",
     HOME + "context = { Age = 'number', age = 'number' }": "home.context: 'Age' and 'age' differ by",
-    HOME.replace("song", "Film"): "home.arms: 'film' and 'Film' differ by capitals or blanks alone; keep one",
     HOME
     + "[feeds.shop]\nmap = 'map.toml'": "feeds.shop.map: placement: 'hom' is none of the placements, home",
 }

@@ -240,10 +240,10 @@ def doubts(config: schema.Config) -> Iterator[str]:
         arms = each.configured_arms
         count = arms if isinstance(arms, int | None) else len(arms)
         positions = getattr(each.policy, "positions", 0)
-        lists: dict[str, Any] = {"arms": arms, "context": [field for field, _ in each.policy.schema]}
+        lists: dict[str, Any] = {"context": dict(each.policy.schema)}
         lists |= {f"context.{field}": values for field, values in each.policy.schema}
         for field, names in lists.items():
-            if two := alike(names if isinstance(names, tuple | list) else ()):
+            if two := alike([] if isinstance(names, str) else names):
                 yield f"placements.{name}.{field}: {two} differ by capitals or blanks alone; keep one"
         if count == 1:
             yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
