@@ -295,7 +295,7 @@ def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> f
 
     Examples
     --------
-    >>> from tacit.policies import UCB1
+    >>> from tacit.policies import UCB1, EpsilonGreedy
     >>> floor_of(EpsilonGreedy(arms=3, epsilon=0.2)), floor_of(UCB1(arms=3))
     (0.2, 0.0)
     >>> floor_of(UCB1(arms=3), HoldoutConfig(share=0.1))
