@@ -331,7 +331,9 @@ class LiftSums(chapters.Chapter):
         self.of_earlier = before or saved["of_earlier"]
         if before and not self.partial and chapters.holdout_in(self.terms) is None:
             # Earlier versions did not sum coef, but what it follows from where each arm was there.
-            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(1, self._offered)
+            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
+                1, self._offered
+            )
         if "frequencies" in saved:
             self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])
