@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from forked import Forked
+from harness import served, with_home
 
 from tacit.cli import cli
 from tacit.client import Client, Decided, Feedback, Impression, Unavailable
@@ -20,7 +21,9 @@ from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.service.app.server import engine_over, running
 from tacit.service.config.file import doubts, load_config
 from tacit.service.log.ids import Shard
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.page.overview import complaints
 
 HOME = '[placements.home]\narms = ["film", "song"]\n'
 CONFIGURED = {
@@ -386,6 +389,20 @@ def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_sil
         (said,) = (line for line in caplog.messages if "SafeListMix" in line)
     assert said.startswith("configuration: placements.home.policy: auto is SafeListMix")
     assert "rebuild = true" in said
+
+
+@pytest.mark.parametrize(
+    ("table", "clicked", "said"), [({}, 1, 1), ({}, 2, 0), ({"default_reward": 1}, 1, 0)]
+)
+async def test_a_reward_for_all_that_is_shown_is_doubted_on_the_page(table, clicked, said, tmp_path):
+    async with served(tmp_path / "s.db", with_home(arms=2, **table)) as engine:
+        home = engine.placements["home"]
+        made = await engine.decide_many("home", [home.checked(DecisionRequest("a")) for _ in range(200)])
+        told = [FeedbackRequest(row.id, reward=float(i % clicked == 0)) for i, row in enumerate(made)]
+        await engine.record_many("home", told)
+        found = complaints(home, engine.clock())
+    assert len(found) == said
+    assert all("100 % of 200 decisions" in each and "in place of what was clicked" in each for each in found)
 
 
 def until(lines, what):

@@ -29,8 +29,8 @@ from tacit.wire.lift import Harm
 LATE_SNAPSHOT = 3
 """A snapshot is late after so many times the events that there should be between two."""
 MUCH_LATE = 0.2
-FEW = 100
-"""Of fewer decisions nothing is said."""
+FEW, ALL = 100, 0.99
+"""Of fewer decisions nothing is said; a share of them that is as good as all."""
 SURE = math.log(1e4)
 
 
@@ -46,7 +46,7 @@ def complaints(placement: Placement, now: int, answered: timeline.Answered | Non
         How its requests were answered.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
-    looks = _silent, _unanswered, _unrewarded, _late, _misspelt, _harmed, _old_snapshot
+    looks = _silent, _unanswered, _always, _unrewarded, _late, _misspelt, _harmed, _old_snapshot
     return failing + [sentence for look in looks if (sentence := look(placement, now))]
 
 
@@ -66,6 +66,18 @@ def _unanswered(placement: Placement, now: int) -> str:
     if _feedback_count(placement) or closed < FEW:
         return ""
     return f"No feedback has come for {closed:,} decisions: nothing can be learned from clicks."
+
+
+def _always(placement: Placement, now: int) -> str:
+    """Return the words where each decision earns all that it can, as by feedback for what is only shown."""
+    earned, made = placement.series.rewards, placement.decisions
+    single = placement.kind.showing.single and not placement.config.rule.default
+    if made < FEW or earned < ALL * made or not single:
+        return ""
+    return (
+        f"{100 * earned / made:.0f} % of {made:,} decisions earned the most that there is, which teaches "
+        "nothing. Is a reward sent for what was shown, in place of what was clicked?"
+    )
 
 
 def _misspelt(placement: Placement, now: int) -> str:
