@@ -1010,7 +1010,7 @@ DOUBTED = {
     "a time": (
         "number",
         [1_760_000_000 + i * 7919 % 4001 for i in range(1000)],
-        "all are times, .* the hour",
+        "all are times .* the hour",
     ),
     "a time in ms": (
         "number",
@@ -1028,6 +1028,7 @@ SOUND_FIELDS = {
     "one very high price": ("number", [9999 if row == 5 else price for row, price in enumerate(AGES)]),
     "how warm it is": ("number", [row % 30 - 1 for row in range(1000)]),
     "moods": ("number", [row * 7 % 3 - 1 for row in range(1000)]),
+    "bytes": ("number", [2**30 * (1 + row * 7 % 2) for row in range(1000)]),
     "always the same": ("number", [0] * 1000),
     "pay": ("number", [int(i) for i in IDS]),
     "towns": ("category", [f"town {i % 700}" for i in IDS]),

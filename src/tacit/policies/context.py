@@ -192,8 +192,8 @@ MANY = 100
 """As many numbers do not stand in order by chance."""
 NEW = 0.9
 """With a larger share of values that nobody had before, a field names who is asking."""
-CENTURY = 1e9, 4e9
-"""Seconds since 1970 in 2001 and in 2096."""
+SECONDS = 1e9, 2.2e9
+"""Those from 1970 until 2001, and until 2039."""
 ID = re.compile(r"(^|_)(id|uid|uuid)$|[a-z]I[dD]$")
 CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
@@ -280,12 +280,11 @@ def _doubtful(holds: Any, there: Sequence[Any]) -> str:
     rises = all(a < b for a, b in steps) or all(a > b for a, b in steps)
     if rises and all(float(value).is_integer() for value in there):
         return "it rises or falls from row to row, as an id or a time does; leave it out, or make text of it"
-    least, most = min(there), max(there)
-    if any(CENTURY[0] * unit <= least < most <= CENTURY[1] * unit for unit in (1, 10**3, 10**6, 10**9)):
-        return (
-            "all are times, as counted since 1970; give what matters of them: the hour, or how long ago it is"
-        )
-    code = _code_of_none(Counter(there))
+    counts, least, most = Counter(there), min(there), max(there)
+    timely = any(SECONDS[0] <= least / unit <= most / unit <= SECONDS[1] for unit in (1, 1e3, 1e6, 1e9))
+    if timely and len(counts) > MOST_VALUES:
+        return "all are times counted from 1970; give what matters of one: the hour, or how long ago it is"
+    code = _code_of_none(counts)
     return "" if code is None else f"{code:g} stands for no number, and counts as one; give None in its place"
 
 
