@@ -1007,11 +1007,7 @@ DOUBTED = {
         "-1 stands for no number, and counts as one; give None in its place",
     ),
     "-9999 for none": ("number", coded(-9999.0), "-9999 stands for no number"),
-    "a time": (
-        "number",
-        [1_760_000_000 + i * 7919 % 4001 for i in range(1000)],
-        "all are times .* the hour",
-    ),
+    "a time": ("number", [1_760_000_000 + i * 7919 % 4001 for i in range(1000)], "all are times .* the hour"),
     "a time in ms": (
         "number",
         [(1_760_000_000 + i * 7919 % 4001) * 1000 for i in range(1000)],
