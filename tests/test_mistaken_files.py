@@ -185,3 +185,84 @@ def test_ties_and_searches_with_many_clicks_are_not_doubted(tmp_path):
     assert told(read_interleaved, tmp_path / "pairs.csv") == []
     SEARCHES.assign(click=[1, 1, 1, 0] * 100).to_csv(tmp_path / "log.csv")
     assert told(read_interleaved, tmp_path / "log.csv") == []
+
+
+# Rows, taken together -------------------------------------------------------------------------------
+
+
+def listed(first=0, click=None):
+    """Return a log of 200 lists of three."""
+    return {
+        "decision_id": [f"d{row // 3}" for row in range(600)],
+        "arms": [["film", "song", "game"]] * 600,
+        "arm": ["film", "song", "game"] * 200,
+        "position": [first, first + 1, first + 2] * 200,
+        "reward": click or [1, 0, 0, 0, 0, 0] * 100,
+    }
+
+
+def single(**columns):
+    """Return a log of 2000 decisions, an hour apart."""
+    times = pandas.date_range("2026-01-01", periods=2000, freq="h", tz="UTC")
+    return {
+        "timestamp": times,
+        "arms": [["film", "song"]] * 2000,
+        "arm": ["film", "song"] * 1000,
+        "reward": [0.0, 1.0, 1.0, 0.0] * 500,
+    } | columns
+
+
+HOURS = single()["timestamp"]
+DOUBTED_ROWS = {
+    "places from 1": (listed(first=1), "position: 600 rows are of lists, .*: 1; positions count from 0"),
+    "what was shown for what was clicked": (
+        listed(click=[0, *[1] * 29] * 20),
+        "reward: 580 rows of lists have a click, nearly all .* row 2: 1.0; .*name that of clicks",
+    ),
+    "no click": (
+        single(reward=[0.0] * 2000),
+        r"reward: 2,000 rows have the same, and no row has more, .*\(--column reward=\.\.\.\)",
+    ),
+    "the latest first": (
+        single(timestamp=HOURS[::-1]),
+        "timestamp: 2,000 rows go from the latest .*: sort them",
+    ),
+}
+SOUND_ROWS = {
+    "lists": listed(),
+    "the places below the first": listed(first=1) | {"decision_id": [f"d{row}" for row in range(600)]},
+    "many clicks in lists": listed(click=[1, 1, 1, 1, 0, 1] * 100),
+    "good marks": single(reward=[1.0] * 99 * 20 + [0.0] * 20),
+    "few rows without a click": {name: values[:500] for name, values in single(reward=[0.0] * 2000).items()},
+    "no click where none may come": single(reward=[0.0, None] * 1000),
+    "one time": single(timestamp=[HOURS[0]] * 2000),
+    "in no order": single(timestamp=[*HOURS[1000:], *HOURS[:1000]]),
+    "in the order of days": single(timestamp=HOURS.floor("D")),
+}
+
+
+@pytest.mark.parametrize("form", ["memory", "csv", "parquet"])
+@pytest.mark.parametrize("mistake", DOUBTED_ROWS)
+def test_rows_that_are_alike_are_doubted(mistake, form, tmp_path):
+    columns, doubt = DOUBTED_ROWS[mistake]
+    (text,) = doubts_of(columns, form, tmp_path)
+    assert re.match(doubt, text)
+    few = doubts_of({name: values[:60] for name, values in columns.items()}, form, tmp_path)
+    assert len(few) == (mistake == "places from 1")
+
+
+@pytest.mark.parametrize("sound", SOUND_ROWS)
+def test_rows_as_they_can_be_are_not_doubted(sound, tmp_path):
+    assert doubts_of(SOUND_ROWS[sound], "memory", tmp_path) == []
+    assert doubts_of(SOUND_ROWS[sound], "parquet", tmp_path) == []
+
+
+def doubts_of(columns, form, folder):
+    """Return what is doubted of a log, read in batches."""
+    log = columns
+    if form != "memory":
+        log = folder / f"log.{form}"
+        tacit.write_log(tacit.read_log(columns), log)
+    reader = tacit.read_log(log, batch_rows=170)
+    list(reader)
+    return reader.report.doubted()

@@ -513,7 +513,7 @@ WARNED = {
                 BANNERS.assign(reward=BANNERS.reward * 100), columns={"arm": "banner"}, arms=ARMS[:2]
             ),
         ),
-        "reward: 20 rows have the same, and all that have more are rejected, .*: divide by the largest",
+        "reward: 20 rows have the same, and no row has more, but for those that are rejected, .*: divide by",
     ),
     "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
     "a segment misspelt": (

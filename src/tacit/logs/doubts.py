@@ -5,14 +5,17 @@
   bounded.
 - A name with blanks around it is another name than without.
 - A key that is a number with a fraction is mostly a whole number from a column with gaps.
-- Where no row of all has a reward, it mostly stands in another column.
+- Where no row of all has a reward, or one above 0, it mostly stands in another column. Where all rows have
+  1, or nearly all of lists, they are mostly those that were clicked, or say what was shown.
+- Positions of lists count from 0.
+- What learns from a log goes from its first row to the last, which is mostly the latest one.
 - Rows of several placements are mostly meant to be judged apart.
 - Where a log names no decisions, but times: if all rows of the same time are alike, they are copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +34,9 @@ SURELY = 100
 """So many rows are not alike in all of it by chance, where none is in the time alone."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
+CLICKED, FROM_ONE, BACKWARDS = "clicked", "from one", "backwards"
+NEARLY_ALL, MANY = 0.95, 1000
+"""So large a share of lists nobody clicks, and so many rows have a click mostly."""
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
@@ -39,7 +45,10 @@ SAID = {
     MIXED: "are of another one than the first",
     COPIED: "repeat time, key, arm and reward of an earlier row",
     ONES: "have the same, and no row has another",
-    NOUGHTS: "have the same, and all that have more are rejected",
+    NOUGHTS: "have the same, and no row has more, but for those that are rejected",
+    CLICKED: "of lists have a click, nearly all there are",
+    FROM_ONE: "are of lists, and none is at position 0",
+    BACKWARDS: "go from the latest to the earliest",
 }
 REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
@@ -51,7 +60,12 @@ REMEDY = {
     "(--column reward=...)",
     MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
     ONES: "are the rows without a click missing? give a row for each decision, clicked or not",
-    NOUGHTS: "nothing can be said of rewards; give numbers in [0, 1]: divide by the largest there can be",
+    NOUGHTS: "nothing can be said of rewards; say what column has them with columns={'reward': ...} "
+    "(--column reward=...), and give numbers in [0, 1]: divide by the largest there can be",
+    CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
+    "(--column reward=...)",
+    FROM_ONE: "positions count from 0: take 1 off each",
+    BACKWARDS: "what learns takes them as they stand: sort them by time",
     COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
     "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
@@ -108,12 +122,54 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
                     value = values[row]
                     plain = value.as_py() if isinstance(value, pa.Scalar) else value
                     yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
-    if "reward" in texts and texts["reward"].null_count == len(rows) > 0:
-        yield Doubt(EMPTY, "reward", len(rows), source, int(rows[0]), None)
-    for kind, same in ((ONES, 1.0), (NOUGHTS, 0.0)) if "reward" in texts else ():
-        alike = pc.equal(texts["reward"], same)
-        if (row := pc.index(alike, True).as_py()) >= 0:
-            yield Doubt(kind, "reward", pc.sum(alike).as_py(), source, int(rows[row]), same)
+
+
+def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
+    """Yield what is doubted of rewards and times, all of them taken together.
+
+    Parameters
+    ----------
+    columns : mapping
+        Some columns of valid rows, as Arrow arrays.
+    source : str
+    rows : array of int64
+        The numbers of the rows there.
+    """
+    reward, times, size = columns.get("reward"), columns.get("timestamp"), len(rows)
+    if reward is not None and size:
+        yield from _of_rewards(reward, columns.get("position"), source, rows)
+    steps = np.zeros(0) if times is None else np.diff(times.cast(pa.int64()).to_numpy())
+    if times is not None and steps.any() and (steps <= 0).all():
+        yield Doubt(BACKWARDS, "timestamp", size, source, int(rows[0]), times[0].as_py().isoformat())
+
+
+def _of_rewards(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[Doubt]:
+    kind, value, doubted = EMPTY, None, rows
+    if reward.null_count < len(rows):
+        least, value = pc.min_max(reward).as_py().values()
+        listed = position is not None and not position.null_count
+        kind = ONES if least == 1.0 else NOUGHTS if value == 0.0 else CLICKED if listed else ""
+        if reward.null_count or not kind:
+            return
+        doubted = rows[reward.to_numpy() == 1.0] if kind == CLICKED else rows
+    if len(doubted):
+        yield Doubt(kind, "reward", len(doubted), source, int(doubted[0]), value)
+
+
+def telling(found: Iterable[Doubt], kept: int, beyond: bool) -> list[Doubt]:
+    """Return the doubts that so many rows are enough for.
+
+    Parameters
+    ----------
+    found : iterable of Doubt
+    kept : int
+        How many rows there are.
+    beyond : bool
+        Whether others were rejected for their rewards.
+    """
+    least = {EMPTY: kept, NOUGHTS: max(kept, 0 if beyond else MANY), CLICKED: max(NEARLY_ALL * kept, SURELY)}
+    least |= dict.fromkeys((ONES, BACKWARDS), max(kept, SURELY))
+    return [doubt for doubt in found if doubt.rows >= least.get(doubt.kind, 0)]
 
 
 def _fractions(values: Any) -> Booleans | None:
@@ -141,6 +197,8 @@ class SeenRows:
         self._mixed: list[Doubt] = []
         self._placement: Any = None
         self._timed = False
+        self._first = 1
+        self._lists = False
         self._ids: list[Any] = []
         self._where: list[tuple[int, str, Ints]] = []
         self._rows = 0
@@ -158,6 +216,10 @@ class SeenRows:
         if self.full or not (by and len(rows)):
             return
         self._timed = self._timed or by is ROW
+        if by is DECISION and "position" in columns:
+            ids, places = columns["decision_id"], columns["position"]
+            self._lists = self._lists or bool(pc.any(pc.equal(ids[1:], ids[:-1])).as_py())
+            self._first = min(self._first, pc.min(places).as_py() or 0)
         left = LOOKED_AT - self._rows
         given = [columns[name].slice(0, left) for name in by if name in columns]
         rows = rows[:left]
@@ -178,6 +240,9 @@ class SeenRows:
     def doubts(self) -> Iterator[Doubt]:
         """Yield what is doubted of them."""
         yield from self._mixed
+        if self._lists and self._first > 0:
+            _, source, rows = self._where[0]
+            yield Doubt(FROM_ONE, "position", self._rows, source, int(rows[0]), self._first)
         ids = pa.chunked_array(self._ids, pa.string()).combine_chunks()
         if _ascend(ids):
             return

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.doubts import EMPTY, MIXED, NOUGHTS, ONES, SURELY, Doubt, of_names
+from tacit.logs.doubts import MIXED, Doubt, of_names, of_rows, telling
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import NAMES
 
@@ -158,10 +158,8 @@ class LogReport:
 
         Who takes placements ``apart`` doubts nothing of several.
         """
-        beyond = self.rejected.get("reward-outside-range", 0)
-        most = {EMPTY: self.read, ONES: max(self.kept, SURELY), NOUGHTS: self.kept if beyond else -1}
-        found = [each for each in self.doubts.values() if not (apart and each.kind == MIXED)]
-        return [str(each) for each in found if each.rows == most.get(each.kind, each.rows)]
+        found = telling(self.doubts.values(), self.kept, "reward-outside-range" in self.rejected)
+        return [str(doubt) for doubt in found if not (apart and doubt.kind == MIXED)]
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
@@ -566,7 +564,9 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
         if name not in columns:
             batch = batch.append_column(name, _further(name, raw.columns[name]))
     chunk = Chunk(batch, source, raw.rows)
-    return chunk if kept.all() else chunk.only(pa.array(kept))
+    chunk = chunk if kept.all() else chunk.only(pa.array(kept))
+    report.doubt(of_rows({name: chunk.batch[name] for name in columns}, source, chunk.rows))
+    return chunk
 
 
 def _further(name: str, values: Any) -> Any:

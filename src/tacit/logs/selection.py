@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.doubts import SeenRows, of_names
+from tacit.logs.doubts import SeenRows, of_names, of_rows
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import NUMBERED, LogFile, LogReader, absent, reading
@@ -131,6 +131,7 @@ def _file(
                 arrays = log.with_made(Raw(arrays, rows, [])).columns
             if _sound(arrays, fixed):
                 log.report.doubt(of_names(arrays, arrays, str(path), rows))
+                log.report.doubt(of_rows(arrays, str(path), rows))
                 log.report.read += len(batch)
                 log.report.kept += len(batch)
                 full = arrays | {name: _repeated(x, len(batch)) for name, x in fixed.items()}
