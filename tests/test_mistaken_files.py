@@ -58,6 +58,13 @@ def test_what_can_be_said_once_is_refused_where_it_is_said_in_two_ways(typed, tm
     assert TWICE[typed] in " ".join(said.output.split())
 
 
+@pytest.mark.parametrize("typed", ["evaluate log.csv -policy ucb1", "fit log.csv -output=a.tacit"])
+def test_an_option_with_one_dash_is_told_the_other(typed):
+    said = CliRunner().invoke(cli, typed.split())
+    assert said.exit_code == 2
+    assert re.search("No such option '-(.*?)(=.*)?'; did you mean --(policy|output)[?]", said.output)
+
+
 def test_what_is_said_twice_alike_and_lists_are_taken():
     typed = "key home --scope read --scope decide --placement a --placement b --json --json"
     assert CliRunner().invoke(cli, typed.split()).exit_code == 0
@@ -149,6 +156,20 @@ def test_an_export_names_the_duels_in_it(tmp_path):
     said = CliRunner().invoke(cli, ["duel", str(tmp_path)])
     assert said.exit_code == 2
     assert "duels.parquet to tacit duel" in " ".join(said.output.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('{"ARM": "film"}\n', "it is JSON lines: say so with format='json' (--format json)"),
+        ("ARM,Reward\nfilm,1\n", "there is no column 'arm' (did you mean 'ARM'?)"),
+    ],
+)
+def test_what_a_table_was_meant_to_be_is_said(tmp_path, text, hint):
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(TacitError) as said:
+        tacit.read_log(tmp_path / "log.csv", arms=["film"])
+    assert hint in str(said.value)
 
 
 def test_a_table_is_no_record_of_ubi(tmp_path):

@@ -21,11 +21,12 @@ def meant(name: str, names: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> meant("markt", ["market", "user"]), meant("x", ["user"])
-    (" (did you mean 'market'?)", '')
+    >>> meant("markt", ["MARKET", "USER"]), meant("x", ["user"])
+    (" (did you mean 'MARKET'?)", '')
     """
-    near = get_close_matches(name, list(names), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    small = {each.casefold(): each for each in names}
+    near = get_close_matches(name.casefold(), list(small), 1)
+    return f" (did you mean {small[near[0]]!r}?)" if near else ""
 
 
 OTHERWISE = {"propensities": "assume_uniform"}

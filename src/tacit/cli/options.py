@@ -89,6 +89,10 @@ class Explained(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take what was typed."""
+        known = [flag for parameter in self.params for flag in parameter.opts]
+        for each in args:
+            if each.startswith("-") and (long := f"-{each.partition('=')[0]}") in known:
+                raise click.UsageError(f"No such option {each!r}; did you mean {long}?", ctx)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:

@@ -464,7 +464,7 @@ class Ranking:
             raise UnfitLog(
                 f"{rows.where(int(lists.first[wrong]))}: position: the list has {length[wrong]} "
                 f"places, the policy fills {wanted[wrong]}; give it as many positions as the log's "
-                "lists have"
+                "lists have, which count from 0"
             )
 
 

@@ -381,7 +381,9 @@ def delimiter_of(path: Path) -> str:
 
 
 def header_hint(names: Sequence[str]) -> str:
-    """Return the advice that a file has no header, if its columns are called like values."""
+    """Return the advice that a file has no header, or is no table, if its columns are called like values."""
+    if names and names[0].lstrip().startswith("{"):
+        return " (it is JSON lines: say so with format='json' (--format json))"
     values = [name for name in names if name[:1].isdigit() or name.startswith(("[", "-", "."))]
     if not values:
         return ""
