@@ -336,13 +336,9 @@ class LinUCB(LeastSquares, click_model.ClickModel):
     1
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[About] = LinTS.about._replace(
         source="Li, Chu, Langford, Schapire (2010), algorithm 1; shared parameters",
         regret="O(d·sqrt(T)·ln T) with α as in Abbasi-Yadkori, Pál, Szepesvári (2011), theorem 3",
-        assumes="that the click probability is linear in the features",
-        fails="settles on a wrong arm where no such score orders them rightly; takes what "
-        "was not seen for unwanted",
-        otherwise="LogisticTS; LaplaceEC where results go unseen",
     )
 
     alpha: Positive = 0.5

@@ -19,7 +19,7 @@ from tacit.core.part import Flag, Positive, PositiveFraction, whole
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.linear import LinearModel, fill_features, linear_score
+from tacit.policies.features.linear import LinearModel, LogisticTS, fill_features, linear_score
 
 TRUNCATION = 0.64
 """Where the two proposals of the Pólya–Gamma sampler meet."""
@@ -178,12 +178,9 @@ class PolyaGammaTS(LinearModel, ClickModel):
         seen: Ints  # (lanes,)
         precision: Floats  # (lanes, d, d), zeros between calls
 
-    about: ClassVar[About] = About(
+    about: ClassVar[About] = LogisticTS.about._replace(
         source="Dumitrascu, Feng, Engelhardt (2018), PG-TS",
         regret="no bound is known",
-        assumes="that the logit of a click is linear in the features",
-        fails="settles on a wrong arm where no such score orders them rightly; takes what "
-        "was not seen for unwanted",
         otherwise="LogisticTS, which costs O(d²)",
     )
 

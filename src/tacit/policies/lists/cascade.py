@@ -177,11 +177,8 @@ class CascadeKLUCB(CascadePolicy):
     'b'
     """
 
-    about: ClassVar[About] = About(
-        source="Kveton, Szepesvári, Wen, Ashkan (2015), algorithm 1",
+    about: ClassVar[About] = CascadeUCB1.about._replace(
         regret="O(Σ Δ/kl(μ, μ of the worst listed)·ln T·ln(1/Δ)) over the arms outside the best list",
-        assumes="the cascade model: read from the top, one click at most; attractions never change",
-        fails="arms are ranked by clicks that the arms above took from them, or lent them",
         otherwise="RankedBandit where attractions depend on the arms above, or change",
     )
 

@@ -401,12 +401,8 @@ class PBMThompson(PositionPolicy, SlatePolicy):
         cumulative: Floats  # (lanes, arms, GRID)
         scores: Floats  # (lanes, arms), zeros between calls
 
-    about: ClassVar[About] = About(
-        source="Lagrée, Vernade, Cappé (2016), section 6",
-        regret="no bound is known",
-        assumes="that a position is seen with a probability of its own, whatever stands there",
-        fails="what hides an arm in some places only is held against the arm",
-        otherwise="a cascade policy where users read from the top and stop",
+    about: ClassVar[About] = PBMUCB.about._replace(
+        source="Lagrée, Vernade, Cappé (2016), section 6", regret="no bound is known"
     )
     randomized: ClassVar[bool] = False
 

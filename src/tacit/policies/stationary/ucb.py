@@ -172,12 +172,9 @@ class KLUCB(CountingPolicy):
     [True, True]
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[About] = UCB1.about._replace(
         source="Garivier, Cappé (2011), algorithm 1",
         regret="Σ Δ/kl(μ, μ*)·ln T, asymptotically optimal (theorem 2)",
-        assumes="click probabilities that never change",
-        fails="goes on showing what was best for long after a shift",
-        otherwise="EXP3S, or Thompson with a discount, where intent shifts",
     )
 
     c: Annotated[float, within(0.0, 1000000.0)] = 0.0
