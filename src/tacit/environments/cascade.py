@@ -86,10 +86,6 @@ class CascadeArms(Environment):
     def arm_count(self) -> int:
         return len(self.attraction)
 
-    @property
-    def action_width(self) -> int:
-        return self.positions
-
     def world(self, rng: Generator, horizon: int) -> World:
         attraction = np.array(self.attraction)
         top = np.sort(attraction)[-self.positions :]
@@ -256,10 +252,6 @@ class ContextualCascade(Environment):
     @property
     def arm_count(self) -> int:
         return self.pool if self.identified else self.offered
-
-    @property
-    def action_width(self) -> int:
-        return self.positions
 
     def world(self, rng: Generator, horizon: int) -> World:
         dims = self.relevance_dim, self.examination_dim

@@ -122,10 +122,6 @@ class ItemLists(Environment):
     def arm_count(self) -> int:
         return self.offered
 
-    @property
-    def action_width(self) -> int:
-        return self.positions
-
     def world(self, rng: Generator, horizon: int) -> World:
         dim, users = self.relevance_dim, self.context_dim
         offered, none = np.zeros((self.offered, dim)), np.zeros((self.offered, 0))

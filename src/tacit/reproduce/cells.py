@@ -230,10 +230,6 @@ class UsersOfLists(Environment):
     noise: float
     scale: float
 
-    @property
-    def action_width(self) -> int:
-        return self.positions
-
     def world(self, rng: Generator, horizon: int) -> World:
         taste = self.scale * rng.beta(1.0, 3.0, (2, self.arms))
         k = np.arange(1.0, self.positions + 1)
