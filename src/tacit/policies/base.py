@@ -281,8 +281,8 @@ class Policy(Part, abstract=True):
 
     @property
     def feature_dims(self) -> tuple[int, int]:
-        """Numbers of relevance and of examination features per arm; 0 where it reads none."""
-        return 0, 0
+        """Numbers of relevance and of examination features per arm: its fields; 0 where it reads none."""
+        return getattr(self, "relevance_dim", 0), getattr(self, "examination_dim", 0)
 
     @property
     def learns_seen(self) -> bool:

@@ -118,10 +118,6 @@ class ClickModel(FeaturePolicy, abstract=True):
         return cls(dim, dim)
 
     @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, self.examination_dim
-
-    @property
     def learns_seen(self) -> bool:
         return self.hides and self.examination_dim > 0
 

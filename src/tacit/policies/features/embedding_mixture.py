@@ -48,10 +48,6 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
     def schema(self) -> Declared:
         return self.context  # type: ignore[no-any-return]
 
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, 0
-
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim)

@@ -121,10 +121,6 @@ class HLinUCB(Policy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, dim, dim)
 
-    @property
-    def feature_dims(self) -> tuple[int, int]:
-        return self.relevance_dim, self.examination_dim
-
     def init(self, lanes: int) -> State:
         shape = lanes, self.arm_count, self.hidden_dim
         width = self.relevance_dim + self.examination_dim + int(self.intercept) + self.hidden_dim
