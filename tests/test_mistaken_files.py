@@ -172,6 +172,23 @@ def test_what_a_table_was_meant_to_be_is_said(tmp_path, text, hint):
     assert hint in str(said.value)
 
 
+def test_a_value_for_what_a_log_says_itself_is_doubted(tmp_path):
+    BARE.to_csv(tmp_path / "a.csv")
+    BARE.drop(columns="propensity").to_csv(tmp_path / "b.csv")
+    known = {"constants": {"propensity": 0.2}, "arms": ["film", "song"]}
+    (text,) = told(tacit.read_log, tmp_path / "a.csv", **known)
+    assert text.startswith(
+        "propensity: 0.2 is not used, as the log's column 'propensity' says it; leave it out"
+    )
+    assert told(tacit.read_log, tmp_path, **known) == []
+    log = BARE.assign(arms=[["film", "song"]] * 400, age=range(400))
+    (text,) = told(tacit.read_log, log, arms="shown")
+    assert text.startswith("arms: ['film', 'song'] is not used, as the log's column 'arms' says it")
+    log.to_parquet(tmp_path / "c.parquet")
+    typed = ["schema", str(tmp_path / "c.parquet"), "--column", "context=propensity"]
+    assert told(CliRunner().invoke, cli, typed) == []
+
+
 def test_a_table_is_no_record_of_ubi(tmp_path):
     BARE.to_csv(tmp_path / "log.csv")
     with pytest.raises(TacitError, match=r"path: '.*log\.csv' is not allowed; give JSON lines, or Parquet"):
@@ -206,6 +223,13 @@ def test_ties_and_searches_with_many_clicks_are_not_doubted(tmp_path):
     assert told(read_interleaved, tmp_path / "pairs.csv") == []
     SEARCHES.assign(click=[1, 1, 1, 0] * 100).to_csv(tmp_path / "log.csv")
     assert told(read_interleaved, tmp_path / "log.csv") == []
+
+
+@pytest.mark.parametrize("column", ["click", "team", "position"])
+def test_searches_are_not_told_apart_by_what_was_done_in_them(column, tmp_path):
+    SEARCHES.to_csv(tmp_path / "log.csv")
+    with pytest.raises(TacitError, match=f"by: '{column}' is not allowed; .* whole searches, such as"):
+        read_interleaved(tmp_path / "log.csv", by=[column])
 
 
 # Rows, taken together -------------------------------------------------------------------------------

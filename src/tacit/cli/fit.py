@@ -3,6 +3,7 @@
 # Four commands, one below the other, each with what only it needs: ``propose``, ``fit``, ``schema``,
 # ``ubi``.
 
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ import click
 
 from tacit.cli import options
 from tacit.core.spread import progress
+from tacit.errors import AssumptionWarning
 
 
 @options.command(configured=True)
@@ -137,7 +139,8 @@ def schema(
         # No other column is looked at, and none needs to be there.
         kept = tuple(each for each in reading.column if each.startswith("context="))
         harmless = replace(reading, arms=None, column=kept, constant=("arm=?", 'arms=["?"]'))
-        reader = harmless.open(logs)
+        with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
+            reader = harmless.open(logs)
     suggested = reader.schema_of(reading.contexts, first)
     text = schema_text(declared("context", suggested))
     options.show({"context": suggested}, text, as_json)

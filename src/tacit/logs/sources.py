@@ -161,6 +161,7 @@ def read_log(
         fixed["arms"] = _shown(known)
     reader = LogReader(files, constants=fixed, **options)
     _refuse_column(arms, reader)
+    _say_unused(fixed, reader)
     return _beside(reader, table)
 
 
@@ -178,6 +179,15 @@ def _refuse_column(arms: Any, log: LogReader) -> None:
                 "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
             )
             raise InvalidValue("arms", arms, f"{remedy}call it otherwise, or name the arms")
+
+
+def _say_unused(constants: Mapping[str, Any], log: LogReader) -> None:
+    """Warn of values for what all files of a log say themselves."""
+    for name, value in constants.items():
+        columns = [file.columns.get(name) for file in log.files]
+        if columns and all(columns):
+            doubt = f"{name}: {value!r} is not used, as the log's column {columns[0]!r} says it; leave it out"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
 
 
 def _beside(log: LogReader, items: ItemTable | None) -> LogReader:

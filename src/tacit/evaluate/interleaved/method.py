@@ -314,6 +314,10 @@ def read_interleaved(
         raise InvalidValue("paths", paths, "give files, such as ['searches.jsonl']; write tables into one")
     depth = None if depth is None else checks.integer("depth", depth, 1)
     read = Columns(unit, tuple(checks.names("by", by)), searched(columns))
+    within = {read.renamed.get(name, name) for name in (*ROW[1:], *MORE, "outcome", "clicks")}
+    if wrong := [name for name in read.by if name in within]:
+        remedy = "it is of what a search showed, or of what was done; give what is so of whole searches"
+        raise InvalidValue("by", wrong[0], f"{remedy}, such as the market")
     files = files_of(given, suffixes_of(format))
     assembly, rows = read_searches(files, read, format=format, strict=strict)
     names = assembly.rankers
