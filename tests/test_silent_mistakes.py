@@ -67,6 +67,12 @@ def with_items():
     return known
 
 
+def with_numbered():
+    known = learner(relevance_dim=2)
+    known.items.put([1, 2], [[1, 0], [0, 1]])
+    return known
+
+
 def with_segments():
     known = learner(relevance_dim=2)
     known.items.put(["p", "q"], [[1, 0], [0, 1]], segments=["sport", None])
@@ -401,6 +407,26 @@ REFUSED = {
         "keys: {'a': [31]",
         "give one for each impression, in a list",
     ),
+    "one dict for many": (
+        lambda: learner(arms=3, context={"age": "number"}).choose_many(["a", "b"], {"age": 3}),
+        "context: {'age': 3}",
+        "give a dict for each impression, in a list",
+    ),
+    "columns in another order": (
+        lambda: [
+            one.choose_many(["a"], pandas.DataFrame({name: [1] for name in names}))
+            for one in [learner(arms=3, context_dim=2)]
+            for names in ("xy", "xy", "yx")
+        ],
+        "context: ['y', 'x']",
+        "in their order of before: ['x', 'y']",
+    ),
+    "an id that is a number elsewhere": (
+        lambda: with_numbered().choose(arms=["1", "2"]),
+        "arms: '1' (did you mean 1?)",
+        "put it there",
+    ),
+    "a number that is an id elsewhere": (lambda: with_items().items.present([7]), "ids: 7", "put it there"),
     "how many keys": (lambda: learner(arms=ARMS).choose_many(5), "keys: 5", "give one for each impression"),
     "one decision for many": (
         lambda: (lambda one: one.learn_many(one.choose("a"), [1.0]))(learner(arms=ARMS)),
@@ -524,6 +550,10 @@ WARNED = {
         lambda: weighed(pandas.concat([TIMED, TIMED]), columns={"arm": "banner", "timestamp": "at"}),
         r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
         "leave copies out",
+    ),
+    "arms in a set": (
+        lambda: learner(arms=ARMS).choose(arms={"film", "song"}),
+        r"arms: the order of a set .*; give a list, such as sorted\(arms\)",
     ),
     "arms that differ by capitals": (
         lambda: tacit.UCB1(["Film", "film", "A", "a"]),

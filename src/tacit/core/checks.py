@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -126,6 +126,9 @@ def offered(value: Any) -> Any:
     nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
     if nested or not isinstance(value, Iterable):
         raise InvalidValue("arms", value, "give names, in one list")
+    if isinstance(value, Set):
+        doubt = "arms: the order of a set is another in each process, and with it what is drawn"
+        warnings.warn(f"{doubt}; give a list, such as sorted(arms)", AssumptionWarning, stacklevel=2)
     return names("arms", value)
 
 

@@ -342,9 +342,12 @@ class Catalogue:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):
             lacking = [id for id in ids if not isinstance(id, str | int) or id not in self._rows]
-        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        first = lacking[0]
+        twin: Any = int(first) if isinstance(first, str) and first.isdecimal() else str(first)
+        more = f" (did you mean {twin!r}?)" if twin in self._rows else ""
+        more += f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise UnknownName(
-            f"{field}: {lacking[0]!r}{more} is not in the catalogue; put it there, or leave it out: "
+            f"{field}: {first!r}{more} is not in the catalogue; put it there, or leave it out: "
             "learner.items.known(ids) returns those that are"
         )
 

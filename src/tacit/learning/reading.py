@@ -16,7 +16,7 @@ from tacit.classifiers import Classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.frames import numeric
+from tacit.frames import frame_names, is_frame, numeric
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import LookedUp
 from tacit.learning.decisions import Arm, Decision, Decisions, Described, described
@@ -150,6 +150,7 @@ class ImpressionReader:
         self.watch = ContextWatch(policy)
         self.encoder = Encoder(policy.schema) if policy.schema else None
         self._users = UserWatch()
+        self._columns: list[str] = []
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
     def read(self, policy: Policy, offer: Offer, rows: int, given: tuple[Any, Any, Any, Any]) -> Columns:
@@ -176,12 +177,22 @@ class ImpressionReader:
         offers = _offers(offer, arms, sizes, rows)
         if self.encoder is not None:
             contexts = self.encoder.rows(contexts)
+        elif not isinstance(contexts, np.ndarray | list) and is_frame(contexts):
+            self._keep_order(frame_names(contexts))
         context_rows = _contexts(policy, contexts, rows)
         if policy.context_dim:
             self.watch.look(context_rows)
         if sizes is not None:
             self._users.look(blocks[0], sizes)
         return *offers, context_rows, *blocks
+
+    def _keep_order(self, names: list[str]) -> None:
+        """Refuse columns in another order than before: they would be taken for each other."""
+        self._columns = self._columns or names
+        if names != self._columns and sorted(names) == sorted(self._columns):
+            raise InvalidValue(
+                "context", names, f"give the columns in their order of before: {self._columns}"
+            )
 
     def context(self, policy: Policy, given: Any) -> Floats:
         """Return the context of one impression; raises as :meth:`read`."""

@@ -461,6 +461,8 @@ class Encoder:
         """
         if isinstance(given, list) and len(given) == 1 and np.ndim(given[0]) == 2 and is_frame(given[0]):
             given = given[0]
+        if isinstance(given, Mapping) and not all(map(np.ndim, given.values())):
+            raise InvalidValue(field, given, "give a dict for each impression, in a list")
         if is_frame(given):
             names = frame_names(given)
             given = [row for batch in frame_batches(given, names) for row in batch.to_pylist()]
