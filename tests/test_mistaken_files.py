@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import tacit
 from tacit.cli import cli
 from tacit.errors import AssumptionWarning, TacitError
+from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.logs import read_ubi
 
@@ -63,6 +64,26 @@ def test_an_option_with_one_dash_is_told_the_other(typed):
     said = CliRunner().invoke(cli, typed.split())
     assert said.exit_code == 2
     assert re.search("No such option '-(.*?)(=.*)?'; did you mean --(policy|output)[?]", said.output)
+
+
+UNUSED = {
+    "feed log.jsonl --map feed.toml --output start": "--policy, --output: only with --past",
+    "feed log.jsonl --map feed.toml --past --check": "--past: leave out --check, --follow and --rejected",
+    "evaluate log.csv --policy ucb1 --clip 3": "--clip, --cluster, --weight-bound: not used, as a replay",
+}
+
+
+@pytest.mark.parametrize("typed", UNUSED)
+def test_an_option_that_would_do_nothing_is_said(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BARE.assign(arms='["film", "song"]').to_csv("log.csv")
+    example = CliRunner().invoke(cli, ["feed", "--example", "segment"]).stdout
+    (tmp_path / "feed.toml").write_text(example)
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    said = CliRunner().invoke(cli, typed.split())
+    assert said.exit_code == (0 if "evaluate" in typed else 2)
+    assert UNUSED[typed] in " ".join(said.stderr.split())
+    assert {path.name for path in tmp_path.iterdir()} == {"log.csv", "feed.toml", "log.jsonl"}
 
 
 def test_what_is_said_twice_alike_and_lists_are_taken():
@@ -189,6 +210,14 @@ def test_a_value_for_what_a_log_says_itself_is_doubted(tmp_path):
     assert told(CliRunner().invoke, cli, typed) == []
 
 
+def test_ids_that_are_taken_for_arms_are_doubted():
+    log = BARE.assign(id=[f"r{row}" for row in range(400)], item=[f"i{row % 300}" for row in range(400)])
+    (text,) = told(tacit.read_log, log, columns={"arm": "id"}, arms="shown")
+    assert text.startswith("arms: 400 are shown in 400 rows, nearly each of them once; ")
+    assert "(--column arm=...)" in text
+    assert told(tacit.read_log, log, columns={"arm": "item"}, arms="shown") == []
+
+
 def test_a_table_is_no_record_of_ubi(tmp_path):
     BARE.to_csv(tmp_path / "log.csv")
     with pytest.raises(TacitError, match=r"path: '.*log\.csv' is not allowed; give JSON lines, or Parquet"):
@@ -230,6 +259,23 @@ def test_searches_are_not_told_apart_by_what_was_done_in_them(column, tmp_path):
     SEARCHES.to_csv(tmp_path / "log.csv")
     with pytest.raises(TacitError, match=f"by: '{column}' is not allowed; .* whole searches, such as"):
         read_interleaved(tmp_path / "log.csv", by=[column])
+
+
+def test_an_empty_cell_is_no_click_but_where_an_action_is_named(tmp_path):
+    SEARCHES.assign(click=SEARCHES.click.replace(0, None)).to_csv(tmp_path / "empty.csv")
+    SEARCHES.to_csv(tmp_path / "log.csv")
+    empty, log = (read_interleaved(tmp_path / name)[0].as_dict() for name in ("empty.csv", "log.csv"))
+    assert empty == log
+    named = SEARCHES.assign(action=["click" if click else "" for click in SEARCHES.click], click=None)
+    named.to_csv(tmp_path / "named.csv")
+    assert read_interleaved(tmp_path / "named.csv")[0].as_dict() == log
+
+
+def test_duels_of_a_ranker_with_itself_are_none(tmp_path):
+    pairs = pandas.DataFrame({"left": ["new", "old"] * 5, "right": ["new", "old"] * 5, "outcome": 1})
+    pairs.to_csv(tmp_path / "pairs.csv")
+    with pytest.raises(TacitError, match="there is no duel of two rankers in it"):
+        read_duels(tmp_path / "pairs.csv")
 
 
 # Rows, taken together -------------------------------------------------------------------------------

@@ -165,6 +165,9 @@ class Question:
         _ = self.known, self.lists
         if not self.wanted:
             raise click.UsageError("--estimator: name one at least")
+        if not self.weighted and any((self.clip, self.cluster, self.weight_bound)):
+            unused = "--clip, --cluster, --weight-bound: not used, as a replay weighs nothing"
+            click.echo(f"warning: {unused}; give --estimator ips,snips", err=True)
         if "replay" in self.wanted:
             if self.lists:
                 raise click.UsageError(

@@ -174,6 +174,10 @@ def feed(
         raise click.UsageError(
             "--check: it writes nothing and does not wait; leave out --follow and --rejected"
         )
+    if not past.past and past != PastOptions():
+        raise click.UsageError("--policy, --output: only with --past")
+    if past.past and (check or reading.follow or reading.rejected):
+        raise click.UsageError("--past: leave out --check, --follow and --rejected")
     same_file(source, reading.rejected)
     with usage():
         event_map = map_at(map)

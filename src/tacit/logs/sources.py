@@ -17,6 +17,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, suggesting, unexpected
 from tacit.frames import is_frame
+from tacit.logs.doubts import NEARLY_ALL, SURELY
 from tacit.logs.foreign import DSJSON, OPEN_BANDIT
 from tacit.logs.formats import FolderLayout, each_once, files_of, is_url, suffixes_of
 from tacit.logs.items import ItemTable
@@ -227,6 +228,10 @@ def _shown(log: LogReader) -> list[str]:
         if not malformed:
             remedy = "give their names" if rows else "it has no rows; give a log that has some"
         raise LogError(f"{log.files[0].path}: arms: it shows none; {remedy}")
+    if rows >= SURELY and len(arms) > NEARLY_ALL * rows:
+        doubt = f"arms: {len(arms):,} are shown in {rows:,} rows, nearly each of them once"
+        remedy = "if ids of rows are taken for arms, columns={'arm': ...} (--column arm=...)"
+        warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
     return list(arms)
 
 

@@ -436,22 +436,21 @@ def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
     outcomes: dict[tuple[str, str], list[float]] = {}
     ties = unclicked = 0
     for left, right, outcome, clicks in duels:
-        count = outcomes.setdefault((left, right), [0.0, 0.0])
-        count[0] += 1.0
-        count[1] += outcome
         if left != right:
+            count = outcomes.setdefault((left, right), [0.0, 0.0])
+            count[0] += 1.0
+            count[1] += outcome
             ties += outcome == 0.5
             unclicked += clicks == 0
     names = sorted({name for pair in outcomes for name in pair})
     places = {name: i for i, name in enumerate(names)}
     plays, scores = np.zeros((2, len(names), len(names)))
     for (left, right), (count_of_pair, score) in outcomes.items():
-        if left != right:
-            first, second = places[left], places[right]
-            plays[first, second] += count_of_pair
-            plays[second, first] += count_of_pair
-            scores[first, second] += score
-            scores[second, first] += count_of_pair - score
+        first, second = places[left], places[right]
+        plays[first, second] += count_of_pair
+        plays[second, first] += count_of_pair
+        scores[first, second] += score
+        scores[second, first] += count_of_pair - score
     return DuelReport(names, plays, scores, confidence, ties, unclicked)
 
 

@@ -222,7 +222,9 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     team, item = record.get("team"), record.get("item")
     team = None if team in (None, "") else checks.ranker("team", text("team", team))
     item = None if item in (None, "") else text("item", item)
-    clicks = checks.amount("click", record.get("click"), default=1.0)
+    # An empty cell is no click, unless another action is named.
+    done = "click" not in record or bool(record.get("action"))
+    clicks = checks.amount("click", record.get("click"), default=float(done))
     kind = text("action", record.get("action") or CLICK)
     amount = checks.amount("amount", record.get("amount"), default=1.0)
     assembly.show(search, position, item, team)
