@@ -29,7 +29,7 @@ from tacit.evaluate.rows import (
     unanswerable,
     unknown_arm,
 )
-from tacit.evaluate.targets import EachArm, contexts
+from tacit.evaluate.targets import EachArm, Restarted, contexts
 from tacit.learning.batch import Batch, impression_of
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
@@ -356,7 +356,7 @@ def progress_rows(params: Any, state: Any, logged: LoggedBatch, found: Floats, e
 # ---- A policy that ranks, and learns while it is evaluated: from every list of the log
 
 
-class Ranking:
+class Ranking(Restarted):
     """A list policy that learns from each logged list, after saying how likely it was to show it.
 
     As :class:`~tacit.evaluate.Learning`, list by list: what is estimated is the mean of the values
@@ -410,9 +410,7 @@ class Ranking:
         if every:
             remedy = "give estimators of lists, such as IndependentIPS"
             raise InvalidValue("estimators", "of single arms", remedy)
-        fresh = copy.copy(self)
-        fresh._start()
-        return fresh
+        return super().begin(every)
 
     def shown(self, rows: LoggedRows) -> Floats:
         """Return the probability of each row's arm at its position, given those above it."""

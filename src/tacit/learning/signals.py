@@ -290,6 +290,11 @@ class Signals:
     fast, slow : float
         The time constants τ and T in seconds; slow is the larger one.
 
+    Attributes
+    ----------
+    state : Streams
+        What is known of each lane (some may be spare).
+
     Raises
     ------
     InvalidValue
@@ -312,7 +317,7 @@ class Signals:
         self._columns = [NAMES.index(name) for name in names]
         self._scales = Scales(1e6 * fast, 1e6 * slow)
         self._arms = arms if "new-arms" in names else 0
-        self._lanes = Streams.zeros(0, self._arms)
+        self.state = Streams.zeros(0, self._arms)
         self._sessions = SessionTable.zeros(REMEMBERED if self.follows_sessions else 0)
         self._prepare()
 
@@ -320,11 +325,11 @@ class Signals:
         """Make room for more arms, which were never on offer before."""
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
-            self._lanes = copied_into(self._lanes, Streams.zeros(len(self._lanes.first), arms))
+            self.state = copied_into(self.state, Streams.zeros(len(self.state.first), arms))
 
     def _prepare(self) -> None:
         """Compile the loops, or find them in the cache, and keep their entry points."""
-        lanes, scales, none = self._lanes, self._scales, np.empty(0, np.int64)
+        lanes, scales, none = self.state, self._scales, np.empty(0, np.int64)
         arrivals = self._arrivals(none, none, None, None, None)
         out = np.empty((0, len(NAMES)))
         self._arrive = compiled(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
@@ -335,11 +340,6 @@ class Signals:
     def follows_sessions(self) -> bool:
         """Whether any of the signals looks at sessions."""
         return "reformulation" in self.names
-
-    @property
-    def state(self) -> Streams:
-        """What is known of each lane (some may be spare)."""
-        return self._lanes
 
     def arrive(
         self,
@@ -373,7 +373,7 @@ class Signals:
         when = np.broadcast_to(np.asarray(times, np.int64), rows.shape).copy()
         arrivals = self._arrivals(rows, when, arms, sessions, counted)
         out = np.empty((len(rows), len(NAMES)))
-        self._arrive(self._lanes, self._sessions, self._scales, arrivals, out)
+        self._arrive(self.state, self._sessions, self._scales, arrivals, out)
         chosen: Floats = out[:, self._columns]
         return chosen
 
@@ -402,26 +402,26 @@ class Signals:
         rows = np.array(lanes, np.int64)
         self._reach(rows)
         given = np.array(times, np.int64), np.array(clicked, np.bool_)
-        self._answer(self._lanes, self._scales, rows, *given)
+        self._answer(self.state, self._scales, rows, *given)
 
     def at_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
         """Take in the epochs of decisions; a new one is a restart, which counts from then on."""
         rows = np.asarray(lanes, np.int64)
         self._reach(rows)
-        self._shift(self._lanes, rows, np.array(times, np.int64), np.array(epochs, np.int64))
+        self._shift(self.state, rows, np.array(times, np.int64), np.array(epochs, np.int64))
 
     def _reach(self, lanes: Ints) -> None:
-        known, wanted = len(self._lanes.first), int(lanes.max(initial=-1)) + 1
+        known, wanted = len(self.state.first), int(lanes.max(initial=-1)) + 1
         if wanted > known:
             grown = Streams.zeros(max(SPARE_LANES, 2 * known, wanted), self._arms)
-            self._lanes = copied_into(self._lanes, grown)
+            self.state = copied_into(self.state, grown)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
         """Return everything that is known, of so many lanes, as a NumPy archive."""
         self._reach(np.array([lanes - 1]))
-        kept = trimmed(self._lanes, Streams.zeros(lanes, self._arms))
+        kept = trimmed(self.state, Streams.zeros(lanes, self._arms))
         buffer = io.BytesIO()
         used = np.flatnonzero(self._sessions.number)
         sessions = {f"session-{n}": array[used] for n, array in leaves(self._sessions)}
@@ -446,7 +446,7 @@ class Signals:
         except Exception as error:
             # A damaged archive makes zipfile and NumPy raise almost anything.
             raise SnapshotError(f"signals: damaged: {error}") from error
-        self._lanes = rebuilt(like, iter(arrays))
+        self.state = rebuilt(like, iter(arrays))
 
 
 def _fitting(array: Any, like: Any) -> Any:

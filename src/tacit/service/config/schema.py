@@ -5,6 +5,7 @@ The rule of attribution and signals; the tables of server, store and keys; a pla
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from tacit.core.arrays import lane_rows
@@ -379,7 +380,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         if self.start is not None and self.served_as.form is None:
             raise ConfigError(f"start: placements of kind {self.kind!r} start from nothing; leave it out")
         if self.signals is not None:
-            reads = max((self.policy, self.shadow or self.policy), key=_context_dim)
+            reads = max((self.policy, self.shadow or self.policy), key=attrgetter("context_dim"))
             check_config(self.signals, reads)
         self._check_holdout()
 
@@ -518,10 +519,6 @@ class Config(msgspec.Struct, frozen=True):
     feeds: dict[str, HookConfig] = {}
     export: ExportConfig | None = None
     idle: tuple[str, ...] = ()
-
-
-def _context_dim(policy: Policy) -> int:
-    return policy.context_dim
 
 
 def _check_sums(policy: Policy) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.evaluate.duels import DuelReport, Pair
+from tacit.evaluate.duels import Pair
 from tacit.service.page.charts import percent
 from tacit.service.page.key import Believed, KeyView, share_believed
 from tacit.service.page.lift import Preferences
@@ -69,6 +69,11 @@ class DuelView(View):
     ----------
     placement : DuelPlacement
     look : Look
+
+    Attributes
+    ----------
+    report : DuelReport
+        What the duels of the key say.
     """
 
     template = "duels.html"
@@ -79,7 +84,7 @@ class DuelView(View):
 
     def __init__(self, placement: DuelPlacement, look: Look) -> None:
         super().__init__(placement, look)
-        self.key, self._report = placement.report()
+        self.key, self.report = placement.report()
         self.other_keys = max(len(placement.tallies) - 1, 0)
         duels: DuelOptions = self.config.options
         self.method = type(duels.method).__name__
@@ -92,11 +97,6 @@ class DuelView(View):
         """Return the sentence of the report."""
         verdict: str = placement.report()[1].verdict
         return verdict
-
-    @property
-    def report(self) -> DuelReport:
-        """What the duels of the key say."""
-        return self._report
 
     @cached_property
     def _order(self) -> list[int]:
