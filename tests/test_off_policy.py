@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import warnings
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -129,6 +130,26 @@ def test_the_command_line_leaves_out_rows_without_feedback(tmp_path):
     assert "mean reward: 0.50000; rows without feedback: 1 (0 each)" in said[()]
     assert "from 3 logged rows" in said["--answered",]
     assert "rows without feedback: 1 (left out)" in said["--answered",]
+
+
+@pytest.mark.parametrize(("unclicked", "said"), [(None, 1), (0.0, 0)])
+def test_rows_without_feedback_that_nobody_clicked_are_not_left_out_in_silence(unclicked, said):
+    rewards = [1.0, None, unclicked] * 20
+    log = log_of(["a", "b"], ["a", "b", "b"] * 20, [0.5] * 60, rewards)
+    for judge in (
+        partial(off_policy, Uniform(), log, [IPS()]),
+        partial(replay, tacit.Thompson(["a", "b"]), log),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            judge(missing_reward=None)
+        doubts = [str(each.message) for each in caught if "missing_reward" in str(each.message)]
+        assert len(doubts) == said
+        assert all("--answered" in doubt for doubt in doubts)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            judge()
+        assert not any("--answered" in str(each.message) for each in caught)
 
 
 def test_tables_per_key_and_per_position():

@@ -58,7 +58,7 @@ class Question:
     assume_uniform
         Take rows without propensity for uniform choice.
     answered
-        Leave out rows to which no feedback came, or not yet; otherwise each counts as 0.
+        Leave out rows without feedback, where a 0 would have come, too; otherwise each counts as 0.
     """
 
     policy: str

@@ -18,6 +18,7 @@ from tacit.core.spread import counted
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson
+from tacit.evaluate.rows import one_sided
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.sources import Reading, say_rejected, say_unread
@@ -374,10 +375,10 @@ def replay(
     say_unread(reader, policy)
     with counted("replaying", progress) as report:
         found = played(replaying, reader, range(replaying.passes), progress=report)
-    notes = say_rejected(reader, log)
-    for warning in found.warnings:
+    result = replace(found.result(policy.label, by), notes=say_rejected(reader, log))
+    for warning in (*found.warnings, *(one_sided(result) if missing_reward is None else ())):
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return replace(found.result(policy.label, by), notes=notes)
+    return result
 
 
 def played(

@@ -29,6 +29,8 @@ NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text, besides ``arm``, that can say what a row is about."""
 AT_ONCE = 2**22
 """Numbers of items that are looked up at once."""
+TELLING = 10
+"""So many rows do not all have the same reward by chance."""
 MOST_SEGMENTS = 1000
 """Values of a column above which it tells rows apart rather than segments."""
 
@@ -146,6 +148,17 @@ def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     if missing_reward is not None or not unanswered:
         return chunk, unanswered
     return chunk.only(valid), unanswered
+
+
+def one_sided(found: Any) -> tuple[str, ...]:
+    """Return what misleads in a result for which rows without feedback were left out, if anything does."""
+    if found.logged < 1.0 or min(found.rows, found.unanswered) < TELLING:
+        return ()
+    return (
+        f"missing_reward: all {found.rows:,} rows with feedback have the reward 1, and {found.unanswered:,} "
+        "without are left out: those are the ones nobody clicked, if only clicks are sent; let them count as "
+        "0: leave out missing_reward=None (--answered)",
+    )
 
 
 def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:

@@ -36,7 +36,7 @@ from tacit.evaluate.options import Confidence, Options, WeightBound
 from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
 from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
-from tacit.evaluate.rows import RowReader, further
+from tacit.evaluate.rows import RowReader, further, one_sided
 from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
 from tacit.logs.doubts import SURELY
@@ -521,8 +521,9 @@ def warned(result: OffPolicyResult) -> OffPolicyResult:
             f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
             "policy that may, as with ExplorationFloor, or a target that shows what is there"
         )
-    if result.assumes:
-        warnings.warn(result.assumes, AssumptionWarning, stacklevel=3)
+    sided = one_sided(result) if result.missing_reward is None else ()
+    for doubt in (*filter(None, [result.assumes]), *sided):
+        warnings.warn(doubt, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:
         for warning in estimate.warnings:
             warnings.warn(warning, AssumptionWarning, stacklevel=3)
