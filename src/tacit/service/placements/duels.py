@@ -22,16 +22,9 @@ from tacit.interleaving.base import ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision
 from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import (
-    DecisionRequest,
-    FeedbackRequest,
-    Impression,
-    checked_id,
-    clicked_positions,
-    clicks_in,
-)
 from tacit.service.log.rows import CONTROL, FORGET, FROZEN, ONLINE, SHADOW, DecisionRow, MarkRow, text_of
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.control import Control, PairControl
@@ -165,7 +158,7 @@ class DuelPlacement(Placement):
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(self, request: DecisionRequest) -> Impression:
+    def checked(self, request: requests.DecisionRequest) -> requests.Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
@@ -194,18 +187,18 @@ class DuelPlacement(Placement):
         impression = self._impression(request, None, said.text, lists)
         return self._of_unit(impression, request.session, request.user)
 
-    def _said(self, request: DecisionRequest) -> AskedSearch:
+    def _said(self, request: requests.DecisionRequest) -> AskedSearch:
         """Return what a request says of its search, checked."""
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
-                checked_id(field, id)
+                requests.checked_id(field, id)
         segments = dict(request.segments or {})
         for name, value in segments.items():
             if name not in self._duels.given:
                 known = ", ".join(self._duels.given) or "none"
                 remedy = f"the placement takes {known}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
-            checked_id(f"segments.{name}", value)
+            requests.checked_id(f"segments.{name}", value)
         return AskedSearch(None, unit_of(self._salt, self.id, request.user, request.session), segments)
 
     def marked(self, mark: MarkRow) -> None:
@@ -216,7 +209,7 @@ class DuelPlacement(Placement):
             self.windows.change("asked", without_unit)
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
 
-    def check_offered(self, impressions: Sequence[Impression]) -> None:
+    def check_offered(self, impressions: Sequence[requests.Impression]) -> None:
         """Check that a ranker of each impression is on offer; see the base class."""
         for impression in impressions if self.living.wholes else ():
             if impression.given is not None and not self._listed(impression):
@@ -224,7 +217,7 @@ class DuelPlacement(Placement):
                     "rankings", list(impression.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
                 )
 
-    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+    def choose(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide; since rankers come and go, among those whose lists came."""
         if self.living.wholes:
             count = len(self.offer.slots)
@@ -235,14 +228,14 @@ class DuelPlacement(Placement):
             ]
         return super().choose(impressions, seq, time)
 
-    def can_show(self, impression: Impression) -> Sequence[Arm]:
+    def can_show(self, impression: requests.Impression) -> Sequence[Arm]:
         return self._listed(impression)
 
     def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return the pair of a ranker with itself, whose list alone is shown."""
         return (*arms, *arms)
 
-    def _listed(self, impression: Impression) -> list[Arm]:
+    def _listed(self, impression: requests.Impression) -> list[Arm]:
         """Return the rankers on offer whose lists came."""
         given = impression.given
         return [arm for arm in self.offer.arms if given is None or str(arm) in given]
@@ -262,7 +255,9 @@ class DuelPlacement(Placement):
     def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
         return list(map(self._shown_as, asked, made, ids, held))
 
-    def _shown_as(self, impression: Impression, shown: Decision, id: str, control: int | None) -> str:
+    def _shown_as(
+        self, impression: requests.Impression, shown: Decision, id: str, control: int | None
+    ) -> str:
         content: dict[str, Any] = {"pair": shown.pair}
         if impression.given is not None:
             rankings = [impression.given[str(ranker)] for ranker in shown.pair]
@@ -297,11 +292,11 @@ class DuelPlacement(Placement):
 
     # Learn -----------------------------------------------------------------------------------
 
-    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
+    def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
         interleaved, clicks = shown_list(row), feedback.clicks
         if interleaved is not None:
-            return clicked_positions(feedback, interleaved["items"], self.actions)
+            return requests.clicked_positions(feedback, interleaved["items"], self.actions)
         if clicks is not None:
             raise InvalidValue(
                 "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
@@ -412,7 +407,7 @@ def _alike(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
 
 def _clicked(row: DecisionRow, came: Any) -> bool:
     """Whether a decision earned a click; the control's list was made by no method that gives credit."""
-    return bool(clicks_in(came) if row.control else credit_of(row, came).clicks)
+    return bool(requests.clicks_in(came) if row.control else credit_of(row, came).clicks)
 
 
 def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
@@ -423,7 +418,7 @@ def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
     if interleaved is None:
         # No outcome came for the pair.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
-    return credited(Interleaved.from_dict(interleaved), clicks_in(came))
+    return credited(Interleaved.from_dict(interleaved), requests.clicks_in(came))
 
 
 def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:

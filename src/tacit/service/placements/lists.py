@@ -25,14 +25,8 @@ from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import checked_within
 from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.log import requests
 from tacit.service.log.blocks import Block, values
-from tacit.service.log.requests import (
-    DecisionRequest,
-    FeatureRows,
-    FeedbackRequest,
-    Impression,
-    clicked_positions,
-)
 from tacit.service.log.rows import DecisionRow, slate_of, slate_text, text_of
 from tacit.service.placements.aspects.control import Control, ListControl
 from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
@@ -87,7 +81,7 @@ class SlatePlacement(Placement):
     def _would_show(self, decision: Decision) -> Arm:
         return json.dumps(self._listed(decision))
 
-    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
         first = decision.offered[: self._positions]
         return tuple(self.arms[slot] for slot in first.tolist())
 
@@ -109,10 +103,10 @@ class SlatePlacement(Placement):
         unknown = [None] * len(slots)
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
-    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
+    def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Return clicked positions of a decision as the log keeps them; see the base class."""
         listed = self.shown(row)
-        positions = clicked_positions(feedback, listed)
+        positions = requests.clicked_positions(feedback, listed)
         if positions is None:
             return None
         for position in json.loads(positions):
@@ -198,7 +192,7 @@ class FeaturePlacement(Placement):
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(self, request: DecisionRequest) -> Impression:
+    def checked(self, request: requests.DecisionRequest) -> requests.Impression:
         """Return an impression that :meth:`choose` will take.
 
         Raises
@@ -228,19 +222,21 @@ class FeaturePlacement(Placement):
         impression = self._impression(request, arms, asked.decode(), given)
         return self._of_unit(impression, request.session, request.user)
 
-    def _of_catalogue(self, request: DecisionRequest) -> Impression:
+    def _of_catalogue(self, request: requests.DecisionRequest) -> requests.Impression:
         sought = sought_by(request)
         impression = self._impression(request, request.arms, sought.text, sought)
         return self._of_unit(impression, request.session, request.user)
 
-    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
+    def asked_before(self, impression: requests.Impression, row: DecisionRow) -> bool:
         if isinstance(impression.given, Sought) and impression.given.skips and row.offered is not None:
             # What was on offer is what was there of it.
             there = set(json.loads(row.offered))
             impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in there])
         return super().asked_before(impression, row)
 
-    def looked_up(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
+    def looked_up(
+        self, impressions: Sequence[requests.Impression], places: Sequence[int]
+    ) -> Sequence[requests.Impression]:
         if self.items is None or not any(isinstance(each, Sought) for each in values(impressions, "given")):
             return impressions
         if len(impressions) == 1:
@@ -248,7 +244,7 @@ class FeaturePlacement(Placement):
         pairs = zip(places, impressions, strict=True)
         return [checked_within(f"decisions[{place}]", self._looked_up, (each,)) for place, each in pairs]
 
-    def _looked_up(self, impression: Impression) -> Impression:
+    def _looked_up(self, impression: requests.Impression) -> requests.Impression:
         if not isinstance(impression.given, Sought):
             return impression
         if self.learner.kept_items is None:
@@ -267,21 +263,21 @@ class FeaturePlacement(Placement):
             raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
         return offer
 
-    def _choose(self, learner: Learner, impression: Impression) -> Decision:
+    def _choose(self, learner: Learner, impression: requests.Impression) -> Decision:
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.given
         key, arms = impression.key, impression.arms
         relevance = as_array(relevance)
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
-    def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+    def _chosen_many(self, asked: Block[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
         sizes = [max(len(rows) for rows in given if rows is not None) for given in asked.column("given")]
         pieces = in_pieces(sizes, sum(self.config.policy.feature_dims))
         chosen = super()._chosen_many
         parts = [chosen(asked[part], seq + part.start, time) for part in pieces]
         return Block.joined(DecisionRow, parts)
 
-    def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+    def _given(self, learner: Learner, asked: Block[requests.Impression]) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
             [as_array(given[i]) for given in asked.column("given")] if dims[i] else None for i in range(2)
@@ -291,24 +287,24 @@ class FeaturePlacement(Placement):
             contexts = [context or () for context in asked.column("context")]
         return contexts, asked.column("arms"), relevance, examination
 
-    def offer_of(self, impression: Impression) -> Ints:
+    def offer_of(self, impression: requests.Impression) -> Ints:
         if self.living.slots or impression.arms is not None:
             return self.offered_slots(impression.arms)
         return np.arange(max(len(rows) for rows in impression.given if rows is not None))
 
-    def can_show(self, impression: Impression) -> Sequence[Arm]:
+    def can_show(self, impression: requests.Impression) -> Sequence[Arm]:
         if impression.arms is not None or self.living.slots:
             return super().can_show(impression)
         return range(max(len(rows) for rows in impression.given if rows is not None))
 
-    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
         if impression.arms is None and not self.living.slots:
             return (0,)
         return super()._baseline(impression, decision) if impression.arms is None else (impression.arms[0],)
 
     # The log ---------------------------------------------------------------------------------
 
-    def rows_of(self, asked: Block[Impression], *given: Any, **more: Any) -> Block[DecisionRow]:
+    def rows_of(self, asked: Block[requests.Impression], *given: Any, **more: Any) -> Block[DecisionRow]:
         arms = [None if isinstance(each, Whole) else each for each in asked.column("arms")]
         return super().rows_of(asked.with_column("arms", arms), *given, **more)
 
@@ -414,7 +410,7 @@ def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
     return found
 
 
-def matrix(rows: FeatureRows | None, dim: int) -> Floats:
+def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
     """Return rows of features as an array."""
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 
@@ -464,7 +460,7 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
     def _listed(self, decision: Decision) -> list[Arm | None]:
         return list(decision.shown)
 
-    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
+    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
         return tuple(self.can_show(impression)[: self._positions])
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:

@@ -16,22 +16,10 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decision, none_for_nan
 from tacit.learning.learner import Learner
 from tacit.service.config.schema import PlacementConfig
+from tacit.service.log import rows
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import (
-    APPRENTICE,
-    CONTROL,
-    FROZEN,
-    MODE,
-    ONLINE,
-    SHADOW,
-    UNLEARNED,
-    DecisionRow,
-    MarkRow,
-    parsed,
-    read_by,
-)
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
 from tacit.service.placements.aspects.chapters import holdout_in
@@ -54,14 +42,14 @@ class Modes(Aspect):
         decides everything).
     """
 
-    mark = MODE
+    mark = rows.MODE
 
     def __init__(self) -> None:
-        self.now = ONLINE
+        self.now = rows.ONLINE
         # Entries of open decisions that were made while nothing was learned.
         self.unlearned: set[int] = set()
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
         """Take in a mark."""
         self.now = mark.value
         placement.lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
@@ -71,9 +59,9 @@ class Modes(Aspect):
         return self.now
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+    def change(mark: rows.MarkRow, before: rows.MarkRow | None, arms: Sequence[Arm]) -> Note:
         """Return the mode of a mark."""
-        return MODE, {"mode": mark.value}
+        return rows.MODE, {"mode": mark.value}
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
@@ -117,9 +105,9 @@ class Modes(Aspect):
         possible = placement.possible_modes
         if mode not in possible:
             raise InvalidValue("mode", mode, f"of this placement it is {', '.join(possible)}")
-        if mode == SHADOW and not placement.config.can_shadow:
+        if mode == rows.SHADOW and not placement.config.can_shadow:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
-        if mode == CONTROL and placement.holdout is None:
+        if mode == rows.CONTROL and placement.holdout is None:
             raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
 
     def check_configured(self, placement: Placement) -> None:
@@ -139,35 +127,35 @@ class Modes(Aspect):
     @property
     def frozen(self) -> bool:
         """Whether nothing is learned."""
-        return self.now == FROZEN
+        return self.now == rows.FROZEN
 
     @property
     def policy_decides(self) -> bool:
         """Whether what the policy chooses is shown."""
-        return self.now != APPRENTICE
+        return self.now != rows.APPRENTICE
 
     @property
     def control_decides(self) -> bool:
         """Whether the control of the holdout decides everything."""
-        return self.now == CONTROL
+        return self.now == rows.CONTROL
 
     @property
     def compares(self) -> bool:
         """Whether a second policy says what it would have shown."""
-        return self.now == SHADOW
+        return self.now == rows.SHADOW
 
     @property
     def of_taken_over(self) -> str:
         """The mode of decisions that were made elsewhere: the policy decided, whatever happens here."""
-        return FROZEN if self.frozen else ONLINE
+        return rows.FROZEN if self.frozen else rows.ONLINE
 
     def keep(self, entries: Ints, modes: Sequence[str]) -> None:
         """Keep which new open decisions shall teach nothing."""
         if self.unlearned:
             self.unlearned.difference_update(entries.tolist())
-        if not set(modes).isdisjoint(UNLEARNED):
+        if not set(modes).isdisjoint(rows.UNLEARNED):
             pairs = zip(entries.tolist(), modes, strict=True)
-            self.unlearned.update(entry for entry, mode in pairs if mode in UNLEARNED)
+            self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED)
 
     def learnable(self, rewards: Lessons) -> Lessons:
         """Return the rewards that are to be learned: nothing while frozen, or shown so."""
@@ -202,7 +190,7 @@ def _now(placement: Placement, time: int) -> wire.ModeNow:
     return wire.ModeNow(placement.mode)
 
 
-Modes.changes = {wire.ModeOf: Effect(MODE, _mode, _now)}
+Modes.changes = {wire.ModeOf: Effect(rows.MODE, _mode, _now)}
 
 
 # ---- The second policy: unseen beside the first, or that of the holdout's control
@@ -250,7 +238,7 @@ class Second(Aspect):
 
     def by_two(
         self, placement: Placement, impression: Impression, seq: int, id: str, time: int
-    ) -> Block[DecisionRow]:
+    ) -> Block[rows.DecisionRow]:
         """Decide where it is the control's: one of both policies does, and learns from it.
 
         The other one is asked what it would have shown, and remembers nothing of it.
@@ -305,13 +293,13 @@ class Second(Aspect):
 
     # The fold --------------------------------------------------------------------------------
 
-    def recalled(self, placement: Placement, row: DecisionRow) -> Decision | None:
+    def recalled(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
         """Take in a decision of the log beside which it stood; None where it did not."""
-        if row.mode != SHADOW or not self._reads(row):
+        if row.mode != rows.SHADOW or not self._reads(row):
             return None
         return placement.recalled(self.learner, row)
 
-    def recalled_by_two(self, placement: Placement, row: DecisionRow) -> Decision | None:
+    def recalled_by_two(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
         """Take in a decision of the log that one of both policies made; None where that was the first."""
         if not self._reads(row):
             return None
@@ -320,11 +308,11 @@ class Second(Aspect):
             return None
         return placement.recalled(self.learner, row)
 
-    def reopened(self, placement: Placement, row: DecisionRow, epoch: int) -> Decision:
+    def reopened(self, placement: Placement, row: rows.DecisionRow, epoch: int) -> Decision:
         """Return an open decision of a snapshot, in the epoch that was saved."""
-        return read_by(self.learner, placement.decision_of(row, epoch))
+        return rows.read_by(self.learner, placement.decision_of(row, epoch))
 
-    def _reads(self, row: DecisionRow) -> bool:
+    def _reads(self, row: rows.DecisionRow) -> bool:
         """Whether it can read a context, which may be older than that."""
         dim = self.learner.policy.context_dim
-        return dim == 0 or len(parsed(row.context) or ()) == dim
+        return dim == 0 or len(rows.parsed(row.context) or ()) == dim
