@@ -34,6 +34,7 @@ from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
+from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
@@ -491,6 +492,13 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
         rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
+        for other in ("bob", None):
+            with pytest.raises(InConflict, match="decision_id: 'd0'"):
+                await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d0", user=other))])
+    # What was decided before the holdout had other units cannot be held against these.
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
+        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", user="ann", session="s"))
+        assert await engine.decide_many("home", [asked]) == [rows[0]]
 
 
 def test_features_have_a_holdout(tmp_path):

@@ -221,6 +221,11 @@ class Deciding(State):
             return False
         if impression.arms is None and self._was_whole(row.offered):
             row = row._replace(offered=None)
+        # Whose it is, the log knows by the bucket alone, of the holdout that there is now.
+        coin = self.control.coin
+        known = None if coin is None or row.seq <= self.earnings.sums.seq else row.bucket
+        if coin is not None and known not in (None, coin.bucket(row.id, impression.unit)):
+            return False
         return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def _was_whole(self, offered: str | None) -> bool:

@@ -256,6 +256,10 @@ class Coin:
                 imposed[i] = self.control.shown(offers[i], draw)
         return Tossed(control, bucket, imposed)
 
+    def bucket(self, id: str, unit: str | None) -> int:
+        """Return to which bucket a user or a session belongs, or else a decision that names none."""
+        return self._numbers(id if unit is None else f"{self.config.unit}\0{unit}")[1] % BUCKETS
+
     def mixed(self, policy: Floats, control: Floats) -> Floats:
         """Return with what probability policy and control together show what is shown.
 
