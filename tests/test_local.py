@@ -203,7 +203,7 @@ def test_what_is_too_old_is_not_decided_with(tmp_path):
 @pytest.mark.parametrize(
     "more",
     [
-        {"placements.home.holdout": {"share": 0.1, "control": "uniform"}},
+        {"placements.home.holdout": {"share": 0.1, "control": "uniform", "unit": "user"}},
         {
             "placements.home.signals": ["volume", "abandonment"],
             "placements.home.policy": {"name": "DriftMixture", "context_dim": 2},
@@ -214,8 +214,8 @@ def test_what_is_too_old_is_not_decided_with(tmp_path):
 )
 def test_where_only_the_service_can_decide_it_is_asked(tmp_path, more):
     with served_once(tmp_path, **more) as url, local(url, tmp_path) as here, Client(url) as client:
-        shown = here.decide("k")
-        assert shown.durability == "committed"
+        shown = here.decide("k", user="ann")
+        assert (shown.durability, shown.warning) == ("committed", None)
         here.feedback(shown.decision_id, 1)
         here.flush()
         assert client.feedback("home", shown.decision_id, 0).outcome == "repeated"

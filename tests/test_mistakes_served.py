@@ -44,6 +44,13 @@ CONFIGURED = {
         "add metrics.revenue = { range = [0, LARGEST] }",
     ),
     HOME + "reward = 'Revenue'\nmetrics = { revenue = {} }": ("'Revenue'", "did you mean 'revenue'?"),
+    HOME + "signals = ['volume']\ncontext = { device = ['ios', 'web'] }": (
+        "home: signals",
+        "['volume']",
+        'as fields that hold a "signal"',
+    ),
+    HOME + "client_signals = 2\ncontext_dim = 3": ("home: client_signals", "2", "leave it out"),
+    HOME + "late = 'correct'\nsignals = ['volume']": ("home: late", "'correct'", "leave it out, or context"),
     HOME + "policy = 'ucb1(arms=5)'": ("home: policy", "'ucb1(arms=5)'", "leave its arms out"),
     HOME + "kind = 'features'\nrelevance_dim = 2": ("home: arms", "'song'", "leave it out"),
     HOME + "late = true": ("home.late", "True", "give one of record, correct"),

@@ -181,6 +181,8 @@ class Local:
         arms: Sequence[Arm] | None = None,
         context: Context | None = None,
         decision_id: str | None = None,
+        session: str | None = None,
+        user: str | None = None,
     ) -> Decided:
         """Return what to show.
 
@@ -195,6 +197,8 @@ class Local:
         decision_id : str, optional
             Names the decision; by default a new one. Given again, it is the same decision, as long as
             this process lives and has not decided under 100,000 other names since.
+        session, user : str, optional
+            Of which a holdout is, where the service is asked.
 
         Returns
         -------
@@ -215,7 +219,8 @@ class Local:
         made = self.decide_here(key, arms=arms, context=context, decision_id=decision_id)
         if made is not None:
             return made
-        return self._client.decide(self._placement, key, arms=arms, context=context, decision_id=decision_id)
+        ask = partial(self._client.decide, self._placement, key, arms=arms, context=context)
+        return ask(decision_id=decision_id, session=session, user=user)
 
     def decide_here(
         self,

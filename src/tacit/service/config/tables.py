@@ -256,6 +256,12 @@ class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        if self.signals_dim and (self.context or self.context_dim not in (0, self.signals_dim)):
+            field = "signals" if self.signals else "client_signals"
+            remedy = (
+                'leave it out: beside a context clients send signals in it, as fields that hold a "signal"'
+            )
+            raise InvalidValue(field, getattr(self, field), remedy)
         policy, second, options = super().parts()
         learns = [policy] if second is None else [policy, second]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"

@@ -122,8 +122,11 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        if self.late == "correct" and is_auto(self.policy) and (self.context or self.context_dim):
-            remedy = "what is learned of contexts cannot be taken out again; leave it out, or the context"
+        asks = self.context or self.context_dim or self.signals_dim
+        if self.late == "correct" and is_auto(self.policy) and asks:
+            remedy = (
+                "what is learned of contexts cannot be taken out again; leave it out, or context and signals"
+            )
             raise InvalidValue("late", self.late, remedy)
         policy, second, options = super().parts()
         if self.at_least:
