@@ -18,11 +18,9 @@ from harness import served, with_home
 from tacit.cli import cli
 from tacit.client import Client, Decided, Feedback, Impression, Unavailable
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
-from tacit.service.app.server import engine_over, running
+from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
-from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.sqlite import SqliteStore
 from tacit.service.page.overview import complaints
 
 HOME = '[placements.home]\narms = ["film", "song"]\n'
@@ -368,20 +366,6 @@ def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_p
     }
     with running(load_config(overrides=values | {"placements.new": home})):
         assert "served now, with what the store has of this name" in caplog.text
-
-
-async def test_of_several_shards_the_first_one_says_what_is_configured_otherwise(tmp_path, caplog):
-    caplog.set_level("INFO")
-    for window in (30, 60):
-        caplog.clear()
-        home = {"arms": 2, "attribution_window": window}
-        config = load_config(overrides={"placements.home": home})
-        for number in (0, 1):
-            engine = engine_over(SqliteStore(tmp_path / f"{number}.db"), config, Shard(number, 2))
-            await engine.start()
-            await engine.stop()
-    said = [line for line in caplog.messages if line.startswith("configuration:")]
-    assert said == ["configuration: placements.home.attribution_window: 60.0, before: 30.0"]
 
 
 def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_silence(tmp_path, caplog):

@@ -488,9 +488,17 @@ def run(*arguments):
     return finished.stdout
 
 
-def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config):
+def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config, tmp_path):
     if service.process.poll() is None:
         service.stop()
+    path, errors = tmp_path / "tacit.toml", tmp_path / "errors"
+    path.write_text(
+        config.read_text().replace("[placements.held]", "[placements.held]\nsnapshot_every = 777")
+    )
+    with errors.open("w") as file:
+        assert Service(path, SHARDS, errors=file, address=shared_cluster()).stop() == 0
+    (said,) = (line for line in errors.read_text().splitlines() if "configuration:" in line)
+    assert said.endswith("configuration: placements.held.snapshot_every: 777, before: 50000")
     assert "agree" in run("log", "verify", "--config", config)
     before = logged(config)
     assert json.loads(run("log", "reshard", "--shards", 3, "--config", config, "--json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -102,11 +103,14 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     from tacit.cluster.leading import Doors, LeadingIngress
     from tacit.cluster.link import OwnLink
     from tacit.cluster.shard import Spares
-    from tacit.service.engine.layout import LayoutStore, shard_store
+    from tacit.service.app.server import news_since
+    from tacit.service.engine.layout import LayoutStore, ReadStore, schema_of, shard_store
+    from tacit.service.errors import StoreError
 
-    assert config.store.url is not None
+    url = config.store.url
+    assert url is not None
     # Held open while it serves: nobody else serves this log, or deals it out anew.
-    layouts = LayoutStore(config.store.url, config.store.schema)
+    layouts = LayoutStore(url, config.store.schema)
     with undoing(layouts.close):
         cores = int(imported().cluster_resources().get("CPU", 1))
         layout = layouts.begun(shards, default=max(cores, 1))
@@ -115,6 +119,11 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
             return layouts.seeded(config, lambda: secrets.randbits(63))
 
         config = seeded(config)
+        # Of a shard that is new there is nothing to be read.
+        with contextlib.suppress(StoreError):
+            first = ReadStore(url, schema_of(config.store.schema, layout, 0))
+            with contextlib.closing(first):
+                news_since(first, config)()
         spares, doors = Spares(config), Doors(ingresses - 1)
         links = [
             OwnLink(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.cluster.tasks import imported
 from tacit.core.arrays import Floats, leaves
+from tacit.errors import undoing
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reading import Health
 from tacit.service.errors import NotDurable
@@ -91,13 +92,15 @@ class ShardActor:
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
         from tacit.service.app.logs import set_up
-        from tacit.service.app.server import engine_over, settle_memory
+        from tacit.service.app.server import settle_memory
         from tacit.service.engine.layout import FencedStore
 
         set_up(config.server.log)
         store = config.store
         assert store.url is not None
-        engine = engine_over(FencedStore(store.url, store.schema), config, shard)
+        fenced = FencedStore(store.url, store.schema)
+        with undoing(fenced.close):
+            engine = Engine(config, fenced, shard=shard)
         settle_memory()
         return engine
 

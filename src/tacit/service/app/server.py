@@ -37,8 +37,6 @@ from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
 if TYPE_CHECKING:
-    from tacit.service.engine.engine import Engine
-    from tacit.service.log.ids import Shard
     from tacit.service.log.sql import Store
 
 # ---- Telling systemd how the service is, where systemd has started it (``Type=notify``)
@@ -494,6 +492,7 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 
 def _opened(config: Config) -> Service:
     """Open the store and an engine over it."""
+    from tacit.service.engine.engine import Engine
     from tacit.service.engine.opening import open_store
 
     path = Path(config.store.path).absolute()
@@ -502,21 +501,19 @@ def _opened(config: Config) -> Service:
     if not store.end().seq and config.store.url is None:
         level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
-    return engine_over(store, config)
-
-
-def engine_over(store: Store, config: Config, shard: Shard | None = None) -> Engine:
-    """Open an engine, or close its store, and say what is configured otherwise than before."""
-    from tacit.service.engine.engine import Engine
-
     with undoing(store.close):
         # Before the engine makes those that are new.
-        notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
-        engine = Engine(config, store, shard=shard)
-    if shard is None or shard.number == 0:
-        noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
-        _say(logging.INFO, news(noted or served(config), config))
+        say_news = news_since(store, config)
+        engine = Engine(config, store)
+    say_news()
     return engine
+
+
+def news_since(store: Store, config: Config) -> Callable[[], None]:
+    """Return what says how a configuration differs from what a store notes by now."""
+    notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
+    noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
+    return lambda: _say(logging.INFO, news(noted or served(config), config))
 
 
 def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
