@@ -218,6 +218,15 @@ def test_ids_that_are_taken_for_arms_are_doubted():
     assert told(tacit.read_log, log, columns={"arm": "item"}, arms="shown") == []
 
 
+def test_a_folder_that_holds_no_export_makes_no_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    said = CliRunner().invoke(cli, ["log", "import", "folder"])
+    assert said.exit_code == 2
+    assert "FOLDER: folder holds no log; give one that tacit log export wrote" in said.output
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_a_table_is_no_record_of_ubi(tmp_path):
     BARE.to_csv(tmp_path / "log.csv")
     with pytest.raises(TacitError, match=r"path: '.*log\.csv' is not allowed; give JSON lines, or Parquet"):

@@ -393,6 +393,9 @@ def _show_lines(lines: "Sequence[LogLine]") -> None:
 @options.command(group=log, name="import")
 def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.Json = False) -> None:
     """Fill an empty store with the log that was exported to FOLDER."""
+    if not (folder / "placements.json").is_file():
+        # Before a store is made.
+        raise click.UsageError(f"FOLDER: {folder} holds no log; give one that tacit log export wrote")
     with kept.open() as opened:
         from tacit.service.maintenance.copies import take_in
 
