@@ -338,6 +338,20 @@ REFUSED = {
         "columns: 'qid'",
         "did you mean {'search': 'qid'}?",
     ),
+    "likeness of whom": (lambda: duels_needed(edge=0.02, likeness=0.1), "per_user: None", "give both"),
+    "duels of users how alike": (lambda: duels_needed(edge=0.02, per_user=20), "likeness: None", "give both"),
+    "examples of a boolean": (
+        lambda: tacit.auto(arms=ARMS, context={"vip": [True, False]}),
+        "context.vip: [True, False]",
+        "say 'boolean'",
+    ),
+    "contexts of an environment without": (
+        lambda: tacit.simulate(
+            tacit.auto(arms=2, context_dim=3), tacit.BernoulliArms([0.1, 0.2]), 100, runs=1, seed=1
+        ),
+        "ContextMixture contexts: 3",
+        "take ShiftingArms(dim=…)",
+    ),
     "nothing but ties": (lambda: duels_needed(edge=0.01, ties=1.0), "edge: 0.01", "which is 0"),
     "the reward in a context": (
         lambda: weighed(BANNERS.assign(age=30.0), columns={"arm": "banner", "context": ["age", "reward"]}),
@@ -629,6 +643,17 @@ def test_what_is_no_mistake_is_not_warned_of():
         learner(arms=ARMS).fit_log(MANY).fit_log(other)
         tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2, keys=10, events=[33]), horizon=100)
         tacit.simulate(tacit.UCB1(2), tacit.ShiftingArms(2), horizon=100)
+
+
+def test_a_click_where_nothing_stood_is_refused():
+    choosing = tacit.Learner(tacit.auto(arms=ARMS[:2], shows="slate", positions=4), seed=1)
+    first = choosing.choose("home")
+    with pytest.raises(TacitError, match=r"reward\[2\]: 1.0 .* nothing stood at that position"):
+        choosing.learn(first, [1.0, 0.0, 1.0, 0.0])
+    many = choosing.choose_many(["home", "home"])
+    with pytest.raises(TacitError, match=r"rewards\[1, 3\]: 1.0 .* nothing stood"):
+        choosing.learn_many(many, [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    assert choosing.learn(first, [1.0, 1.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("clicks", [[0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0], np.array([0, 1])])

@@ -357,7 +357,8 @@ class Catalogue:
             if type(name) is not int:
                 checks.name("ids", name)
         if len(set(names)) < len(names):
-            raise InvalidValue("ids", f"{len(names)} ids", "give each item once")
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise InvalidValue("ids", twice, "give each item once")
         return names
 
     def _halves(self, vectors: Any) -> Halves:

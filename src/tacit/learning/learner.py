@@ -23,7 +23,7 @@ from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, sugges
 from tacit.learning.decisions import MANY, NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Taught
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
-from tacit.learning.reading import refuse_others
+from tacit.learning.reading import refuse_others, refuse_unfilled
 from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.features.click_model import known_seen
@@ -263,6 +263,7 @@ class Learner(BelievingLearner[ArmT_co]):
         loops = self.loops
         if self.policy.feedback_width > 1:
             loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
+            refuse_unfilled("reward", loops.feedback, decision.slots[None])
             value = loops.feedback.max()
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
@@ -326,12 +327,13 @@ class Learner(BelievingLearner[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        values = self._decisions.feedback("rewards", rewards, decisions)
+        values = given = self._decisions.feedback("rewards", rewards, decisions)
         if seen is not None:
             values = known_seen(self.policy, values, seen)
         if not len(decisions):
             return 0
         batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        refuse_unfilled("rewards", given, actions)
         self.check_propensities(propensities, batch.stops - batch.starts)
         taught = self.learn_rows(batch, actions, values, propensities, epochs)
         self._learned.many(decisions, values, self.decisions)

@@ -503,6 +503,14 @@ class DecisionReader(NamedTuple):
         return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
 
 
+def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
+    """Refuse a click at a position of a list at which nothing stood."""
+    if values.shape[1] > 1 and (nothing := (values > 0) & (actions < 0)).any():
+        row, position = np.argwhere(nothing)[0]
+        place = f"{field}[{position}]" if len(values) == 1 else f"{field}[{row}, {position}]"
+        raise InvalidValue(place, float(values[row, position]), "nothing stood at that position; give 0")
+
+
 def _array_of(given: Any) -> Any:
     try:
         return np.asarray(given)

@@ -110,6 +110,8 @@ def _held(field: str, holds: Any) -> str | tuple[str, ...]:
         return holds
     if not isinstance(holds, Sequence) or not holds:
         raise InvalidValue(field, holds, HOLDS)
+    if {True, False}.issuperset(holds):
+        raise InvalidValue(field, holds, f"say {BOOLEAN!r}")
     values = tuple(checks.name(f"{field}[{i}]", value) for i, value in enumerate(holds))
     if len(set(values)) < len(values):
         raise InvalidValue(field, list(values), "give each value once")

@@ -347,8 +347,8 @@ def duels_needed(
     ties: float = 0.0,
     *,
     power: float = 0.8,
-    per_user: float = 1.0,
-    likeness: float = 0.0,
+    per_user: float | None = None,
+    likeness: float | None = None,
     comparisons: int = 1,
 ) -> float:
     """Return after how many duels it shows which of two rankers is better.
@@ -361,11 +361,11 @@ def duels_needed(
         Share of ties, in [0, 1).
     power : float, default 0.8
         Probability that it shows by then: 0.8 or 0.5.
-    per_user : float, default 1
+    per_user : float, optional
         Duels of a user, as a duel sees them: Σm²/Σm over users with m of them; at least 1.
-    likeness : float, default 0
+    likeness : float, optional
         The correlation of two duels of a user, in [0, 1]: 0 where tastes do not differ, so that a
-        user is no more than so many duels.
+        user is no more than so many duels. Without both, each duel is of a user of its own.
     comparisons : int, default 1
         One less than there are rankers, of which the best one is to be found.
 
@@ -389,8 +389,11 @@ def duels_needed(
     tied = checks.number("ties", ties, 0.0, 1.0)
     if 2 * edge > 1 - tied + 1e-9:
         raise InvalidValue("edge", edge, f"give at most (1 - ties) / 2, which is {(1 - tied) / 2:g}")
-    per_user = checks.number("per_user", per_user, 1.0, math.inf)
-    likeness = checks.number("likeness", likeness, 0.0, 1.0)
+    if (per_user is None) != (likeness is None):
+        lacking = "likeness" if likeness is None else "per_user"
+        raise InvalidValue(lacking, None, "give both per_user and likeness, or neither")
+    per_user = checks.number("per_user", 1.0 if per_user is None else per_user, 1.0, math.inf)
+    likeness = checks.number("likeness", likeness or 0.0, 0.0, 1.0)
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))
     return searches_needed(2 * edge, deviation, power=power, comparisons=comparisons)
 

@@ -385,7 +385,8 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
             raise InvalidValue(
                 f"{type(policy).__name__} contexts",
                 policy.context_dim,
-                f"the environment gives contexts of length {environment.context_dim} only",
+                f"the environment gives contexts of length {environment.context_dim} only; "
+                "take ShiftingArms(dim=…), or a policy that reads so many",
             )
     return chosen
 
