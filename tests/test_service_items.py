@@ -30,7 +30,7 @@ from stores import store_at
 
 from tacit.cli import cli
 from tacit.client import Client, InvalidRequest, Unavailable
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import running
@@ -115,6 +115,14 @@ async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert (learned(again), catalogue(again)) == live
     is_the_fold(config, crashed, live[0])
+
+
+async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_path, recwarn):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await put(engine)
+        asked = DecisionRequest("k", ["doc-1", "doc-2"])
+        await engine.decide_many("home", [engine.placements["home"].checked(asked)])
+    assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):

@@ -213,7 +213,7 @@ class Catalogue:
                 f"relevance: {known!r} has a vector in items, and the one given here is taken in its place; "
                 "leave relevance out, or put the new vector into items",
                 AssumptionWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
 
     # Ask -------------------------------------------------------------------------------------

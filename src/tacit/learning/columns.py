@@ -121,8 +121,6 @@ class ColumnLearner(Generic[ArmT_co]):
     def _with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
         """Return what is given of impressions, with candidates out of the catalogue where it has some."""
         contexts, arms, relevance, examination = given
-        if relevance is not None and arms is not None and self._items is not None:
-            self._items.doubt(arms)
         if relevance is not None or self._items is None or not len(self._items):
             return given
         return contexts, *self._items.candidates(arms, rows), examination

@@ -163,6 +163,8 @@ class Learner(BelievingLearner[ArmT_co]):
             if context is not None or self.reads_contexts:
                 self.loops.context[:] = self._impressions.context(self.policy, context)
             return self._choose_plain(name)
+        if relevance is not None and self._items is not None:
+            self._items.doubt([arms])
         found = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
         return found.lean() if relevance is None and len(found.relevance) else found
 
@@ -222,6 +224,8 @@ class Learner(BelievingLearner[ArmT_co]):
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
             offers = list(map(checks.listed, offers))
+        if relevance is not None and self._items is not None:
+            self._items.doubt(offers or ())
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def _doubt(self, keys: Sequence[Key]) -> None:
