@@ -146,13 +146,14 @@ def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Dou
 def _of_rewards(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[Doubt]:
     kind, value, doubted = EMPTY, None, rows
     if reward.null_count < len(rows):
-        least, value = pc.min_max(reward).as_py().values()
-        listed = position is not None and not position.null_count
-        kind = ONES if least == 1.0 else NOUGHTS if value == 0.0 else CLICKED if listed else ""
-        if reward.null_count or not kind:
+        if reward.null_count:
             return
-        doubted = rows[reward.to_numpy() == 1.0] if kind == CLICKED else rows
-    if len(doubted):
+        values = reward.to_numpy()
+        value = float(values.max())
+        listed = position is not None and not position.null_count
+        kind = ONES if values.min() == 1.0 else NOUGHTS if value == 0.0 else CLICKED if listed else ""
+        doubted = rows[values == 1.0] if kind == CLICKED else rows
+    if kind and len(doubted):
         yield Doubt(kind, "reward", len(doubted), source, int(doubted[0]), value)
 
 
