@@ -412,7 +412,7 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
     assert came.returncode == 0, came.stderr
     lines = came.stdout.splitlines()
     assert lines[0] == f"{path}, line 1: home: decision {one}: reward 1.0"
-    assert lines[1] == f"{path}, line 2: left out: kind is 'page'"
+    assert lines[1] == f"{path}, line 2: left out: kind is 'page'; [where] has kind = ['click', 'view']"
     assert "line 3: rejected, missing-field: decision" in lines[2]
     assert "1,000 events: 1 would be sent, 998 left out by the map, 1 rejected" in came.stdout
     assert feedback_of(url) == 0
@@ -579,6 +579,26 @@ def test_a_worth_can_be_a_metric_beside_a_reward():
             mapper.mapped(event | bad, "n")
 
 
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        ({"revenue": 59.9}, "revenue"),
+        ({"properties": {"revenue": 60}}, "properties.revenue"),
+        *(({name: value}, None) for name, value in (("revenue", 1), ("revenue", True), ("total", 5.0))),
+    ],
+)
+def test_an_amount_that_the_map_does_not_take_is_doubted_once(event, place):
+    text = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nbuy = { metric = "revenue" }\n'
+    mapper = Mapper(map_of(text))
+    for _ in range(2):
+        sent = mapper.mapped({"p": "home", "d": "D", "e": "buy"} | event, "n").message
+        assert sent.metrics == {"revenue": 1.0}
+    assert [f'field = "{place}"' in doubt for doubt in mapper.doubts] == [True] * (place is not None)
+    mapper = Mapper(map_of(text.replace(" }", ', field = "revenue" }')))
+    mapper.mapped({"p": "home", "d": "D", "e": "buy", "revenue": 5}, "n")
+    assert mapper.doubts == []
+
+
 def test_clicks_on_lists_are_sent_by_position_or_item(tmp_path):
     values = {"placements": {"shelf": {"kind": "slates", "arms": ["a", "b", "c"], "positions": 2, "seed": 7}}}
     for field, clicked in (("clicks", 0), ("items", None)):
@@ -697,6 +717,36 @@ def test_past_clicks_without_what_was_not_clicked_are_said_to_mislead(service, t
     assert "4 duplicate: it was recorded before" in again.stdout
     assert "nothing changed: all 4 were sent before" in again.stdout
     assert "not clicked" not in again.stdout
+
+
+@pytest.mark.parametrize(("seen", "said"), [("View", True), ("Page", False)])
+def test_clicks_that_a_nought_before_makes_void_are_said(service, tmp_path, seen, said):
+    url, client = service
+    text = MAP.replace('reward = "clicked"', 'event = "kind"') + "[reward]\nClick = 1\nView = 0\n"
+    (tmp_path / "feed.toml").write_text(text)
+    events = [
+        {"decision": one, "id": f"{kind}{i}", "kind": kind}
+        for i, one in enumerate(decided(client, 20))
+        for kind in (seen, "Click")
+    ]
+    events += [{"decision": one, "id": f"l{i}", "kind": "View"} for i, one in enumerate(decided(client, 5))]
+    _, counts = fed(url, written(tmp_path / "events.jsonl", events))
+    assert counts["sent"] == ({"learned": 25, "repeated": 20} if said else {"learned": 25})
+    assert ["aggregation: 20 " in doubt for doubt in counts["warnings"]] == [True] * said
+
+
+@pytest.mark.parametrize(("table", "kind"), [('[where]\nkind = "click"\n', "Click"), ("", "view")])
+def test_a_map_that_leaves_all_events_out_is_said(service, tmp_path, table, kind):
+    url, client = service
+    text = MAP.replace('reward = "clicked"', 'event = "kind"') + "[reward]\nClick = 1\n" + table
+    (tmp_path / "feed.toml").write_text(text)
+    events = [{"decision": one, "id": one, "kind": kind} for one in decided(client, 2)]
+    came, counts = fed(url, written(tmp_path / "events.jsonl", events))
+    # A file of an hour in which nobody clicked is no error.
+    assert came.returncode == 0
+    assert ["[where]" in doubt for doubt in counts["warnings"]] == [True]
+    told = tacit("feed", tmp_path / "events.jsonl", "--map", tmp_path / "feed.toml", "--check").stdout
+    assert f"left out: kind is '{kind}'; {'[where]' if table else '[reward]'} has " in told
 
 
 def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one_by_one(service, tmp_path):

@@ -250,7 +250,7 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
     from tacit.feed.feeder import foreseen
     from tacit.feed.tally import FeedTally
 
-    tally = FeedTally()
+    tally = FeedTally(mapper.doubts)
     lines = []
     with reading.open(source, once=True) as events:
         for line in foreseen(mapper, events, tally, CHECKED):
@@ -269,7 +269,7 @@ def _feed(
     from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
     from tacit.feed.tally import FeedTally, RejectedFile
 
-    tally, code, limits = FeedTally(), 0, reading.limits()
+    tally, code, limits = FeedTally(mapper.doubts), 0, reading.limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)
     (url, key), line = service, ProgressLine(tally)
     with (

@@ -184,6 +184,11 @@ class Mapper:
     most : int
         Decisions that are remembered, to which events without a decision's id are joined.
 
+    Attributes
+    ----------
+    doubts : list of str
+        What is legal in the map, and mostly a mistake with events such as these.
+
     Examples
     --------
     >>> from tacit.events.event_map import map_of
@@ -194,6 +199,7 @@ class Mapper:
 
     def __init__(self, event_map: EventMap, most: int = MOST) -> None:
         self._map = event_map
+        self.doubts: list[str] = []
         self._where = conditions(event_map.where)
         self._shown = None if event_map.shown is None else ShownMapper(event_map.shown, event_map)
         self._seen = None if event_map.seen is None else conditions(event_map.seen.where)
@@ -215,7 +221,7 @@ class Mapper:
         if self.is_shown(event) or self.is_seen(event):
             return None
         if (other := unlike(event, self._where)) is not None:
-            return other
+            return f"{other}; [where] has {wanted(self._map.where)}"
         if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
             shows = "" if self._shown is None else f", [shown] is where {self._shown.wanted}"
             return f"{self._map.event} is {shown(kind)}; [reward] has {shown(', '.join(self._worths))}{shows}"
@@ -307,11 +313,26 @@ class Mapper:
         if worth.metric is None:
             reward = worth.reward if worth.field is None else reward_of(worth.field, get(event))
             return Feedback(decision, reward, id)
+        if worth.field is None and not self.doubts and (place := _amount_in(event, worth.metric)):
+            kind = self._kind(event)
+            self.doubts.append(
+                f"reward.{kind}: each counts 1 of {worth.metric}, but events bring it in {place}; "
+                f'give {{ metric = "{worth.metric}", field = "{place}" }}'
+            )
         amount = 1.0 if worth.field is None else number_of(worth.field, get(event), "bad-amount")
         return Feedback(decision, worth.reward, id, {worth.metric: amount})
 
     def _worth_of(self, kind: Any) -> tuple[Worth, Get] | None:
         return self._worths.get(kind) if isinstance(kind, str) else None
+
+
+def _amount_in(event: dict[str, Any], metric: str) -> str | None:
+    """Return where an event has an amount that is called as a metric; None if it has none but 1."""
+    inside = ((f"{name}.", value) for name, value in event.items() if isinstance(value, dict))
+    for path, fields in (("", event), *inside):
+        if type(amount := fields.get(metric)) in (int, float) and amount != 1:
+            return f"{path}{metric}"
+    return None
 
 
 # ---- An event of an impression, by which others are joined
@@ -329,7 +350,7 @@ class ShownMapper:
 
     def __init__(self, table: ShownMap, event_map: EventMap) -> None:
         self._where = conditions(table.where)
-        self.wanted = ", ".join(f"{field} = {shown(value)}" for field, value in table.where.items())
+        self.wanted = wanted(table.where)
         self._matched, self._others = False, dict[str, None]()
         self._table = table
         self._id = table.decision_id or event_map.decision_id
@@ -409,6 +430,11 @@ def conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
         (field, path(field), allowed if isinstance(allowed, list) else [allowed])
         for field, allowed in where.items()
     ]
+
+
+def wanted(where: dict[str, Scalar | list[Scalar]]) -> str:
+    """Return what a table ``where`` demands, as it is shown to people."""
+    return ", ".join(f"{field} = {shown(value)}" for field, value in where.items())
 
 
 def unlike(event: dict[str, Any], where: Conditions) -> str | None:

@@ -20,7 +20,7 @@ from tacit.client.call import InvalidRequest, NotFound, ServiceError, Unavailabl
 from tacit.errors import InvalidValue, TacitError
 from tacit.events.mapping import BadEvent, Mapper, Message, outcome_of
 from tacit.feed.sources import EventSource, Found
-from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile, nothing_came
+from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
 # ---- Batches of feedback sent to a service: for as long as it takes, and what it refuses kept apart
@@ -322,8 +322,7 @@ class Feeder:
                     self._reject(piece.found, answer)
                 else:
                     self._placement = piece.placement
-                    self._tally.count(answer, piece.time)
-                    self._tally.unclicked += nothing_came(piece.message)
+                    self._tally.settle(piece.message, answer, piece.time)
             self._rejected.flush()
             # Where it ends for a rejected event, that is read again.
             if not self._too_many():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -25,6 +26,13 @@ ONLY_CLICKS = (
     "no event says what was not clicked, which is learned only as windows close: of past events that is "
     "after all clicks, and misleads; add events that are worth 0, or feed them with --past"
 )
+TOO_LATE = (
+    "aggregation: {:,} rewards above 0 came to decisions that had one, mostly 0, and the first counts: "
+    'leave out what is worth 0, which is learned as windows close, or give the placement aggregation = "max"'
+)
+ALL_LEFT_OUT = "the map leaves all events out: mend its [where], [reward] or event"
+TELLING, MOSTLY = 10, 0.9
+"""So many rewards, and so large a share of them, are not repeated by second clicks."""
 FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
 MOST_FAULTS, MOST_SAID = 50, 3
 CHARACTERS = 200
@@ -52,12 +60,21 @@ class FeedTally(EventCounts):
         The first of each of these.
     unclicked : int
         Events that say that there was no reward.
+    clicked : Counter
+        Events with a reward, by what the service made of them.
     why_left_out : Counter
         Those that the map leaves out, by the first reasons that there were.
+
+    Parameters
+    ----------
+    doubts : sequence of str
+        What is doubted of the map, which may grow meanwhile.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, doubts: Sequence[str] = ()) -> None:
         super().__init__()
+        self._doubts = doubts
+        self.clicked: Counter[str] = Counter()
         self.faults: Counter[tuple[str, str]] = Counter()
         self.firsts: dict[tuple[str, str], First] = {}
         self.unclicked = 0
@@ -87,8 +104,22 @@ class FeedTally(EventCounts):
     @property
     def warnings(self) -> list[str]:
         """What misleads in what was sent."""
-        made, known = self.sent["logged"], self.sent[REMEMBERED]
-        return [ONLY_CLICKS] if 0 < made < self.sent.total() - known and not self.unclicked else []
+        made, known, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
+        late = self.unclicked and repeated >= max(TELLING, MOSTLY * self.clicked.total())
+        return [
+            *[ONLY_CLICKS] * (0 < made < self.sent.total() - known and not self.unclicked),
+            *[TOO_LATE.format(repeated)] * bool(late),
+            *[ALL_LEFT_OUT] * (0 < self.read == self.left_out),
+            *self._doubts,
+        ]
+
+    def settle(self, message: Any, outcome: str, time: float | None) -> None:
+        """Count an event that was sent, by what was in it, too."""
+        self.count(outcome, time)
+        if isinstance(message, Feedback):
+            nothing = not any((message.reward, *(message.metrics or {}).values()))
+            self.unclicked += nothing
+            self.clicked[outcome] += not nothing
 
     def reject(self, found: Found, reason: str, detail: str) -> None:
         """Count an event that was rejected."""
@@ -135,11 +166,6 @@ class FeedTally(EventCounts):
             "last": self.last,
             "warnings": self.warnings,
         }
-
-
-def nothing_came(message: Any) -> bool:
-    """Whether a message says that there was no reward."""
-    return isinstance(message, Feedback) and not any((message.reward, *(message.metrics or {}).values()))
 
 
 def shown(found: Found) -> str:

@@ -82,7 +82,7 @@ class PastClicks:
         self._rows: list[tuple[float, str, LocalDecision]] = []
         self._rewards: dict[int, float] = {}
         self._counted: set[tuple[int, str]] = set()
-        self.tally = FeedTally()
+        self.tally = FeedTally(self._mapper.doubts)
 
     def read(self, events: Events) -> None:
         """Read all events, twice: what was shown may stand behind what came back for it."""
