@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from forked import Forked
-from harness import served, with_home
+from harness import configured, served, with_home
 
 from tacit.cli import cli
 from tacit.client import Client, Decided, Feedback, Impression, Unavailable
@@ -519,6 +519,26 @@ def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_clie
         assert __file__ in {each.filename for each in found}
         assert alone.warning in {str(each.message) for each in found}
         assert client.decide("home", "a", context={"device": "web"}, user="u").warning is None
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
+    home = {"arms": 2, "holdout": {}, "metrics": {"revenue": {"range": [0, 200]}}}
+    placements = {"home": home, "list": {"kind": "slates", "arms": 5}}
+    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
+        for amount, said in ((5999, "metrics.revenue: 5999 is beyond its range, [0.0, 200.0], "), (60, "")):
+            given = client.decide("home", "a").decision_id, 1, {"revenue": amount}
+            one = client.feedback("home", *given[:2], metrics=given[2])
+            (again,) = client.feedback_many("home", [Feedback(*given[:2], None, given[2])])
+            assert (one.warning or "").startswith(said)
+            assert one.warning == again.warning
+            assert bool(said) == bool(one.warning)
+        shown = client.slate("list", "a").decision_id
+        flags = client.clicks("list", shown, [0, 0, 1]).warning
+        assert flags.startswith("clicks: [0, 0, 1] ")
+        assert "give [2]" in flags
+        for clicks in ([], [0], [0, 1], [0, 0], [1, 1, 2]):
+            assert client.clicks("list", shown, clicks).warning is None
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,14 @@ async def test_amounts_beyond_the_range_are_clipped_and_that_is_said(tmp_path):
             return await engine.record_many("home", [Told(row.id, reward=0.0, metrics=as_content(metrics))])
 
         assert await told(returns=1, margin=-10.0) == ["learned"]
-        said = r"metrics\.{}: an amount beyond its range, {}, counts as the end of that; widen it, or send"
-        for metrics, name, ends in (
-            ({"returns": 5}, "returns", r"\[0\.0, 1\.0\]"),
-            ({"margin": -11.0}, "margin", r"\[-10\.0, 30\.0\]"),
-        ):
-            with pytest.warns(AssumptionWarning, match=said.format(name, ends)):
-                await told(**metrics)
+        said = (
+            r"home: metrics\.{}: {} is beyond its range, {}, and counts as the end of that; widen it, or send"
+        )
+        for name, amount, ends in (("returns", 5, r"\[0\.0, 1\.0\]"), ("margin", -11, r"\[-10\.0, 30\.0\]")):
+            with pytest.warns(AssumptionWarning, match=said.format(name, amount, ends)):
+                await told(**{name: amount})
+            # Once, whatever else comes.
+            assert await told(**{name: 2 * amount}) == ["repeated"]
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,7 @@ class Ingress(Verbs):
         NotDurable
             If a shard is down. What others recorded stays: feedback with an id can be sent again.
         """
-        config = self.placement(placement).config
-        watched = config.metrics, config.learned
-        feedback = checked_feedback(feedback, config.rule.lowest, *watched)
+        feedback = checked_feedback(feedback, self.placement(placement))
         homes = await self._shards_of(placement, dict.fromkeys(row.decision for row in feedback))
         outcomes: list[Any] = [homes[row.decision] for row in feedback]
         known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]

@@ -301,7 +301,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feedback_id: FeedbackId | None = None
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     """The feedback is logged.
 
     Attributes
@@ -314,6 +314,8 @@ class Recorded(msgspec.Struct, frozen=True):
         lost, recorded it.
     durability : str
         ``committed`` or ``buffered``.
+    warning : str or None
+        What of the feedback is hardly meant, though it counts as it stands.
     """
 
     decision_id: DecisionId
@@ -326,6 +328,7 @@ class Recorded(msgspec.Struct, frozen=True):
         ),
     ]
     durability: Durability
+    warning: str | None = None
 
 
 class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -179,6 +179,13 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return amount / (amount + self.half)
         return self.above_low(amount) / self.largest
 
+    def doubt(self, name: str, amount: float) -> str | None:
+        """Return what is said of an amount beyond the range; None of others."""
+        if self.range is None or min(self.low, 0.0) <= amount <= self.range[1]:
+            return None
+        counts = f"is beyond its range, {self.range}, and counts as the end of that"
+        return f"metrics.{name}: {amount:g} {counts}; widen it, or send amounts within"
+
     def check(self, name: str) -> None:
         """Check the range.
 

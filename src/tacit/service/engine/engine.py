@@ -273,11 +273,10 @@ class Engine(Verbs):
         self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
 
     def _checked(self, request: Decide | Record) -> Decide | Record:
-        config = self.placement(request.placement).config
+        placement = self.placement(request.placement)
         if isinstance(request, Decide):
             return request
-        rule = config.rule.lowest, config.metrics, config.learned
-        return Record(request.placement, checked_feedback(request.feedback, *rule))
+        return Record(request.placement, checked_feedback(request.feedback, placement))
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
         """Return those decisions that a placement made, by their ids; errors as for :meth:`history`."""

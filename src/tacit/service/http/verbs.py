@@ -125,7 +125,8 @@ def recording(
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
-            return _recorded(feedback.decision, outcomes[0], engine.durability(name))
+            doubt = _doubt(engine.placement(name), call.request)
+            return _recorded(feedback.decision, outcomes[0], engine.durability(name), doubt)
 
         return Record(name, [feedback]), answer
 
@@ -141,7 +142,8 @@ def recording(
             raise _at_its_place(error, requests) from error
         ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
-        return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability)))
+        doubts = map(_doubt, repeat(engine.placement(call.placement)), requests)
+        return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability, doubts)))
 
     return record, record_many
 
@@ -157,10 +159,21 @@ def _at_its_place(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
     return error
 
 
-def _recorded(id: str, outcome: str | TacitError, durability: Any) -> wire.Recorded:
+def _doubt(placement: Placement, request: Any) -> str | None:
+    """Return what of feedback is hardly meant; None for nothing."""
+    clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
+    if clicks and len(clicks) > 2 and set(clicks) == {0, 1}:
+        places = [place for place, flag in enumerate(clicks) if flag]
+        return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
+    known = placement.config.metrics
+    doubts = (known[name].doubt(name, amount) for name, amount in (metrics or {}).items() if name in known)
+    return next(filter(None, doubts), None)
+
+
+def _recorded(id: str, outcome: str | TacitError, durability: Any, doubt: str | None) -> wire.Recorded:
     if isinstance(outcome, TacitError):
         outcome = problem_of(outcome).type.rpartition(":")[2]
-    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability)
+    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability, doubt)
 
 
 def _reward(request: wire.Feedback) -> FeedbackRequest:

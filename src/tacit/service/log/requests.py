@@ -326,31 +326,27 @@ class Export(NamedTuple):
 Request = Decide | Record | Mark | Ask | Export
 
 
-def checked_feedback(
-    feedback: Sequence[FeedbackRequest], lowest: float, metrics: Mapping[str, Any], learned: str | None
-) -> Sequence[FeedbackRequest]:
+def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Return feedback, its rewards, metrics and ids checked; a block as a block.
 
     Parameters
     ----------
     feedback : sequence of FeedbackRequest
-    lowest : float
-        The least reward.
-    metrics : mapping from str to MetricConfig
-        Those that may come.
-    learned : str, optional
-        The one whose worth is the reward.
+    placement : Placement
+        Its configuration is read; what is doubted once is not said again.
 
     Raises
     ------
     InvalidValue
         If one does not fit.
     """
+    config = placement.config
+    lowest, learned = config.rule.lowest, config.learned
     for content in blocks.values(feedback, "metrics"):
         if content is not None:
-            _check_metrics(content, metrics)
+            _check_metrics(content, placement)
     if learned is not None:
-        feedback = [_worth(piece, learned, metrics[learned]) for piece in feedback]
+        feedback = [_worth(piece, learned, config.metrics[learned]) for piece in feedback]
     if type(feedback) is not Block:
         return [_checked(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
@@ -383,18 +379,18 @@ def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest
     return feedback._replace(reward=worth)
 
 
-def _check_metrics(content: str, known: Mapping[str, Any]) -> None:
+def _check_metrics(content: str, placement: Any) -> None:
+    known = placement.config.metrics
     for name, amount in msgspec.json.decode(content).items():
         if name not in known:
-            remedy = f"the placement watches {', '.join(known) or 'none'}"
+            watched = f"the placement watches {', '.join(known) or 'none'}"
+            remedy = f"{watched}; leave it out, or configure metrics.{name}"
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
         checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
-        ends = known[name].range
-        if ends is not None and not min(ends[0], 0.0) <= amount <= ends[1]:
-            # The words are the same each time, so that they are logged once.
-            what = f"metrics.{name}: an amount beyond its range, {ends}, counts as the end of that"
-            warnings.warn(f"{what}; widen it, or send amounts within", AssumptionWarning, stacklevel=2)
+        if name not in placement.doubted and (doubt := known[name].doubt(name, amount)):
+            placement.doubted.add(name)
+            warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
 def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:

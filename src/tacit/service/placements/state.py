@@ -112,6 +112,8 @@ class State:
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.draws = Draws(stored.seed)
+        # What of it was warned of since the start.
+        self.doubted: set[str] = set()
         # Of the last decisions since the start; the log does not say it.
         self.decided_elsewhere = False
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
