@@ -5,6 +5,7 @@ import json
 import re
 import warnings
 
+import numpy as np
 import pandas
 import pyarrow as pa
 import pyarrow.parquet
@@ -16,6 +17,7 @@ from tacit.cli import cli
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
+from tacit.interleaving import TeamDraft
 from tacit.logs import read_ubi
 
 BARE = pandas.DataFrame({"arm": ["film", "song"] * 200, "reward": [0, 1, 1, 0] * 100, "propensity": 0.5})
@@ -366,3 +368,28 @@ def doubts_of(columns, form, folder):
     reader = tacit.read_log(log, batch_rows=170)
     list(reader)
     return reader.report.doubted()
+
+
+def test_searches_of_one_ranker_each_are_refused(tmp_path):
+    path = tmp_path / "searches.csv"
+    of_search = SEARCHES["search"].str[1:].astype(int)
+    SEARCHES.assign(team=(of_search % 2).map({0: "old", 1: "new"})).to_csv(path, index=False)
+    with pytest.raises(TacitError, match="team: none of 200 searches shows results of two rankers"):
+        read_interleaved(path)
+    # Lists of one result can show no more, however many there are.
+    SEARCHES.assign(search=[f"s{row}" for row in range(400)]).to_csv(path, index=False)
+    assert [said.split(":")[0] for said in told(read_interleaved, path)] == ["search"]
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_rankings_in_the_other_order_than_the_list_that_was_shown_are_doubted(right, tmp_path):
+    path, lists = tmp_path / "searches.jsonl", [list("abcd"), list("abdc")]
+    rng = np.random.default_rng(1)
+    with path.open("w") as log:
+        for number in range(200):
+            shown = TeamDraft(length=4).interleave(lists, rng).as_dict()
+            row = {"search": str(number), "left": "old", "right": "new", "interleaved": shown, "clicks": [1]}
+            print(json.dumps(row | {"rankings": lists if right else lists[::-1]}), file=log)
+    said = told(read_interleaved, path)
+    assert right or re.match("rankings: in 200 of 200 searches .* in one order", *said)
+    assert len(said) == (not right)

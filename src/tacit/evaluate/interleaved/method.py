@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -333,6 +334,7 @@ def read_interleaved(
         raise LogError(f"{', '.join(map(str, given))}: {lack}")
     doubt_rows(names, rows)
     searches = list(assembly.searches())
+    _refuse_unmixed(searches)
     if len(searches) >= SURELY and (doubt := _doubted(searches)):
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     rule = checked_rule(rule, searches)
@@ -346,6 +348,30 @@ def read_interleaved(
         pair = report.leader, report.comparisons[0].second
         report = replace(report, ab=scaled(searches, *pair, model=ab, confidence=confidence))
     return report, rows
+
+
+def _refuse_unmixed(searches: Sequence[Search]) -> None:
+    """Refuse searches that show the results of one ranker each; a list of one result can show no more."""
+    given = [search.shown.memory.get("teams") or () for search in searches]
+    mixed = [len({*teams} - {None}) > 1 for teams in given if len(teams) - teams.count(None) > 1]
+    if len(mixed) >= SURELY and not any(mixed):
+        said = (
+            f"team: none of {len(mixed):,} searches shows results of two rankers, so nothing was interleaved"
+        )
+        remedy = "say which ranker gave each result; what shows a search one ranker alone is an A/B test"
+        raise LogError(f"{said}; {remedy}")
+
+
+def _backed(search: Search) -> int:
+    """Return 1 if a draft took its first choice from its own ranker's list, -1 if from the other's, else 0."""
+    teams = search.shown.memory.get("teams") or ()
+    pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
+    at = next((at for at, (left, right) in pairs if left != right), len(teams))
+    if at >= len(teams) or teams[at] is None or not search.rankings:
+        return 0
+    lists = search.rankings if teams[at] == 0 else search.rankings[::-1]
+    first = [given[at] == search.shown.items[at] for given in lists]
+    return first[0] - first[1]
 
 
 def _doubted(searches: Sequence[Search]) -> str:
@@ -364,4 +390,8 @@ def _doubted(searches: Sequence[Search]) -> str:
             "search: each shows one result; if they are rows of longer lists, give what all of a list have "
         )
         return f"{said}in common, by columns={{'search': ...}} (--column search=...)"
+    backed = Counter(map(_backed, searches))
+    if backed[-1] > backed[1]:
+        said = f"rankings: in {backed[-1]:,} of {backed.total():,} searches what a ranker gave is the other's first;"
+        return f"{said} give left and right, and the lists of rankings and interleaved, in one order"
     return ""
