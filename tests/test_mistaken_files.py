@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import tacit
 from tacit.cli import cli
 from tacit.errors import AssumptionWarning, TacitError
+from tacit.evaluate import Table, Uniform, off_policy
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import TeamDraft
@@ -393,3 +394,41 @@ def test_rankings_in_the_other_order_than_the_list_that_was_shown_are_doubted(ri
     said = told(read_interleaved, path)
     assert right or re.match("rankings: in 200 of 200 searches .* in one order", *said)
     assert len(said) == (not right)
+
+
+SHARES = {"film": 0.5, "song": 0.3, "game": 0.2}
+DRAWN = pandas.DataFrame({"arm": np.random.default_rng(1).choice([*SHARES], 4000, p=[*SHARES.values()])})
+DRAWN = DRAWN.assign(propensity=DRAWN["arm"].map(SHARES), reward=np.arange(4000) % 5 == 0)
+WRONG = {
+    "constant": DRAWN.assign(propensity=1 / 3),
+    "of the row before": DRAWN.assign(propensity=np.roll(DRAWN["propensity"], 1)),
+    "none": DRAWN.drop(columns="propensity"),
+}
+
+
+@pytest.mark.parametrize("log", WRONG)
+def test_propensities_that_an_arm_contradicts_are_doubted_whatever_the_target_shows(log):
+    given = {} if log != "none" else {"propensities": Uniform()}
+    said = told(off_policy, Table({"song": 1.0}), WRONG[log], arms="shown", **given)
+    assert re.search("propensity: mean w of 'film' alone is 1.[45].*they are wrong", said[0]), said
+
+
+def test_uniform_choice_that_an_arm_contradicts_is_doubted_in_replay():
+    policy, uniform = tacit.UCB1([*SHARES]), {"arms": "shown", "assume_uniform": True}
+    (said,) = told(tacit.replay, policy, WRONG["none"], **uniform)
+    assert re.match("propensity: mean w of 'film' alone is 1.[45].*they are wrong", said)
+    even = DRAWN[["reward"]].assign(arm=[*SHARES, *SHARES] * 666 + [*SHARES, "film"])
+    assert told(tacit.replay, policy, even, **uniform) == []
+
+
+def test_propensities_that_move_with_what_was_learned_are_not_doubted():
+    for seed in range(20):
+        learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(["film", "song", "game"]), 0.05), seed=seed)
+        rng, rows = np.random.default_rng(seed), []
+        for _ in range(500):
+            decision = learner.choose("home")
+            reward = float(rng.random() < SHARES[decision.arm])
+            learner.learn(decision, reward)
+            rows.append({"arm": decision.arm, "propensity": decision.propensity, "reward": reward})
+        said = told(off_policy, Table({"film": 1.0}), pandas.DataFrame(rows), arms="shown")
+        assert not [each for each in said if each.startswith("propensity")]

@@ -58,8 +58,9 @@ class LogSums(NamedTuple):
     rows, unanswered : int
     reward : float
         Sum of all rewards.
-    shown : dict
-        From each arm that was on offer to how often it was shown.
+    arms : dict
+        From each arm that was on offer to how often it was shown and on offer, and the sums of 1/p and 1/p²
+        over the rows that show it.
     reached : frozenset of str
         Those of these arms that the target policy may have shown.
     slates : tuple of (str, str), optional
@@ -74,7 +75,7 @@ class LogSums(NamedTuple):
     rows: int
     unanswered: int
     reward: float
-    shown: dict[str, int]
+    arms: dict[str, Floats]
     reached: frozenset[str]
     slates: tuple[str | None, str | None] | None = None
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
@@ -103,7 +104,7 @@ class Summing:
         self.sums = [nothing(GROUPS) for _ in estimators]
         self._by_segment = by_segment
         self.segments: dict[str, SegmentSums] = {}
-        self._counts: Ints = np.zeros(0, np.int64)
+        self._tally: Floats = np.zeros((4, 0))
 
     def add(self, rows: LoggedRows) -> None:
         """Add some rows to the sums."""
@@ -112,9 +113,9 @@ class Summing:
         if isinstance(self._target, Ranking):
             shown = self._target.at_position(rows)
         self._check_support(rows, shown)
-        counts = np.bincount(rows.arm.codes, minlength=len(rows.arm.names))
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
+        tally = _tallied(rows)
+        tally[:, : self._tally.shape[1]] += self._tally
+        self._tally = tally
         weights = shown / rows.propensity, given_above / rows.given_above
         weighted = WeightedRows(rows, *weights, self._target)
         possible = 0.0 if self._lengths else largest_possible(rows, shown)
@@ -207,15 +208,27 @@ class Summing:
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
 
-    def shown(self, arms: Sequence[str]) -> dict[str, int]:
-        """Return how often each arm was shown."""
-        counts = np.zeros(len(arms), np.int64)
-        counts[: len(self._counts)] = self._counts
-        return dict(zip(arms, counts.tolist(), strict=True))
+    def arms(self, arms: Sequence[str]) -> dict[str, Floats]:
+        """Return what was counted of each arm."""
+        tally = np.zeros((len(arms), 4))
+        tally[: self._tally.shape[1]] = self._tally.T
+        return dict(zip(arms, tally, strict=True))
 
     def reached(self, arms: Sequence[str]) -> list[str]:
         """Return those of some arms that the target policy may have shown."""
         return self._target.reached(arms)
+
+
+def _tallied(rows: LoggedRows) -> Floats:
+    """Return how often each arm was shown and on offer, and Σ1/p and Σ1/p² over the rows that show it."""
+    size, often = len(rows.arm.names), np.bincount(rows.offer)
+    offers = np.flatnonzero(often)
+    offered = [rows.offers[offer] for offer in offers.tolist()]
+    times = np.repeat(often[offers], [len(arms) for arms in offered])
+    inverse = 1.0 / rows.propensity
+    codes = (rows.arm.codes, np.concatenate(offered), rows.arm.codes, rows.arm.codes)
+    weights = None, times, inverse, inverse**2
+    return np.array([np.bincount(*of, size) for of in zip(codes, weights, strict=True)], np.float64)
 
 
 def largest_possible(rows: LoggedRows, shown: Floats) -> float:

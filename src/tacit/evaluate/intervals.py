@@ -585,6 +585,27 @@ def weights_are_wrong(sums: Sums) -> float:
     return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
+def arm_in_doubt(tally: Floats) -> tuple[int, float]:
+    """Return the arm whose weights speak most against the propensities, and the logarithm of the evidence.
+
+    Shown with the logged probabilities, an arm weighs 1 on average where it is on offer, less where it never
+    could be shown; whatever these depend on, the evidence is above log 1/α with probability α at most.
+
+    Parameters
+    ----------
+    tally : array of float64, shape (4, arms)
+        How often each arm was shown and on offer, and Σ1/p and Σ1/p² over the rows that show it.
+
+    References
+    ----------
+    As for :func:`anytime`.
+    """
+    _, offered, w, ww = tally
+    found = [_evidence(int(n), *sums, np.ones(1))[0] for n, *sums in zip(offered, w, ww, strict=True)]
+    arm = int(np.argmax(found))
+    return arm, float(found[arm]) - math.log(len(found))
+
+
 def _lower(n: int, y: float, yy: float, threshold: float) -> float:
     """Return the largest m in [0, 1] below which the mean of values ≥ 0 is refuted."""
     low, high = 0.0, min(1.0, y / n) if n else 0.0

@@ -18,7 +18,8 @@ from tacit.core.spread import counted
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson
-from tacit.evaluate.rows import one_sided
+from tacit.evaluate.results import doubted_propensities
+from tacit.evaluate.rows import names_of, one_sided
 from tacit.evaluate.windows import Pass, Replaying, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.sources import Reading, say_rejected, say_unread
@@ -411,7 +412,7 @@ def played(
         reader.rows,
         reader.unanswered,
         reader.reward,
-        _contradictions(replaying.policy, passes[0].state) if 0 in numbers else (),
+        _contradictions(replaying.policy, passes[0].state, reader) if 0 in numbers else (),
         {
             name: (
                 tuple(each.tally[place, 0].item() for each in passes),
@@ -422,8 +423,9 @@ def played(
     )
 
 
-def _contradictions(policy: Policy, state: Any) -> tuple[str, ...]:
-    """Return what a pass's own record says against the policy's assumptions."""
+def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
+    """Return what a pass's own record says against the policy, and the log against uniform choice."""
     diagnostics = getattr(policy, "diagnostics", None)
-    found = () if diagnostics is None else diagnostics(state).warnings
-    return tuple(f"{policy.label}: {warning}" for warning in found)
+    found = [] if diagnostics is None else [f"{policy.label}: {said}" for said in diagnostics(state).warnings]
+    doubt = doubted_propensities(names_of(policy), reader.tally) if reader.tally.any() else ""
+    return (*found, *([doubt] if doubt else []))

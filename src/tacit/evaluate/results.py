@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tacit.core.arrays import Floats
 from tacit.core.text import MISSING, Column, Tabulated, laid_out
-from tacit.evaluate.intervals import Bounds, Sums, weights_are_wrong
+from tacit.evaluate.intervals import Bounds, Sums, arm_in_doubt, weights_are_wrong
 from tacit.plots import COLOURS, Plotted
 
 NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"
@@ -316,6 +318,25 @@ class OffPolicyResult(Tabulated, Plotted):
         ax.set_title(f"{self.target}, from {self.rows:,} logged rows", size=10)
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
         ax.legend(**below, ncols=3, frameon=False, fontsize=8)
+
+
+def doubted_propensities(arms: Sequence[str], tally: Floats) -> str:
+    """Return what is wrong where an arm is shown more often than right propensities have it once in 100 logs.
+
+    Parameters
+    ----------
+    arms : sequence of str
+    tally : array of float64, shape (4, arms)
+        As for :func:`~tacit.evaluate.intervals.arm_in_doubt`.
+    """
+    arm, evidence = arm_in_doubt(tally)
+    if evidence < DOUBTED:
+        return ""
+    mean, odds = tally[2, arm] / tally[1, arm], math.exp(min(evidence, ODDS))
+    return (
+        f"propensity: mean w of {arms[arm]!r} alone is {mean:.3f}, as right ones have it in one of "
+        f"{odds:,.0f} logs at most: they are wrong, or rows are left out by what they show"
+    )
 
 
 def bounds_text(bounds: Bounds | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 from zlib import crc32
@@ -33,7 +33,7 @@ from tacit.evaluate.estimators import (
 from tacit.evaluate.intervals import CONFIDENCE, Sums
 from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.options import Confidence, Options, WeightBound
-from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment
+from tacit.evaluate.results import NO_OVERLAP, Estimate, OffPolicyResult, Segment, doubted_propensities
 from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further, one_sided
@@ -189,7 +189,7 @@ class Weighing(Options):
             reader.rows,
             reader.unanswered,
             reader.reward,
-            summing.shown(reader.arms),
+            summing.arms(reader.arms),
             frozenset(summing.reached(reader.arms)),
             summing.slate_ids,
             summing.segments,
@@ -227,8 +227,8 @@ class Weighing(Options):
             before.unanswered + after.unanswered,
             before.reward + after.reward,
             {
-                arm: before.shown.get(arm, 0) + after.shown.get(arm, 0)
-                for arm in {**before.shown, **after.shown}
+                arm: np.add(before.arms.get(arm, 0.0), after.arms.get(arm, 0.0))
+                for arm in {**before.arms, **after.arms}
             },
             before.reached | after.reached,
             ends[0] or ends[1],
@@ -262,10 +262,10 @@ class Weighing(Options):
                 name: Segment(self._estimates(part.sums, len(found.segments)), part.rows, self._logged(part))
                 for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
             },
-            assumes="; ".join(filter(None, [self.assumes, FITTED if found.learned else ""])),
+            assumes="; ".join(filter(None, self._doubts(found))),
             unanswered=found.unanswered,
             never_shown=tuple(
-                arm for arm, count in found.shown.items() if not count and arm in found.reached
+                arm for arm, counts in found.arms.items() if not counts[0] and arm in found.reached
             ),
             confidence=self.confidence,
             missing_reward=self.missing_reward,
@@ -278,6 +278,13 @@ class Weighing(Options):
             return ""
         estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)
         return ASSUMES if estimated else GIVEN.format(getattr(self.propensities, "label", "given"))
+
+    def _doubts(self, found: LogSums) -> Iterator[str]:
+        """Yield what is assumed, and what speaks against the log or the target."""
+        yield self.assumes
+        yield FITTED * found.learned
+        if self.assumes != ASSUMES and not self.weighs_slates and found.arms:
+            yield doubted_propensities(list(found.arms), np.array([*found.arms.values()]).T)
 
     def _estimates(self, found: Sequence[Sums], segments: int = 1) -> tuple[Estimate, ...]:
         return tuple(

@@ -127,6 +127,8 @@ class WindowReader:
         The number of each segment so far.
     rows, unanswered, reward
         Rows given so far, those to which no feedback came, and the sum of all rewards.
+    tally : array of float64, shape (4, arms)
+        What was counted of each arm, as for :func:`~tacit.evaluate.intervals.arm_in_doubt`.
     """
 
     def __init__(self, replaying: Replaying) -> None:
@@ -139,6 +141,7 @@ class WindowReader:
         self.rows = 0
         self.unanswered = 0
         self.reward = 0.0
+        self.tally = np.zeros((4, len(self._names)))
 
     def read(self, log: Any) -> Iterator[Window | ItemWindow]:
         """Yield all rows of the log, a window at a time."""
@@ -190,6 +193,10 @@ class WindowReader:
         rewards = batch["reward"].fill_null(self._replaying.missing_reward or 0.0).to_numpy()
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
+        if self._items is None:
+            sizes = stops - starts
+            counts = [np.bincount(logged, sizes**power, len(self._names)) for power in range(3)]
+            self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
         contexts, logged = self._contexts(chunk), logged.astype(np.int64)
         segments = self._segments(chunk)
         return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)

@@ -363,7 +363,7 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
 
 
 def _backed(search: Search) -> int:
-    """Return 1 if a draft took its first choice from its own ranker's list, -1 if from the other's, else 0."""
+    """Return 1 if the first item that differs is of its own ranker's list, -1 if of the other's, else 0."""
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
     at = next((at for at, (left, right) in pairs if left != right), len(teams))
@@ -392,6 +392,6 @@ def _doubted(searches: Sequence[Search]) -> str:
         return f"{said}in common, by columns={{'search': ...}} (--column search=...)"
     backed = Counter(map(_backed, searches))
     if backed[-1] > backed[1]:
-        said = f"rankings: in {backed[-1]:,} of {backed.total():,} searches what a ranker gave is the other's first;"
-        return f"{said} give left and right, and the lists of rankings and interleaved, in one order"
+        said = f"rankings: in {backed[-1]:,} of {backed.total():,} searches what a ranker gave is the other's"
+        return f"{said}; give left and right, and the lists of rankings and interleaved, in one order"
     return ""
