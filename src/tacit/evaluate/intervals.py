@@ -601,7 +601,7 @@ def arm_in_doubt(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
-    found = [_evidence(int(n), *sums, np.ones(1))[0] for n, *sums in zip(offered, w, ww, strict=True)]
+    found = [_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
     arm = int(np.argmax(found))
     return arm, float(found[arm]) - math.log(len(found))
 

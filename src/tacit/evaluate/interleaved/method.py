@@ -370,8 +370,8 @@ def _backed(search: Search) -> int:
     if at >= len(teams) or teams[at] is None or not search.rankings:
         return 0
     lists = search.rankings if teams[at] == 0 else search.rankings[::-1]
-    first = [given[at] == search.shown.items[at] for given in lists]
-    return first[0] - first[1]
+    own, others = (bool(given[at] == search.shown.items[at]) for given in lists)
+    return own - others
 
 
 def _doubted(searches: Sequence[Search]) -> str:
