@@ -618,7 +618,10 @@ TYPED = {
     "check mine:Policy": ("policy", "'mine:Policy'", "call it where mine.py lies"),
     "placement holdout home": ("--none alone", "such as --share 0.1"),
     "placement holdout home --share 0.1 --none": ("--none alone", "what there shall be"),
-    "placement arms home --add a,b": ("--add", "'a,b'", "give each by an --add of its own"),
+    "placement arms home --add a,b": ("--add", "'a,b'", "give each by --add of its own"),
+    "placement arms home spring": ("(spring)", "give each as an --add of its own"),
+    "log export out --url http://x": ("--url", "give --config or --store"),
+    "log export out --config map.toml": ("map.toml", "it is the map of a feed", "tacit feed --map"),
     "serve map.toml": ("unexpected extra argument (map.toml)", "give it as --config"),
     "pin home film": ("'pin'", "it is cli placement pin", ""),
     "export out": ("'export'", "it is cli log export", ""),
@@ -659,6 +662,14 @@ def test_an_export_is_no_log_but_has_some(logs, remedy, tmp_path, monkeypatch):
         (tmp_path / "ex" / name).touch()
     ran = CliRunner().invoke(cli, ["evaluate", "ex", "--policy", "thompson"])
     assert ran.output.endswith(f"Error: ex: it is an export, of which not all is a log; {remedy}\n")
+
+
+def test_a_click_log_is_no_log_of_duels(tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_text("timestamp,key,arms,arm,propensity,reward\n2026-01-01,x,[],a,0.5,1\n")
+    ran = CliRunner().invoke(cli, ["duel", str(path)])
+    assert str(ran.exception).startswith(f"{path}: it is a click log; ")
+    assert "duels-NAME.parquet" in str(ran.exception)
 
 
 def test_a_key_longer_than_a_file_name_may_be_is_a_key():

@@ -232,6 +232,8 @@ def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
         assert (code, "--retire: 'a': arms are numbered" in error) == (2, True)
         code, _, error = told("home", "--retire", "z")
         assert (code, "there is no arm 'z'" in error) == (1, True)
+        code, _, error = told("home", "--retire", "b,c")
+        assert (code, "--retire: 'b,c' has a comma; give each by --retire" in error) == (2, True)
 
 
 EARLY = """

@@ -84,6 +84,14 @@ EXAMPLES = {
 """What can be typed for what a command needs; any other is a name."""
 
 
+MISTAKEN = (
+    (".toml)", "--config", "give it as --config"),
+    ("unexpected extra argument", "--add", "give each as an --add of its own"),
+    ("--url", "--store", "the log is read where it lies: give --config or --store"),
+)
+"""What an error of click says, by an option that the command has: with what remedy."""
+
+
 class Explained(click.Command):
     """A command whose errors say how it is typed rightly."""
 
@@ -105,8 +113,9 @@ class Explained(click.Command):
                 raise click.BadParameter(f"{found[1]} is no number; give {such}", ctx, error.param) from None
             raise
         except click.UsageError as error:
-            if ".toml)" in error.message and any("--config" in each.opts for each in self.params):
-                raise click.UsageError(f"{error.message}; give it as --config", ctx) from error
+            for said, flag, remedy in MISTAKEN:
+                if said in error.message and flag in known:
+                    raise click.UsageError(f"{error.message.rstrip('.')}; {remedy}", ctx) from error
             raise
 
 

@@ -393,10 +393,11 @@ def duels_text(found: Any) -> str:
 
 def arms_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a change of arms as it is sent: numbers, where arms are numbered."""
-    for arm in given["add"]:
-        if "," in arm:
-            remedy = "give each by an --add of its own; for a comma in a name use POST …/arms"
-            raise click.UsageError(f"--add: {arm!r} has a comma; {remedy}")
+    for field, arms in given.items():
+        for arm in arms:
+            if "," in arm and (field == "add" or arm not in client.change_arms(name).arms):
+                remedy = f"give each by --{field} of its own; for a comma in a name use POST …/arms"
+                raise click.UsageError(f"--{field}: {arm!r} has a comma; {remedy}")
     # To change nothing says which arms there are.
     if not all(isinstance(arm, int) for arm in client.change_arms(name).arms):
         return given

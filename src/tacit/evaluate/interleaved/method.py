@@ -113,6 +113,8 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
     rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW[:3], PAIR))
     misnamed = [ours for ours in named if ours in lacking]
+    if {"arms", "arm", "reward"} <= {*names}:
+        raise LogError(f"{source}: it is a click log; an export has duels in duels-NAME.parquet: give that")
     if len(rows) == len(ROW[:3]) and len(pairs) == len(PAIR) and not misnamed:
         raise LogError(
             f"{source}: it has neither the columns {', '.join(ROW)} nor left and right; it has "

@@ -373,6 +373,8 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     """
     source = "configuration" if path is None else str(path)
     table = {} if path is None else _read(Path(path))
+    if "placement" in table and {"reward", "clicks", "items"} & table.keys() and "placements" not in table:
+        raise ConfigError(f"{source}: it is the map of a feed, for tacit feed --map; give the service's file")
     table.setdefault("placements", {**DEFAULT_PLACEMENTS})
     for key, value in (overrides or {}).items():
         if value is not None:
