@@ -28,7 +28,15 @@ import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may
 from tacit.core import dispatch
 from tacit.core.code_key import code_key, forget_described, reached
 from tacit.core.compilation import notice
-from tacit.core.compilation.loops import KernelCompiler, LoopCache, LoopCompiler, is_noted, makes_arrays, note
+from tacit.core.compilation.loops import (
+    KernelCompiler,
+    LoopCache,
+    LoopCompiler,
+    held,
+    is_noted,
+    makes_arrays,
+    note,
+)
 from tacit.core.compilation.notice import explained
 
 # Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
@@ -52,7 +60,7 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-HOW = "2"
+HOW = "3"
 """Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
@@ -163,7 +171,7 @@ class Driver:
                 return _entry(_dispatcher(self._function, self._key, False), types)
             except NumbaError:
                 pass
-        found = _entry(_dispatcher(self._function, self._key, True), types)
+        found = _entry(_dispatcher(self._function, self._key, True), tuple(map(held, types)))
         if not noted:
             note(self._key, counts)
         return found

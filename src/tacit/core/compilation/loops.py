@@ -20,8 +20,11 @@ from llvmlite import ir
 from numba.core import caching, cgutils, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
+from numba.core.datamodel.models import PrimitiveModel
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.pythonapi import NativeValue, _unboxers
 from numba.core.runtime.nrt import rtsys
+from numba.extending import lower_builtin, lower_getattr_generic, register_model, unbox
 
 from tacit.core import dispatch
 from tacit.core.code_key import reached
@@ -183,6 +186,69 @@ class LoopCompiler(Compiler):
             return super().compile_extra(func)  # type: ignore[no-untyped-call]
         finally:
             known[types.NumPyRandomGeneratorType] = before
+
+
+# ---- How a loop that counts references hands on the named tuples that it is called with: by their address
+#
+# Piece by piece, each call of a kernel would hand on some hundred words, count a reference to each array, and
+# be a third of what is compiled.
+
+
+class Held(types.NamedTuple):
+    """The type of a named tuple that is known by its address."""
+
+    def __init__(self, whole: Any) -> None:
+        super().__init__(map(held, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
+        self.whole = whole
+
+
+def held(kind: Any) -> Any:
+    """Return the type by which a loop that counts references knows what is of a type."""
+    return Held(kind) if type(kind) is types.NamedTuple else kind
+
+
+@register_model(Held)
+class _Address(PrimitiveModel):
+    """An address as compiled code has it."""
+
+    def __init__(self, manager: Any, kind: Held) -> None:
+        super().__init__(manager, kind, CHARACTERS)  # type: ignore[no-untyped-call]
+        self.there = manager.lookup(kind.whole).get_value_type()
+
+    def from_argument(self, builder: Any, value: Any) -> Any:
+        if "alwaysinline" in builder.function.attributes:
+            return value
+        # A loop has its own copy, which LLVM takes apart when it has inlined the kernels.
+        whole = builder.load(builder.bitcast(value, self.there.as_pointer()))
+        return builder.bitcast(cgutils.alloca_once_value(builder, whole), CHARACTERS)
+
+
+def _member(context: Any, builder: Any, kind: Held, address: Any, index: int) -> Any:
+    """Return what a named tuple holds there."""
+    there = context.data_model_manager[kind].there
+    offset = ADDRESS(there.get_element_offset(context.target_data, index))
+    place = builder.gep(address, [offset], inbounds=True)
+    if isinstance(kind[index], Held):
+        return place
+    found = builder.load(builder.bitcast(place, context.get_value_type(kind[index]).as_pointer()))
+    return impl_ret_borrowed(context, builder, kind[index], found)
+
+
+@lower_getattr_generic(Held)  # type: ignore[untyped-decorator]
+def _lower_getattr(context: Any, builder: Any, kind: Held, address: Any, name: str) -> Any:
+    return _member(context, builder, kind, address, kind.fields.index(name))
+
+
+@lower_builtin("static_getitem", Held, types.IntegerLiteral)  # type: ignore[untyped-decorator]
+def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return _member(context, builder, signature.args[0], *arguments)
+
+
+@unbox(Held)  # type: ignore[untyped-decorator]
+def _unbox_held(kind: Held, given: Any, c: Any) -> NativeValue:
+    found = c.unbox(kind.whole, given)
+    address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, found.value), CHARACTERS)
+    return NativeValue(address, found.is_error, found.cleanup)  # type: ignore[no-untyped-call]
 
 
 # ---- Where compiled loops are kept
