@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tacit
 from tacit.checking.kernels import Trial
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
+from tacit.core.running import compiled
 from tacit.policies.base import registry
 
 ROUNDS = range(50)
@@ -46,6 +48,33 @@ def simulated(monkeypatch, mode, environment):
 def test_a_simulation_is_the_same(monkeypatch):
     environment = tacit.ShiftingArms.example(3)
     np.testing.assert_allclose(*(simulated(monkeypatch, mode, environment) for mode in "01"), rtol=1e-9)
+
+
+class Held(NamedTuple):
+    plays: Any
+    rounds: int
+
+
+class State(NamedTuple):
+    rewards: Any
+    held: Held
+
+
+def take_apart(state):
+    rewards, held = state
+    made = np.zeros(1)
+    made[0] = rewards[0] + state[-1].plays[1] * len(state)
+    rewards[1] = made[0] + held.rounds + state[0][2]
+
+
+def test_a_loop_that_makes_arrays_takes_a_state_apart_in_all_ways(monkeypatch):
+    found = []
+    for mode in "01":
+        monkeypatch.setenv("TACIT_COMPILE", mode)
+        state = State(np.arange(3.0), Held(np.arange(2.0) + 5.0, 7))
+        compiled(take_apart)(state)
+        found.append(state.rewards.tolist())
+    assert found == [[0.0, 21.0, 2.0]] * 2
 
 
 def test_a_process_that_compiles_nothing_does_not_load_the_compiler():

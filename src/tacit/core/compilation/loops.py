@@ -241,7 +241,8 @@ def _lower_getattr(context: Any, builder: Any, kind: Held, address: Any, name: s
 
 @lower_builtin("static_getitem", Held, types.IntegerLiteral)  # type: ignore[untyped-decorator]
 def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return _member(context, builder, signature.args[0], *arguments)
+    kind, (address, index) = signature.args[0], arguments
+    return _member(context, builder, kind, address, range(kind.count)[index])
 
 
 @unbox(Held)  # type: ignore[untyped-decorator]
