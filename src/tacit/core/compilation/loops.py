@@ -92,10 +92,20 @@ class _NoCode:
 class InlinedLibrary(JITCodeLibrary):
     """Code that is only ever linked into other code."""
 
+    level: int
+    """How much of it is optimised, from 0 to 3."""
+
     @property
     def codegen(self) -> Any:
         """What would have the machine code."""
         return _NoCode
+
+    def _optimize_functions(self, module: Any) -> None:
+        # The loop optimises all once more.
+        module.data_layout = self._codegen._data_layout
+        for function in module.functions:
+            passes, builder = self._codegen._function_pass_manager(opt=self.level)
+            passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
         pass
@@ -112,6 +122,8 @@ class KernelCompiler(CompilerBase):
         """Return the passes of any function."""
         codegen = self.state.targetctx.codegen()
         self.state.library = InlinedLibrary(codegen, "kernel")  # type: ignore[no-untyped-call]
+        # Where references are counted, more makes no loop faster.
+        self.state.library.level = 1 if self.state.flags.nrt else 3
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call]
 
 
