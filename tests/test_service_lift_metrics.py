@@ -7,12 +7,15 @@ import json
 import re
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from harness import SECOND, Clock, as_after_a_crash, everything, served
 from holdouts import FEATURED, METRICS, closed, configured, report
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.evaluate import Uniform
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
@@ -158,6 +161,28 @@ def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stand
     log = tacit.read_log(tmp_path / "clicks.parquet")
     assert sum(map(len, log)) == 1
     assert [note for note in log.report.notes() if "stand" in note] == stands
+
+
+@pytest.mark.parametrize("placement", ["home", "other"])
+def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, placement):
+    config = configured(metrics={"revenue": {"range": [5, 25]}}, reward="revenue")
+    config.placements["other"] = configured().placements["home"]
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            await engine.decide("home", "k")
+            await engine.decide("other", "k")
+            export(config, engine.store, tmp_path)
+
+    asyncio.run(session())
+    table = pq.read_table(tmp_path / "clicks.parquet")
+    pq.write_table(table.filter(pc.equal(table["placement"], placement)), tmp_path / "one.parquet")
+    for name, said in (("clicks", True), ("one", placement == "home")):
+        log = tacit.read_log(tmp_path / f"{name}.parquet")
+        assert sum(map(len, log)) == (2 if name == "clicks" else 1)
+        assert any("at home" in note for note in log.report.notes()) is said
+        result = tacit.off_policy(Uniform(), log)
+        assert ("at home" in result.summary()) is said
 
 
 @pytest.mark.parametrize(

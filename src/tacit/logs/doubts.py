@@ -238,6 +238,13 @@ class SeenRows:
             found = int(other.sum()), source, int(rows[row]), placements[row].as_py()
             self._mixed.append(Doubt(MIXED, "placement", *found))
 
+    def said_of(self, rewards: str) -> str:
+        """Return what a file says of its rewards, without what it says of placements that have no row."""
+        if self._placement is None or self._mixed or self.full:
+            return rewards
+        mine = f"at {self._placement} "
+        return "; ".join(each for each in rewards.split("; ") if each.startswith(mine) or each[:3] != "at ")
+
     def doubts(self) -> Iterator[Doubt]:
         """Yield what is doubted of them."""
         yield from self._mixed

@@ -89,6 +89,7 @@ def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: s
             _look(seen, file, span, log.batch_rows)
             yield from _file(log, file, span, columns, fixed)
     report.doubt(seen.doubts())
+    report.rewards = seen.said_of(report.rewards)
 
 
 def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
