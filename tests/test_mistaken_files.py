@@ -432,3 +432,33 @@ def test_propensities_that_move_with_what_was_learned_are_not_doubted():
             rows.append({"arm": decision.arm, "propensity": decision.propensity, "reward": reward})
         said = told(off_policy, Table({"film": 1.0}), pandas.DataFrame(rows), arms="shown")
         assert not [each for each in said if each.startswith("propensity")]
+
+
+def test_searches_whose_rows_contradict_or_repeat_one_another_are_doubted(tmp_path):
+    path, again = (
+        tmp_path / "searches.csv",
+        SEARCHES.assign(search=[f"s{row // 2 % 100}" for row in range(400)]),
+    )
+    again["team"] = ["new", "old", "old", "new"] * 100
+    made = {
+        "team = .*'s0' has another item or team at position 0; give each search an id": again[:200].assign(
+            position=0
+        ),
+        "team = .*'s1' has another item or team at position 0; give": pandas.concat([SEARCHES, again[200:]]),
+        "search: 300 rows repeat search and position": pandas.concat([SEARCHES, SEARCHES]),
+        "unit: 200 searches are of 'ann' alone, .*--unit user": SEARCHES.assign(user="ann"),
+    }
+    for expected, log in made.items():
+        log.to_csv(path, index=False)
+        said = told(read_interleaved, path)
+        assert len(said) == 1, said
+        assert re.search(expected, said[0])
+
+
+def test_a_segment_that_varies_within_a_search_is_said(tmp_path):
+    path = tmp_path / "searches.csv"
+    SEARCHES.assign(device=["web", "app"] * 200).to_csv(path, index=False)
+    (said,) = told(read_interleaved, path, by=["device"])
+    assert said.startswith(
+        "by: 'device' varies within searches, and the first counts: 's0' is of 'web' and of 'app'"
+    )

@@ -125,7 +125,11 @@ def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
     if several := [name for name in rankers if alike[name.casefold()] > 1]:
         doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
         warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
-    for reason, hint in (("wrong-outcome", ""), ("wrong-clicks", " (positions count from 0, not from 1)")):
+    for reason, hint in (
+        ("wrong-outcome", ""),
+        ("wrong-team", ""),
+        ("wrong-clicks", " (positions count from 0, not from 1)"),
+    ):
         if wrong := rows.examples.get(reason):
             doubt = f"{wrong.source}: row {wrong.row}: {wrong}{hint}; such rows are left out"
             warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)

@@ -90,9 +90,13 @@ def read_searches(
                 rows.reject_error(error, str(path), row, strict)
             else:
                 rows.kept += 1
-    if assembly.torn:
-        doubt = f"unit: {columns.unit!r} varies within searches, and the first counts: {assembly.torn}"
-        warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+    asked = {"unit": columns.unit} | {name: name for name in columns.by}
+    for name, column in asked.items():
+        if column and name in assembly.torn:
+            option = "unit" if name == "unit" else "by"
+            doubt = f"{option}: {column!r} varies within searches, and the first counts"
+            remedy = "give a column that says the same of all of a search, such as user or market"
+            warnings.warn(f"{doubt}: {assembly.torn[name]}; {remedy}", AssumptionWarning, stacklevel=3)
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
@@ -199,9 +203,7 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
         search = text("query_id", record["query_id"])
     else:
         search = _row(assembly, record)
-    if (known := assembly.tell(search, unit, segments)) not in (None, unit) and unit and columns.unit:
-        remedy = "give a column that says the same of all of a search, such as user"
-        assembly.torn = assembly.torn or f"{search!r} is of {known!r} and of {unit!r}; {remedy}"
+    assembly.tell(search, unit, segments)
 
 
 def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
@@ -230,9 +232,11 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
     clicks = checks.amount("click", record.get("click"), default=float(done))
     kind = text("action", record.get("action") or CLICK)
     amount = checks.amount("amount", record.get("amount"), default=1.0)
-    assembly.show(search, position, item, team)
+    known = assembly.show(search, position, item, team)
     if clicks > 0:
         assembly.act(search, kind, amount, position)
+    else:
+        assembly.unclicked[known] += 1
     return search
 
 
@@ -337,7 +341,8 @@ def read_interleaved(
     doubt_rows(names, rows)
     searches = list(assembly.searches())
     _refuse_unmixed(searches)
-    if len(searches) >= SURELY and (doubt := _doubted(searches)):
+    doubts = [] if "wrong-team" in rows.rejected else [_copied(assembly.unclicked), _doubted(searches)]
+    for doubt in filter(None, doubts):
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     rule = checked_rule(rule, searches)
     fold = Fold(rule, by, wins=wins, depth=depth)
@@ -376,8 +381,19 @@ def _backed(search: Search) -> int:
     return own - others
 
 
+def _copied(unclicked: Mapping[bool, int]) -> str:
+    """Return what is doubted of results without a click, those that were told of before and the others."""
+    copies = unclicked[True]
+    if copies < max(SURELY, NEARLY_ALL * unclicked[False]):
+        return ""
+    said = f"search: {copies:,} rows repeat search and position of others, and clicks count anew"
+    return f"{said}; leave copies out"
+
+
 def _doubted(searches: Sequence[Search]) -> str:
     """Return what is doubted of many searches, taken together."""
+    if len(searches) < SURELY:
+        return ""
     results, clicks = sum(len(search.shown.items) for search in searches), sum(map(clicked, searches))
     if clicks >= NEARLY_ALL * results:
         said = (
@@ -392,6 +408,9 @@ def _doubted(searches: Sequence[Search]) -> str:
             "search: each shows one result; if they are rows of longer lists, give what all of a list have "
         )
         return f"{said}in common, by columns={{'search': ...}} (--column search=...)"
+    if len(units := {search.unit for search in searches}) == 1:
+        said = f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
+        return f"{said}; give what tells users apart, by unit='user' (--unit user)"
     backed = Counter(map(_backed, searches))
     if backed[-1] > backed[1]:
         said = f"rankings: in {backed[-1]:,} of {backed.total():,} searches what a ranker gave is the other's"

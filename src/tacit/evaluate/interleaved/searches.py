@@ -103,11 +103,13 @@ class Assembly:
         self._drafts: dict[str, _Draft] = {}
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
-        self.torn = ""
-        """A search that is of two users or sessions, if there is one."""
+        self.torn: dict[str, str] = {}
+        """Of what is so of whole searches, such as ``unit``, a search in which it varies."""
+        self.unclicked: Counter[bool] = Counter()
+        """Rows of results without a click: those that are new, and those that another row told of."""
 
-    def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> None:
-        """Note what a search showed at a position, and which ranker gave it.
+    def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
+        """Note what a search showed at a position, and which ranker gave it; return whether it was known.
 
         Raises
         ------
@@ -117,9 +119,13 @@ class Assembly:
         items = self._drafts.setdefault(search, _Draft()).items
         before = items.get(position)
         if before is not None and before != (item, team):
-            remedy = f"the search {search!r} has another item or team at position {position}"
+            remedy = (
+                f"the search {search!r} has another item or team at position {position:g}; give each search"
+            )
+            remedy += " an id that no other has, and each result its position"
             raise InvalidValue("team" if before[0] == item else "item", (item, team), remedy)
         items[position] = (item, team)
+        return before is not None
 
     def act(
         self,
@@ -134,12 +140,18 @@ class Assembly:
         draft = self._drafts.setdefault(search, _Draft())
         draft.done.append((kind, amount, position, item, team))
 
-    def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> str | None:
-        """Note whose a search is, and what else is known of it; return whose it is by what came first."""
+    def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
+        """Note whose a search is, and what else is known of it; what came first counts."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
-        draft.segments |= {name: str(value) for name, value in segments.items() if value is not None}
-        return draft.unit
+        told = {name: str(value) for name, value in segments.items() if value is not None}
+        draft.segments = told | draft.segments
+        for name, before, value in [
+            ("unit", draft.unit, unit),
+            *((name, draft.segments[name], told[name]) for name in told),
+        ]:
+            if value not in (None, before) and name not in self.torn:
+                self.torn[name] = f"{search!r} is of {before!r} and of {value!r}"
 
     def take(self, search: Search) -> None:
         """Note a search that is whole already.
