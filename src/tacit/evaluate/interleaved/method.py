@@ -382,7 +382,7 @@ def _backed(search: Search) -> int:
 
 
 def _copied(unclicked: Mapping[bool, int]) -> str:
-    """Return what is doubted of results without a click, those that were told of before and the others."""
+    """Return what is doubted of results without a click, those that were known and those that were new."""
     copies = unclicked[True]
     if copies < max(SURELY, NEARLY_ALL * unclicked[False]):
         return ""

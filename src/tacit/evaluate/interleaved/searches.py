@@ -106,7 +106,7 @@ class Assembly:
         self.torn: dict[str, str] = {}
         """Of what is so of whole searches, such as ``unit``, a search in which it varies."""
         self.unclicked: Counter[bool] = Counter()
-        """Rows of results without a click: those that are new, and those that another row told of."""
+        """Rows of results without a click: those that are new, and those that another row tells of."""
 
     def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
         """Note what a search showed at a position, and which ranker gave it; return whether it was known.
@@ -144,11 +144,11 @@ class Assembly:
         """Note whose a search is, and what else is known of it; what came first counts."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
-        told = {name: str(value) for name, value in segments.items() if value is not None}
-        draft.segments = told | draft.segments
+        given = {name: str(value) for name, value in segments.items() if value is not None}
+        draft.segments = given | draft.segments
         for name, before, value in [
             ("unit", draft.unit, unit),
-            *((name, draft.segments[name], told[name]) for name in told),
+            *((name, draft.segments[name], given[name]) for name in given),
         ]:
             if value not in (None, before) and name not in self.torn:
                 self.torn[name] = f"{search!r} is of {before!r} and of {value!r}"
