@@ -18,6 +18,7 @@ from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import Table, Uniform, off_policy
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
+from tacit.evaluate.targets import fixed_target
 from tacit.interleaving import TeamDraft
 from tacit.logs import read_ubi
 
@@ -461,4 +462,36 @@ def test_a_segment_that_varies_within_a_search_is_said(tmp_path):
     (said,) = told(read_interleaved, path, by=["device"])
     assert said.startswith(
         "by: 'device' varies within searches, and the first counts: 's0' is of 'web' and of 'app'"
+    )
+
+
+def test_a_table_that_says_two_chances_of_an_arm_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "table.csv"
+    table.write_text("key,arm,probability\nhome,song,0.7\nhome,film,0.3\nhome,song,0.2\n")
+    with pytest.raises(
+        TacitError, match=r"table\.csv' is not allowed; home, song, 0.2: the arm has two of them"
+    ):
+        fixed_target("table:table.csv")
+    table.write_text("arm,probability\nsong,0.7\nfilm,0.3\nsong,0.7\n")
+    assert fixed_target("table:table.csv").tables == {"": {"song": 0.7, "film": 0.3}}
+
+
+def test_given_propensities_that_rule_out_what_was_shown_are_refused():
+    with pytest.raises(
+        TacitError, match=r"row [0-9]+: propensity: 'game' has 0, as given; give what may show"
+    ):
+        off_policy(Table({"song": 1.0}), DRAWN, arms="shown", propensities=Table({"song": 0.5, "film": 0.5}))
+
+
+def test_a_schema_that_is_not_there_is_named_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BARE.to_csv("log.csv")
+    said = (
+        CliRunner()
+        .invoke(cli, ["fit", "log.csv", "--arms", "shown", "--column", "context=@s.toml", "-o", "a.tacit"])
+        .output
+    )
+    assert "context: s.toml cannot be read: No such file or directory; give a schema" in " ".join(
+        said.split()
     )

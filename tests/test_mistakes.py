@@ -279,7 +279,7 @@ WRONG = {
     ),
     "a policy of lists for a log of single arms": (
         lambda: off_policy(tacit.ListMix(ARMS, positions=2), log_of(decision_id=None)),
-        ("decision_id", "there is none", "as where single arms are shown", "columns={'decision_id'"),
+        ("decision_id", "there is none", "of single arms give a policy", "columns={'decision_id'"),
     ),
     "a segment's column that is not there": (
         lambda: off_policy(FILM, SOUND, by="devise"),

@@ -544,7 +544,9 @@ def _schema_at(path: Path) -> dict[str, Any]:
         text = path.read_text()
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise click.UsageError(f"--column: context: {path} cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        remedy = "give a schema, such as tacit schema writes"
+        raise click.UsageError(f"--column: context: {path} cannot be read: {why}; {remedy}") from error
     schema = found.get("context", found) if isinstance(found, dict) else found
     return dict(declared("context", schema))
 

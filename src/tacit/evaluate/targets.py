@@ -524,9 +524,10 @@ def _from_rows(path: Path, rows: Any) -> Table:
         raise InvalidValue("policy", f"table:{path}", remedy)
     further = [name for name in names if name not in ("arm", "probability")]
     per = next((name for name in (*PER, *further) if name in further), None)
-    if per is None:
-        return Table({row["arm"]: float(row["probability"]) for row in rows})
     tables: dict[str, dict[str, float]] = {}
     for row in rows:
-        tables.setdefault(row[per], {})[row["arm"]] = float(row["probability"])
-    return Table(tables, per=per)
+        table, chance = tables.setdefault(row[per] if per else "", {}), float(row["probability"])
+        if table.setdefault(row["arm"], chance) != chance:
+            remedy = "has two of them; leave one out"
+            raise InvalidValue("policy", f"table:{path}", f"{', '.join(row.values())}: the arm {remedy}")
+    return Table(tables if per else tables[""], per=per)

@@ -178,9 +178,13 @@ class Weighing(Options):
         for rows in reader.read(log):
             mark = crc32(rows.reward.tobytes(), mark) if logs else mark
             if known is not None:
-                rows = rows._replace(
-                    propensity=known.shown(rows), given_above=np.full(len(rows.reward), np.nan)
-                )
+                chances = known.shown(rows)
+                if not chances.all():
+                    row = int(np.argmin(chances))
+                    arm = rows.arm.names[rows.arm.codes[row]]
+                    remedy = "give what may show each arm that was shown, or leave such rows out"
+                    raise UnfitLog(f"{rows.where(row)}: propensity: {arm!r} has 0, as given; {remedy}")
+                rows = rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))
             summing.add(rows)
             if progress is not None:
                 progress(reader.rows)

@@ -64,7 +64,11 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
         log, groups = log.log, log.groups
     if NUMBERED in names and log.numbered:
         placed = all("position" in file.columns for file in log.files)
-        single = "" if placed else " (and no position, either, as where single arms are shown)"
+        single = (
+            ""
+            if placed
+            else " (and no position, either: of single arms give a policy that shows one, or always:ARM)"
+        )
         raise LogError(
             f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "
             f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
