@@ -332,6 +332,9 @@ HARDLY = {
     + "[traces]\nendpoint = 'http://127.0.0.1:4318'": "traces.endpoint: http://127.0.0.1:4318 has no path; "
     "collectors take traces at http://127.0.0.1:4318/v1/traces",
     HOME + "context = { device = ['ios', 'web', 'iOS '] }": "home.context.device: 'ios' and 'iOS ' differ by",
+    "[placements.list]\nkind = 'duels'\nrankers = ['old', 'new']\nworth = { clicks = 1, purchase = 10 }": (
+        "placements.list.worth.clicks: clicks come as click"
+    ),
     HOME + "context = { Age = 'number', age = 'number' }": "home.context: 'Age' and 'age' differ by",
     HOME
     + "[feeds.shop]\nmap = 'map.toml'": "feeds.shop.map: placement: 'hom' is none of the placements, home",

@@ -35,8 +35,8 @@ from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import InConflict
-from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import HOLDOUT, DecisionRow, MarkRow
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import EXAMINED, HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.control import Coin, Control
@@ -479,6 +479,22 @@ async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path)
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
             await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d1"))])
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
+    config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
+        rows = await engine.decide_many("home", list(map(home.checked, asked)))
+        if told:
+            await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
+        await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
+        await closed(engine)
+        verdict = report(engine).verdict
+        assert ("nothing was ever examined" in verdict) is not told
+        assert ("all 149 decisions are of one user; send" in verdict) is not told
 
 
 async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):

@@ -322,6 +322,9 @@ def test_another_worth_holds_for_the_whole_log(tmp_path):
     assert before.report["searches"] >= 39
     assert (before.report["clicked"], before.report["credited"]) == (0, {})
     assert before.report["others"] == {"purchase": before.report["searches"]}
+    assert before.verdict.startswith("Too early: no action counts so far, as these are worth nothing: ")
+    assert f"{before.report['searches']} purchase" in before.verdict
+    assert "worth nothing" not in after.verdict
     assert after.report["credited"] == {"purchase": after.report["clicked"]}
     assert after.report["clicked"] == after.report["searches"]
 

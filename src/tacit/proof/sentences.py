@@ -296,6 +296,22 @@ def corrected_sentence(rewards: int) -> str:
     return f"This leaves out {which}; a longer attribution_window counts them."
 
 
+def one_unit_sentence(decisions: float, unit: str) -> str:
+    """Return what to say where all decisions belong to one user or one session.
+
+    Examples
+    --------
+    >>> one_unit_sentence(600, "user")
+    'Do not trust this: all 600 decisions are of one user; send with each whose it is.'
+    """
+    return f"Do not trust this: all {decisions:,.0f} decisions are of one {unit}; send with each whose it is."
+
+
+NEVER_EXAMINED = (
+    'Do not trust this: nothing was ever examined, so of seen = "examined" only what earned a reward counts. '
+    "Send /examined for what was looked at, or a reward of 0."
+)
+
 PROPENSITIES = "Do not trust this: arms were not shown as often as their propensities say."
 
 NO_PROPENSITIES = (
@@ -309,9 +325,9 @@ EARLY_WEIGHED = (
 )
 
 NOT_COVERED = (
-    "Not known: some arms are hardly ever shown to some users, so the log does not tell what they would have "
-    "earned. Set up a holdout, or an exploration floor; who decides elsewhere must show everybody each arm "
-    "now and then."
+    "Not known: some arms are hardly ever shown to some who ask, so the log does not tell what they "
+    "would have earned. Set up a holdout, or an exploration floor; who decides elsewhere must show everybody "
+    "each arm now and then."
 )
 
 EVEN = (

@@ -467,6 +467,9 @@ class InterleavedReport(Tabulated, Plotted):
             return "No ranker is better than all others: they beat one another in a circle."
         open_ones = [each for each in self.comparisons if each.lift.claim != "better"]
         if self.early:
+            others = self.folded.others
+            if others and not self.folded.credited:
+                return f"Too early: no action counts so far, as these are worth nothing: {_listed(others)}."
             return "Too early: too few clicks, or too few users, tell the rankers apart."
         hardest = max((each.needed or math.inf for each in open_ones), default=math.inf)
         go_on = f"No difference shown yet between {self.leader} and {_names(open_ones)}."

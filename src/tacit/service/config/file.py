@@ -25,6 +25,7 @@ import msgspec.structs
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
 from tacit.events.event_map import Fixed, map_at
+from tacit.interleaving.rules import CLICK
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
@@ -237,6 +238,9 @@ def doubts(config: schema.Config) -> Iterator[str]:
             if not fnmatch.filter(config.placements, pattern):
                 yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
     for name, each in config.placements.items():
+        worth = getattr(each.options, "worth", {})
+        if CLICK not in worth and (near := get_close_matches(CLICK, worth, 1, 0.8)):
+            yield f"placements.{name}.worth.{near[0]}: clicks come as {CLICK}; did you mean that?"
         arms = each.configured_arms
         count = arms if isinstance(arms, int | None) else len(arms)
         positions = getattr(each.policy, "positions", 0)

@@ -221,7 +221,8 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"metrics.{name}.range: what is learned begins at 0 or above, as nothing is worth 0"
             )
         if self.better == "less":
-            raise ConfigError(f"metrics.{name}.better: what is learned is to be more")
+            remedy = "what is learned is to be more; leave it out, or learn another and give this a guardrail"
+            raise ConfigError(f"metrics.{name}.better: 'less': {remedy}")
 
 
 class RewardScale(NamedTuple):

@@ -47,7 +47,7 @@ from tacit.service.placements.aspects.chapters import (
 )
 from tacit.service.placements.aspects.control import floor_of
 from tacit.service.placements.aspects.earnings import LiftSums
-from tacit.service.placements.attribution import CORRECTED
+from tacit.service.placements.attribution import CORRECTED, NOTED
 from tacit.wire import lift as wire
 
 DAY = 86_400e6
@@ -56,6 +56,8 @@ MOST_DAILY = 1e12
 DEFAULT_SHARE = HoldoutConfig().share
 WEIGHTS = "propensities"
 FOREVER = 2**62
+MANY = 100
+"""Decisions after which it is no chance any more that all are alike."""
 MINUS = "\N{MINUS SIGN}"
 PLANNED_CONFIDENCE = 0.95
 NO_CHAPTERS = "leave it out: stretches of time and chapters are known of holdouts"
@@ -185,6 +187,7 @@ class _Reporter:
         self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
         self._unclosed, late = _unclosed(placement, now), placement.outcomes[CORRECTED]
+        self._unseen = placement.config.rule.seen == "examined" and not placement.outcomes[NOTED]
         self._late = said.corrected_sentence(late) if late else ""
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
@@ -424,6 +427,12 @@ class _Reporter:
         chapters = [] if self._holdout is None else [stratum.chapter for stratum in self._strata]
         earlier = [each for past in chapters if past is not self._sums for each in self._mismatches(past)]
         found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
+        n, rewards, _ = self._observed()
+        if n >= MANY and rewards == n and self._unseen:
+            found.append(said.NEVER_EXAMINED)
+        buckets = self._sums.reward.buckets
+        if self._held is not None and buckets is not None and np.count_nonzero(buckets[1]) == 1 and n >= MANY:
+            found.append(said.one_unit_sentence(buckets[1].sum(), self._held.unit))
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not _uniform(self._sums).n:
@@ -431,7 +440,7 @@ class _Reporter:
             return [*found, why, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
-        if self._holdout is None and self._control == "uniform" and _uniform(self._sums).even:
+        if self._holdout is None and self._control == "uniform" and n >= MANY and _uniform(self._sums).even:
             return [*found, said.EVEN]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
