@@ -65,6 +65,15 @@ CONFIGURED = {
     "[server]\nallow_origins = 'https://x'\n" + HOME: ("allow_origins", 'give a list, such as ["https://x"]'),
     HOME + "metrics = { revenue = {} }": ("home.metrics", "they need", "a holdout, or a guardrail"),
     HOME + "holdout = { control = { arm = 'x' } }": ("control.arm", "'x'", "none of the arms, film, song"),
+    "[placements.home]\nkind = 'duels'\nrankers = ['a', 'b']\npolicy = 'ucb1'": (
+        "home.policy: UCB1 shows an arm",
+        "give a policy that is, such as auto",
+    ),
+    HOME + "metrics = { returns = {} }\nguardrail = { metric = 'return' }": (
+        "home.guardrail.metric",
+        "'return'",
+        "none of the metrics, returns (did you mean 'returns'?)",
+    ),
     "[placements.home]\nkind = 'duels'\narms = ['a', 'b']": ("home.arms", "unknown", "did you mean rankers?"),
     "port = 8787\n" + HOME: ("port", "it stands in [server]", "write it below that"),
     "[holdout]\nshare = 0.1\n" + HOME: ("holdout", "it stands in [placements.NAME]", "write it below that"),
@@ -168,6 +177,17 @@ CONFIGURED = {
 }
 C = {"device": "ios", "age": 31}
 ASKED = {
+    "a query for a key": ("home/decide", {"query": "a"}, ("query", "did you mean key?")),
+    "a policy for a control": (
+        "home/holdout",
+        {"control": {"policy": "ucb1"}},
+        ("control.policy", "is set in the configuration", "SIGHUP"),
+    ),
+    "a metric that is not watched": (
+        "home/feedback",
+        {"decision_id": "d", "reward": 1, "metrics": {"returns": 1}},
+        ("metrics.returns", "1", "leave it out, or configure metrics.returns"),
+    ),
     # the path, what is sent, and what the answer names: field, value and remedy
     "a field misspelt": ("home/decide", {"key": "a", "contxt": C}, ("contxt", "`contxt`", "mean context?")),
     "a number for a key": ("home/decide", {"key": 5, "context": C}, ("key", "5", "give text")),
@@ -332,6 +352,10 @@ HARDLY = {
     + "[traces]\nendpoint = 'http://127.0.0.1:4318'": "traces.endpoint: http://127.0.0.1:4318 has no path; "
     "collectors take traces at http://127.0.0.1:4318/v1/traces",
     HOME + "context = { device = ['ios', 'web', 'iOS '] }": "home.context.device: 'ios' and 'iOS ' differ by",
+    HOME + "policy = { name = 'auto', priors = { film = [0.04, 100] } }": (
+        "placements.home.priors.film: [0.04, 100] are successes and failures; if a rate and a count were "
+        "meant, give [4, 96]"
+    ),
     "[placements.list]\nkind = 'duels'\nrankers = ['old', 'new']\nworth = { clicks = 1, purchase = 10 }": (
         "placements.list.worth.clicks: clicks come as click"
     ),

@@ -37,8 +37,8 @@ NAMES = {
     "object": "a table of names and values",
 }
 MOST_LISTED, SURELY = 9, 0.8
-MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions"}
-"""What another kind calls it."""
+MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions", "query": "key"}
+"""What another kind calls it, or others do."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
@@ -246,7 +246,9 @@ def known_fields(name: str, kind: Any) -> str:
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     if name in ("decisions", "feedback") and "decision_id" in known:
         return "; send many at once to this path with /batch behind it"
-    near = get_close_matches(name, known, 1) or [each for each in known if each == MEANT.get(name)]
+    if name == "policy" and known == ["arm"]:
+        return "; a control's own policy is set in the configuration, and taken over at SIGHUP"
+    near = [each for each in known if each == MEANT.get(name)] or get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     # Of many, the one that is surely meant is enough.
     sure = len(known) > MOST_LISTED and get_close_matches(name, near, 1, SURELY)

@@ -241,6 +241,11 @@ def doubts(config: schema.Config) -> Iterator[str]:
         worth = getattr(each.options, "worth", {})
         if CLICK not in worth and (near := get_close_matches(CLICK, worth, 1, 0.8)):
             yield f"placements.{name}.worth.{near[0]}: clicks come as {CLICK}; did you mean that?"
+        for arm, rate, of in getattr(each.policy, "priors", ()):
+            if 0 < rate < 1 and of >= 10 and of == round(of):
+                counts = f"[{rate:g}, {of:g}] are successes and failures"
+                meant = f"give [{rate * of:g}, {of - rate * of:g}]"
+                yield f"placements.{name}.priors.{arm}: {counts}; if a rate and a count were meant, {meant}"
         arms = each.configured_arms
         count = arms if isinstance(arms, int | None) else len(arms)
         positions = getattr(each.policy, "positions", 0)

@@ -304,11 +304,9 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             If not.
         """
         if self.metric not in placement.metrics:
-            known = f"{', '.join(placement.metrics) or 'none'}{meant(self.metric, placement.metrics)}"
-            raise ConfigError(
-                f"guardrail.metric: {self.metric!r} is none of the metrics ({known}); add metrics."
-                f"{self.metric} = {{}}"
-            )
+            known = ", ".join(placement.metrics) or "none"
+            remedy = meant(self.metric, placement.metrics) or f"; add metrics.{self.metric} = {{}}"
+            raise ConfigError(f"guardrail.metric: {self.metric!r} is none of the metrics, {known}{remedy}")
         if self.margin >= (widest := placement.metrics[self.metric].largest):
             raise ConfigError(
                 f"guardrail.margin: {self.margin:g}: no two means of {self.metric} differ by more than "

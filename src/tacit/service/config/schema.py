@@ -419,10 +419,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         kind = self.served_as
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
+            article = "an" if policy.shows == "arm" else "a"
             raise ConfigError(
-                f"policy: {type(policy).__name__} shows a {policy.shows} and reads "
+                f"policy: {type(policy).__name__} shows {article} {policy.shows} and reads "
                 f"{'' if reads else 'no '}features of arms, which is not for the kind "
-                f"{self.kind!r}; give a policy that is"
+                f"{self.kind!r}; give a policy that is, such as auto"
             )
         kind.check(policy)
         if policy.feature_dims != self.policy.feature_dims:

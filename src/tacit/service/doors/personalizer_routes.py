@@ -319,7 +319,8 @@ class Personalizer:
         """
         name = name or self.usual()
         if name is None:
-            raise NotServed("ResourceNotFound", "personalizer.placement: none is configured", 404)
+            remedy = "add [personalizer] with placement, the name of one of kind personalizer"
+            raise NotServed("ResourceNotFound", f"personalizer.placement: none is configured; {remedy}", 404)
         placement = self._engine.placements.get(name)
         if not isinstance(placement, personalizer.PersonalizerPlacement):
             raise NotServed("ResourceNotFound", f"placement: none of this kind is {name!r}", 404)
