@@ -606,6 +606,10 @@ async def test_it_is_too_early_while_windows_are_open(tmp_path):
         assert nothing.winner_verdict == found.winner_verdict == "Too early to say which arm is best."
         await closed(engine)
         assert report(engine).verdict.startswith("Each arm was as likely as any other")
+    async with served(tmp_path / "t.db", configured(holdout=None, policy="thompson")) as engine:
+        await traffic(engine, 1, size=2)
+        await closed(engine)
+        assert report(engine).verdict.startswith("Too early: there is no holdout, and too few decisions")
     # Of a policy that never draws nothing will be known, however long one waits.
     async with served(tmp_path / "u.db", configured(holdout=None, policy="ucb1")) as engine:
         assert report(engine).verdict.startswith("Not known: decisions carry no propensity.")

@@ -440,7 +440,9 @@ class _Reporter:
             return [*found, why, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
-        if self._holdout is None and self._control == "uniform" and n >= MANY and _uniform(self._sums).even:
+        # What will learn begins so, too.
+        even = (n >= MANY or floor_of(self._config.policy) == 1.0) and _uniform(self._sums).even
+        if self._holdout is None and self._control == "uniform" and even:
             return [*found, said.EVEN]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
