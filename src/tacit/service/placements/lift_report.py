@@ -16,6 +16,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
+from tacit.policies import Policy
 from tacit.proof import (
     ALARM,
     HoldoutSums,
@@ -187,7 +188,7 @@ class _Reporter:
         self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
         self._unclosed, late = _unclosed(placement, now), placement.outcomes[CORRECTED]
-        self._unseen = placement.config.rule.seen == "examined" and not placement.outcomes[NOTED]
+        self._never = _never(placement)
         self._late = said.corrected_sentence(late) if late else ""
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
@@ -426,13 +427,7 @@ class _Reporter:
     def _sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
         chapters = [] if self._holdout is None else [stratum.chapter for stratum in self._strata]
         earlier = [each for past in chapters if past is not self._sums for each in self._mismatches(past)]
-        found = [_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm]
-        n, rewards, _ = self._observed()
-        if n >= MANY and rewards == n and self._unseen:
-            found.append(said.NEVER_EXAMINED)
-        buckets = self._sums.reward.buckets
-        if self._held is not None and buckets is not None and np.count_nonzero(buckets[1]) == 1 and n >= MANY:
-            found.append(said.one_unit_sentence(buckets[1].sum(), self._held.unit))
+        found = [*self._never, *(_wrong(each, self._holdout) for each in [*wrong, *earlier] if each.alarm)]
         if self._sums.left_out:
             found.append(said.left_out_sentence(self._sums.left_out))
         if self._holdout is None and not _uniform(self._sums).n:
@@ -440,9 +435,7 @@ class _Reporter:
             return [*found, why, *([plan.verdict] if plan else [])]
         if not self._covered:
             return [*found, said.NOT_COVERED]
-        # What will learn begins so, too.
-        even = (n >= MANY or floor_of(self._config.policy) == 1.0) and _uniform(self._sums).even
-        if self._holdout is None and self._control == "uniform" and even:
+        if self._holdout is None and self._control == "uniform" and _even(self._sums, self._config.policy):
             return [*found, said.EVEN]
         shown, supposed = self._wish.lift, self._wish != Wish(self._wish.lift)
         days = None if plan is None or self._holdout is None or supposed else plan.days
@@ -595,6 +588,26 @@ def _uniform(sums: LiftSums) -> Scores:
     for chapter in sums.past:
         if rule_in(chapter.terms) == rule:
             found = added(found, chapter.uniform)
+    return found
+
+
+def _even(sums: LiftSums, policy: Policy) -> bool:
+    """Whether arms are shown as the uniform control shows them; what will learn begins so, too."""
+    found = _uniform(sums)
+    return found.even and (found.n >= MANY or floor_of(policy) == 1.0)
+
+
+def _never(placement: Any) -> list[str]:
+    """Return what to say where nothing is ever examined, or all is of one user."""
+    sums, holdout = placement.lift, placement.holdout
+    n, rewards = _uniform(sums)[:2]
+    if holdout is not None:
+        n, rewards = sums.reward.counts.sum(), sums.reward.totals.sum()
+    found, buckets = [], sums.reward.buckets
+    if rewards == n >= MANY and placement.config.rule.seen == "examined" and not placement.outcomes[NOTED]:
+        found.append(said.NEVER_EXAMINED)
+    if holdout is not None and buckets is not None and np.count_nonzero(buckets[1]) == 1 and n >= MANY:
+        found.append(said.one_unit_sentence(n, holdout.unit))
     return found
 
 
