@@ -176,7 +176,7 @@ class _Reporter:
 
     def __init__(self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish) -> None:
         self._wish = wish
-        self._name, self._offer = placement.name, placement.offer
+        self._name, self._offer, self._never = placement.name, placement.offer, _never(placement)
         self._sums: LiftSums = placement.lift
         self._config: PlacementConfig = placement.config
         self._held: HoldoutConfig | None = placement.holdout
@@ -188,7 +188,6 @@ class _Reporter:
         self._duels = placement.report()[1].verdict if placement.kind.showing.compared else ""
         self._pending, self._closes = placement.pending, placement.closes
         self._unclosed, late = _unclosed(placement, now), placement.outcomes[CORRECTED]
-        self._never = _never(placement)
         self._late = said.corrected_sentence(late) if late else ""
         self._all: list[Chapter] = [*self._sums.past, self._sums]
         self._chosen = self._all
