@@ -495,3 +495,10 @@ def test_a_schema_that_is_not_there_is_named_once(tmp_path, monkeypatch):
     assert "context: s.toml cannot be read: No such file or directory; give a schema" in " ".join(
         said.split()
     )
+
+
+def test_the_verdict_of_an_uneven_draft_is_none(tmp_path):
+    SEARCHES.assign(click=[1, 0] * 200).to_csv(tmp_path / "s.csv")
+    report, _ = read_interleaved(tmp_path / "s.csv")
+    assert report.warnings[0].startswith("Do not trust this: new has 1 first places")
+    assert report.verdict.startswith("No verdict: new leads, but")

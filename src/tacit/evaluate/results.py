@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tacit.core.arrays import Floats
 from tacit.core.text import MISSING, Column, Tabulated, laid_out
 from tacit.evaluate.intervals import Bounds, Sums, arm_in_doubt, weights_are_wrong
@@ -283,11 +285,11 @@ class OffPolicyResult(Tabulated, Plotted):
         return lines
 
     @property
-    def _rows(self) -> list[tuple[str, Estimate]]:
-        """The estimates of a figure, with their labels."""
-        rows = [(estimate.estimator, estimate) for estimate in self.estimates]
-        for name, segment in list(self.segments.items())[:SHOWN_SEGMENTS]:
-            rows += [(f"{name or '(none)'}: {e.estimator}", e) for e in segment.estimates]
+    def _rows(self) -> list[tuple[str, Estimate, float]]:
+        """The estimates of a figure, with their labels, and what the log itself earned there."""
+        rows = [(estimate.estimator, estimate, self.logged) for estimate in self.estimates]
+        for name, part in list(self.segments.items())[:SHOWN_SEGMENTS]:
+            rows += [(f"{self.by} {name or '(none)'}: {e.estimator}", e, part.logged) for e in part.estimates]
         return rows
 
     @property
@@ -300,19 +302,21 @@ class OffPolicyResult(Tabulated, Plotted):
         rows = self._rows
         for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
-            for place, (_, estimate) in enumerate(rows):
+            for place, (_, estimate, _) in enumerate(rows):
                 if kind in estimate.intervals:
                     y = place + 0.16 * (number - 1.5)
                     bounds = estimate.intervals[kind]
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
-        for place, (_, estimate) in enumerate(rows):
+        for place, (_, estimate, _) in enumerate(rows):
             if estimate.note:
                 ax.text(0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform())
-        values = [estimate.value for _, estimate in rows]
-        ax.plot(values, range(len(values)), "o", color="black", ms=4, label="estimate")
-        ax.axvline(self.logged, color="grey", lw=1, ls="--", label="the log's own mean")
-        ax.set_yticks(range(len(values)), [label for label, _ in rows])
+        values = [estimate.value for _, estimate, _ in rows]
+        places = np.arange(len(rows))
+        ax.plot(values, places, "o", color="black", ms=4, label="estimate")
+        dashed = {"color": "grey", "lw": 1, "ls": "--", "label": "the log's own mean"}
+        ax.vlines([logged for *_, logged in rows], places - 0.5, places + 0.5, **dashed)
+        ax.set_yticks(places, [label for label, *_ in rows])
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set(xlabel=f"mean reward ({self.confidence:.0%} intervals)", ylim=(len(values) - 0.5, -0.5))
         ax.set_title(f"{self.target}, from {self.rows:,} logged rows", size=10)

@@ -237,6 +237,7 @@ def _refuse_unmet(rule: CreditRule, met: set[str]) -> None:
 
 UNEVEN = 0.01
 """How uneven the draft may be, in places per search, before it is said."""
+UNTRUSTED = "Do not trust this"
 
 COLUMNS = (
     Column("searches", "{searches:,}"),
@@ -435,7 +436,7 @@ class InterleavedReport(Tabulated, Plotted):
                     continue
                 more, less = pair if lift.claim == "better" else pair[::-1]
                 said.append(
-                    f"Do not trust this: {more} has {abs(lift.difference.estimate):.2g} {what} a "
+                    f"{UNTRUSTED}: {more} has {abs(lift.difference.estimate):.2g} {what} a "
                     f"search more than {less}. A fair draft gives both the same; where one list "
                     "is shorter, give a depth that both reach."
                 )
@@ -454,6 +455,8 @@ class InterleavedReport(Tabulated, Plotted):
     @property
     def verdict(self) -> str:
         """Who wins, or what is missing, as a sentence."""
+        if any(said.startswith(UNTRUSTED) for said in self.warnings):
+            return f"No verdict: {self.leader} leads, but the draft was uneven. Mend it, and begin anew."
         if self.winner is not None:
             closest = self.comparisons[0]
             assert closest.lift.difference is not None
