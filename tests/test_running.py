@@ -77,6 +77,29 @@ def test_a_loop_that_makes_arrays_takes_a_state_apart_in_all_ways(monkeypatch):
     assert found == [[0.0, 21.0, 2.0]] * 2
 
 
+def cut(state):
+    rewards, held = state[:2]
+    rewards[1] = np.ones(3).sum() + held.rounds
+
+
+def given_back(state):
+    made = Held(np.ones(3), 9)
+    chosen = state.held if state.rewards[0] > 0 else made
+    state.rewards[1] = chosen.rounds
+    return state.held
+
+
+@pytest.mark.parametrize("loop", [cut, given_back])
+def test_what_cannot_be_done_with_an_address_is_done_piece_by_piece(loop, monkeypatch):
+    found = []
+    for mode in "01":
+        monkeypatch.setenv("TACIT_COMPILE", mode)
+        state = State(np.arange(3.0), Held(np.arange(2.0) + 5.0, 7))
+        given = compiled(loop)(state)
+        found.append((state.rewards.tolist(), None if given is None else given.rounds))
+    assert found[0] == found[1]
+
+
 def test_a_process_that_compiles_nothing_does_not_load_the_compiler():
     code = """
 import sys

@@ -154,7 +154,6 @@ class Driver:
                 with notice.telling(self.name):
                     self._entries[form] = self._compiled(types)
             except Exception as error:
-                # Not all that numba raises is a NumbaError.
                 failure = explained(error, self._function, self._parts)
                 raise failure from _shortened(error)
         return self._entries[form]
@@ -171,7 +170,12 @@ class Driver:
                 return _entry(_dispatcher(self._function, self._key, False), types)
             except NumbaError:
                 pass
-        found = _entry(_dispatcher(self._function, self._key, True), tuple(map(held, types)))
+        counting = _dispatcher(self._function, self._key, True)
+        try:
+            found = _entry(counting, tuple(map(held, types)))
+        except Exception:
+            # An address cannot be cut or returned, for one; not all that numba raises is a NumbaError.
+            found = _entry(counting, types)
         if not noted:
             note(self._key, counts)
         return found
