@@ -198,7 +198,10 @@ def test_the_policy_reads_the_context_that_a_placement_declares(table, reads):
             {"kind": "arms", "arms": 2, "policy": "thompson", "context_dim": 3},
             f"context_dim: 3 .*{READS_NONE}",
         ),
-        ({"policy": "embedding-mixture(40)", "signals": ["volume"]} | SAID, "signals: .*volume.*leave it out"),
+        (
+            {"policy": "embedding-mixture(40)", "signals": ["volume"]} | SAID,
+            "signals: .*volume.*leave it out",
+        ),
     ],
 )
 def test_a_context_that_no_policy_reads_is_refused_in_the_configuration(table, refusal):
