@@ -17,15 +17,18 @@ POLICIES = {
     "Thompson(arms=5)": "{}",
     "auto(arms=5)": "{}",
     "auto(arms=5, context_dim=3)": "dict(context=[0.1, 0.2, 0.3])",
+    "auto(relevance_dim=64)": "dict(arms=range(3), relevance=np.eye(3, 64))",
+    "auto(shows='slate', relevance_dim=64, positions=3)": "dict(arms=range(3), relevance=np.eye(3, 64))",
 }
 CHILD = """
 import json, time
+import numpy as np
 import tacit
 imported = time.process_time()
 learner = tacit.Learner(tacit.{policy}, seed=1)
 decision = learner.choose("key", **{given})
 decided = time.process_time()
-learner.learn(decision, 1.0)
+learner.learn(decision, [1.0, 0.0, 0.0] if len(decision.shown) > 1 else 1.0)
 print(json.dumps([imported, decided, time.process_time()]))
 """
 
@@ -49,9 +52,9 @@ def main() -> None:
                     told = seconds(policy, folder)
                     known = best.setdefault((policy, compiled), told)
                     best[policy, compiled] = [min(pair) for pair in zip(known, told, strict=True)]
-    print(f"{'policy':<30} compiled before  imported  first decision  first learning")
+    print(f"{'policy':<52} compiled before  imported  first decision  first learning")
     for (policy, compiled), (imported, decided, learned) in best.items():
-        print(f"{policy:<30} {compiled:<15} {imported:>7.2f} s {decided:>13.2f} s {learned:>13.2f} s")
+        print(f"{policy:<52} {compiled:<15} {imported:>7.2f} s {decided:>13.2f} s {learned:>13.2f} s")
 
 
 if __name__ == "__main__":

@@ -1123,6 +1123,16 @@ def test_a_field_that_is_never_sent_is_said_once():
     ]
 
 
+def test_values_of_which_none_is_listed_are_said_once():
+    doubt = r"context\.field: none of the schema's values came, .*; list those that come: 'desktop', …"
+    with pytest.warns(AssumptionWarning, match=doubt) as said:
+        asked(["ios", "web"], ["desktop"] * 2000)
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked(["ios", "web"], ["desktop"] * 999 + ["web"])
+
+
 @pytest.mark.parametrize("name", ["user_id", "id", "userId", "uid"])
 def test_an_id_is_no_number(name):
     with pytest.warns(AssumptionWarning, match=rf"context\.{name}: its name is of an id, .* 'category'"):

@@ -276,7 +276,12 @@ def _doubtful(holds: Any, there: Sequence[Any]) -> str:
     if texts and len(set(there)) > NEW * len(there):
         what = "nearly every value is another, as of an id, and says nothing of those who come next"
         return f"{what}; leave it out, or give what they have in common"
-    if holds != NUMBER or len(there) < MANY:
+    if len(there) < MANY:
+        return ""
+    if isinstance(holds, tuple) and set(holds).isdisjoint(there):
+        what = "none of the schema's values came, so all count as other"
+        return f"{what}; list those that come: {there[0]!r}, …"
+    if holds != NUMBER:
         return ""
     steps = list(pairwise(there))
     rises = all(a < b for a, b in steps) or all(a > b for a, b in steps)
