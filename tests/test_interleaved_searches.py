@@ -535,7 +535,7 @@ def test_segments_and_the_figure(tmp_path):
 def test_an_unfair_draft_is_told(tmp_path):
     log = simulated(tmp_path / "log.csv", uneven=True)
     report, _ = read_interleaved(log)
-    assert "old has 1 places a search more than new" in " ".join(report.warnings)
+    assert "old has more places than new, by 1 a search" in " ".join(report.warnings)
     assert not read_interleaved(log, depth=2)[0].warnings
 
 

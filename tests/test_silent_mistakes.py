@@ -775,6 +775,16 @@ def test_a_method_of_other_packages_says_what_it_is_called():
     assert not hasattr(learner(arms=ARMS), "relearn")
 
 
+def test_a_learner_replaces_no_other_file(tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_text("arm,reward\nfilm,1\n")
+    with pytest.raises(TacitError, match=r"clicks\.csv: it is there, and holds no learner; give another"):
+        learner(arms=ARMS).save(path)
+    assert path.read_text() == "arm,reward\nfilm,1\n"
+    for _ in range(2):
+        learner(arms=ARMS).save(tmp_path / "home.tacit")
+
+
 def test_a_learner_is_loaded_by_its_class_alone(tmp_path):
     one = learner(arms=ARMS)
     one.save(tmp_path / "learner.tacit")

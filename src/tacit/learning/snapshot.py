@@ -181,6 +181,8 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``, replacing what was there only when complete."""
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
+    if path.is_file() and path.stat().st_size and not zipfile.is_zipfile(path):
+        raise SnapshotError(f"{path}: it is there, and holds no learner; give another, or delete it")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

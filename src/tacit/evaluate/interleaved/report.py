@@ -436,9 +436,9 @@ class InterleavedReport(Tabulated, Plotted):
                     continue
                 more, less = pair if lift.claim == "better" else pair[::-1]
                 said.append(
-                    f"{UNTRUSTED}: {more} has {abs(lift.difference.estimate):.2g} {what} a "
-                    f"search more than {less}. A fair draft gives both the same; where one list "
-                    "is shorter, give a depth that both reach."
+                    f"{UNTRUSTED}: {more} has more {what} than {less}, by "
+                    f"{abs(lift.difference.estimate):.2g} a search. A fair draft gives both the same; where "
+                    "one list is shorter, give a depth that both reach."
                 )
         if self.folded.methods.keys() & {"Balanced"}:
             said.append(
