@@ -117,8 +117,8 @@ class Environment(Part, abstract=True):
 
     @property
     def action_width(self) -> int:
-        """How many slots an action takes; unless it is said, of a list the field ``positions``."""
-        return getattr(self, "positions", 1) if self.takes == "slate" else 1
+        """How many slots an action takes; unless it is said, one, or of a list the field ``positions``."""
+        return 1 if self.takes == "arm" else getattr(self, "positions", 1)
 
     @property
     def changes(self) -> tuple[str, Sequence[int], float]:

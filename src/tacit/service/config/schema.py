@@ -419,7 +419,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         kind = self.served_as
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
-            article = "an" if policy.shows == "arm" else "a"
+            article = "an" if policy.shows[0] in "aeiou" else "a"
             raise ConfigError(
                 f"policy: {type(policy).__name__} shows {article} {policy.shows} and reads "
                 f"{'' if reads else 'no '}features of arms, which is not for the kind "
