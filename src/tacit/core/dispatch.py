@@ -8,11 +8,16 @@ same rule, so one compiled loop serves every part, and this module stays free of
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
+import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from types import FunctionType
 from typing import Any, TypeVar
+
+from tacit.errors import AssumptionWarning
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Part = TypeVar("Part", bound=type)
@@ -76,7 +81,20 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
                 f"{part.__qualname__}.{generic.__name__} takes ({', '.join(given)}); "
                 f"a kernel of this name is a static method that takes ({', '.join(expected)})"
             )
+        foreign = not implementation.__module__.startswith(f"{__name__.partition('.')[0]}.")
+        if foreign and generic.__annotations__["return"] == "None" and _returns_something(implementation):
+            doubt = f"{part.__qualname__}.{generic.__name__} returns something, which nobody reads"
+            remedy = "let it write into the arrays of the state, as in state.plays[lane, arm] += 1"
+            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
     parts[part.Params] = part
+
+
+def _returns_something(function: Callable[..., Any]) -> bool:
+    """Whether a function returns a value, be it none that another function returns."""
+    code: Any = getattr(function, "__code__", None)
+    steps = [] if code is None else list(dis.get_instructions(code))
+    returned = [before for before, step in pairwise(steps) if step.opname == "RETURN_VALUE"]
+    return any(step.argval is not None and step.opname != "CALL" for step in returned)
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:

@@ -320,7 +320,8 @@ def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> Split
     """Split ``name(literal, name=literal, …)`` without evaluating anything."""
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
-        raise InvalidValue(kind, text, remedy)
+        several = f"; several: --{kind} once for each" if re.fullmatch(r"[\w, -]+", text) else ""
+        raise InvalidValue(kind, text, remedy + several)
     name, arguments = match.group(1), match.group(2) or "()"
     try:
         call = ast.parse("_" + _without_hyphens(arguments), mode="eval").body

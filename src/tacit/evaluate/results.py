@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.core.text import MISSING, Column, Tabulated, laid_out
+from tacit.errors import InvalidValue
 from tacit.evaluate.intervals import Bounds, Sums, arm_in_doubt, weights_are_wrong
 from tacit.plots import COLOURS, Plotted
 
@@ -144,14 +145,27 @@ class Estimate:
         }
 
 
+class Estimates(tuple[Estimate, ...]):
+    """Estimates in the order of their estimators; each is found by its estimator's name, too."""
+
+    def __getitem__(self, which: Any) -> Any:
+        if not isinstance(which, str):
+            return super().__getitem__(which)
+        for each in self:
+            if each.estimator == which:
+                return each
+        known = ", ".join(each.estimator for each in self)
+        raise InvalidValue("estimates", which, f"there are {known}")
+
+
 @dataclass(frozen=True)
 class Segment:
     """What several estimators say of the rows of one segment.
 
     Attributes
     ----------
-    estimates : tuple of Estimate
-        In the order of the estimators. The intervals of one kind hold in all segments at once with
+    estimates : Estimates
+        The intervals of one kind hold in all segments at once with
         the result's confidence: each is one of 1 − (1 − confidence)/segments (Bonferroni), the score
         interval of √(c² + 2 ln segments) standard errors. None by the bootstrap for many segments.
     rows : int
@@ -159,7 +173,7 @@ class Segment:
         Mean reward of the log itself in this segment.
     """
 
-    estimates: tuple[Estimate, ...]
+    estimates: Estimates
     rows: int
     logged: float
 
@@ -171,8 +185,8 @@ class OffPolicyResult(Tabulated, Plotted):
     Attributes
     ----------
     target : str
-    estimates : tuple of Estimate
-        In the order of the estimators.
+    estimates : Estimates
+        In the order of the estimators, such as ``estimates[0]`` or ``estimates["IPS"]``.
     logged : float
         Mean reward of the log itself, per list where lists are weighed; NaN if it is empty.
     rows, unanswered : int
@@ -196,7 +210,7 @@ class OffPolicyResult(Tabulated, Plotted):
     """
 
     target: str
-    estimates: tuple[Estimate, ...]
+    estimates: Estimates
     logged: float
     rows: int
     unanswered: int
@@ -339,7 +353,8 @@ def doubted_propensities(arms: Sequence[str], tally: Floats) -> str:
     mean, odds = tally[2, arm] / tally[1, arm], math.exp(min(evidence, ODDS))
     return (
         f"propensity: mean w of {arms[arm]!r} alone is {mean:.3f}, as right ones have it in one of "
-        f"{odds:,.0f} logs at most: they are wrong, or rows are left out by what they show"
+        f"{odds:,.0f} logs at most: they are wrong (a row has the probability of the arm that it "
+        "shows: 1 − p, where p is that of the only other), or rows are left out by what they show"
     )
 
 

@@ -294,13 +294,10 @@ class InterleavingMethod(Checked):
         if not isinstance(clicks, Iterable) or isinstance(clicks, str) or by_name:
             meant = f" (did you mean [{items.index(by_name[0])}]?)" if by_name and by_name[0] in items else ""
             raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{meant}")
-        if len(clicks) == last + 1 and set(clicks) == {0, 1} and last > 1:
-            warnings.warn(
-                f"clicks: {clicks} reads as the positions 0 and 1; if it says 1 where there was a click, "
-                "give the positions of these",
-                AssumptionWarning,
-                stacklevel=3,
-            )
+        if len(clicks) == last + 1 and {0} <= set(clicks) <= {0, 1} and last > 1:
+            what = "the positions 0 and 1" if any(clicks) else "position 0"
+            remedy = "if it says 1 where there was a click, give the positions of these"
+            warnings.warn(f"clicks: {clicks} reads as {what}; {remedy}", AssumptionWarning, stacklevel=3)
         positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
         return self._credits(interleaved, positions)
 

@@ -370,9 +370,8 @@ class ColumnLearner(Generic[ArmT_co]):
         1
         """
         if not self.policy.correctable:
-            raise InvalidValue(
-                "policy", self.policy, "it cannot take out what it has learned; see correctable"
-            )
+            remedy = "take one of sums, such as tacit.auto(arms=…, sums=True)"
+            raise InvalidValue("policy", self.policy, f"it cannot take out what it has learned; {remedy}")
         old = self._decisions.feedback("before", before, decisions)
         new = self._decisions.feedback("after", after, decisions)
         if not decisions:

@@ -502,9 +502,10 @@ class Taught:
         self.warned = True
         warnings.warn(
             f"decision: {again:,} learned before and counted twice, first {decision.id} of key "
-            f"{decision.key!r}; learn each decision once, and change what was learned by "
-            "correct_many (decisions of several learners share their numbers: to tell them apart, "
-            "let a learner learn either its own or those of others)",
+            f"{decision.key!r}; learn each decision once: when the click came, or can "
+            "come no more; policies of sums change what they learned by correct_many (decisions of several "
+            "learners share their numbers: to tell them apart, let a learner learn either its own or those "
+            "of others)",
             AssumptionWarning,
             stacklevel=depth,
         )

@@ -220,6 +220,8 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         remedy = "tacit.auto(arms=…, context_dim=…), or signals_dim=…"
         if any(policy.feature_dims):
             remedy = "tacit.auto(relevance_dim=…, context_dim=…)"
+        elif contexts is not None and any(isinstance(each, Mapping) for each in contexts):
+            remedy = "tacit.auto(arms=…, context={…}), which says what each field holds"
         _refuse_unread("context", contexts, policy, remedy)
         return np.zeros((rows, 0))
     array = _numbers_of(contexts)
@@ -236,7 +238,7 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
             numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
         single = _is_one(contexts, rows)
         if not single and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
-            lack = f"give one for each of {rows} impressions"
+            lack = f"give one for each of {rows} impressions" + "; choose_many takes several" * (rows == 1)
             raise InvalidValue("context", f"{len(array)} contexts", lack)
         lacking = _lacking(contexts[0] if single else contexts, dim if single else rows)
         if lacking is not None:

@@ -109,7 +109,7 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
     if not path.exists() and "*" not in str(place):
         raise LogError(
             f"{place}: cannot be read: there is no such file or folder; give one that is there, "
-            "with its path from here or from the root"
+            "with its path from here or from the root; several values of one option have commas between"
         )
     if path.exists() or "*" not in str(place):
         return list(_local(path, suffixes))

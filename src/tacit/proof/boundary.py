@@ -332,8 +332,11 @@ def decisions_needed(
     h = checked_share(share)
     if not 0 < ratio < math.inf or lift == 0:
         raise InvalidValue("lift", lift, "give a number above -1, and not 0")
+    if p > largest:
+        remedy = f"it is a mean of rewards up to {largest:g}, such as 0.05 for 5 %"
+        raise InvalidValue("rate", rate, f"{remedy}; or give largest=")
     if ratio * p > largest:
-        raise InvalidValue("lift", lift, f"the policy would earn more than {largest:g}")
+        raise InvalidValue("lift", lift, f"the policy would earn more than {largest:g}; 0.1 is 10 % more")
     if lift > 1:
         doubt = f"lift: {lift:g} is {100 * lift:g} % more; give {lift - 1:.3g} if it is a ratio that you mean"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)

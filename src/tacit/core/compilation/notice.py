@@ -293,6 +293,8 @@ def _plain(cause: str, place: Place, parts: Sequence[Any]) -> str:
         cause = "rng.integers needs both its arguments in a kernel: rng.integers(0, n)"
     elif lacking and lacking[2] == RNG:
         cause = f"kernels have no {lacking[1]} of a generator; integers, random, normal, beta, … work"
+    elif lacking and lacking[1] == "_replace":
+        cause = "a kernel writes into the arrays of its state, as in state.plays[lane, arm] += 1"
     elif lacking and lacking[2].startswith(("Params(", "State(")):
         kind = lacking[2].partition("(")[0]
         layouts = [_fields(part, kind) for part in parts]

@@ -365,7 +365,8 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
         said = (
             f"team: none of {len(mixed):,} searches shows results of two rankers, so nothing was interleaved"
         )
-        remedy = "say which ranker gave each result; what shows a search one ranker alone is an A/B test"
+        remedy = "say which ranker gave each result; what shows a search one ranker alone is an A/B "
+        remedy += "test: tacit evaluate judges it, with --constant propensity=0.5"
         raise LogError(f"{said}; {remedy}")
 
 

@@ -90,8 +90,8 @@ class Assembly:
     Examples
     --------
     >>> assembly = Assembly()
-    >>> [assembly.show("1", position, item, team) for position, item, team in [(0, "a", "old"), (1, "b", "new")]]
-    [False, False]
+    >>> assembly.show("1", 0, "a", "old"), assembly.show("1", 1, "b", "new")
+    (False, False)
     >>> assembly.act("1", item="b")
     >>> assembly.act("1", item="z")
     >>> [search] = assembly.searches()
