@@ -13,11 +13,11 @@ import click
 import pytest
 from click.testing import CliRunner
 from forked import Forked
-from harness import configured, served, with_home
+from harness import configured, eventually, served, with_home
 
 from tacit.cli import cli
-from tacit.client import Client, Decided, Feedback, Impression, Unavailable
-from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
+from tacit.client import AsyncClient, Client, Decided, Feedback, Impression, Unavailable
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
@@ -393,6 +393,7 @@ def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_p
     }
     with running(load_config(overrides=values | {"placements.new": home})):
         assert "served now, with what the store has of this name" in caplog.text
+        assert "placements.new: if it is home renamed, it begins anew; call it home to go on" in caplog.text
 
 
 def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_silence(tmp_path, caplog):
@@ -566,6 +567,52 @@ def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
         assert "give [2]" in flags
         for clicks in ([], [0], [0, 1], [0, 0], [1, 1, 2]):
             assert client.clicks("list", shown, clicks).warning is None
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
+    revenue = {"reward": "revenue", "metrics": {"revenue": {"range": [0, 200]}}}
+    placements = {"home": {"arms": 2}, "shop": {"arms": 2} | revenue}
+    placements["quick"] = {"arms": 2, "attribution_window": 0.01}
+    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
+        shown = client.decide("home", "a", deferred=True).decision_id
+        assert client.feedback("home", shown, 1).warning.startswith(
+            "decision_id: it was deferred and not act"
+        )
+        shown = client.decide("home", "a").decision_id
+        said = [client.feedback("home", shown, reward).warning for reward in (0, 1, 0)]
+        remedy = "a lower one came first; send none until it is known, or give aggregation = 'max'"
+        assert said == [None, f"reward: 1 is not learned, as {remedy}", None]
+        shown = client.decide("shop", "a").decision_id
+        said = [client.feedback("shop", shown, metrics={"revenue": each}).warning for each in (60, 30, 0)]
+        remedy = "an amount came before; aggregation = 'sum' learns all that a decision earns"
+        assert said == [None, f"metrics.revenue: 30 is not learned, as {remedy}", None]
+        shown = client.decide("quick", "a").decision_id
+        eventually(lambda: client.feedback("quick", shown, 1).outcome == "late")
+        assert client.feedback("quick", shown, 0).warning is None
+        (late,) = client.feedback_many("quick", [Feedback(shown, 1)])
+        assert late.warning.startswith(
+            "attribution_window: this came after its 0.01 s, and is not learned; leng"
+        )
+
+
+def test_what_is_called_otherwise_by_others_is_found(tmp_path):
+    with pytest.raises(TacitError, match="unknown field `variations`; did you mean arms"):
+        configured(tmp_path / "s.db", placements={"home": {"variations": ["a", "b"]}})
+    with running(configured(tmp_path / "s.db", placements={"home": {"arms": 2}})) as url:
+        with Client(url) as client, pytest.raises(TypeError, match="'query'; did you mean 'key'"):
+            client.decide("home", query="a")
+        with pytest.raises(TypeError, match="by async with, in place of with"), AsyncClient(url):
+            pass
+
+
+def test_a_variable_that_is_nearly_that_of_an_option_is_doubted(monkeypatch):
+    monkeypatch.setenv("TACIT_SERVER_PORT", "3")
+    monkeypatch.setenv("TACIT_SERVE_KEY", "k")
+    said = r"^TACIT_SERVER_PORT: it sets nothing; call it TACIT_SERVE_PORT if that is meant$"
+    with pytest.warns(AssumptionWarning, match=said) as found:
+        CliRunner().invoke(cli, ["serve", "--help"], prog_name="tacit")
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

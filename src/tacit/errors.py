@@ -29,7 +29,7 @@ def meant(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {small[near[0]]!r}?)" if near else ""
 
 
-OTHERWISE = {"propensities": "assume_uniform"}
+OTHERWISE = {"propensities": "assume_uniform", "query": "key"}
 """What an option is called where another function has it, by how it is called in one."""
 TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
 TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}

@@ -7,12 +7,15 @@ docstrings. Then what several commands take, and how results and errors are prin
 import inspect
 import json
 import math
+import os
 import re
 import signal
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 import click
 
 from tacit.core.text import no_toml, number_of, said_in
-from tacit.errors import ConfigError, LogError, TacitError, meant
+from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, meant
 from tacit.policies.context import declared
 
 if TYPE_CHECKING:
@@ -92,11 +95,16 @@ MISTAKEN = (
 """What an error of click says, by an option that the command has: with what remedy."""
 
 
+NEARLY = 0.93
+"""How like that of an option the name of a variable is which is doubted."""
+
+
 class Explained(click.Command):
     """A command whose errors say how it is typed rightly."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take what was typed."""
+        self._doubt_variables(ctx)
         known = [flag for parameter in self.params for flag in parameter.opts]
         for each in args:
             if each.startswith("-") and (long := f"-{each.partition('=')[0]}") in known:
@@ -117,6 +125,15 @@ class Explained(click.Command):
                 if said in error.message and flag in known:
                     raise click.UsageError(f"{error.message.rstrip('.')}; {remedy}", ctx) from error
             raise
+
+    def _doubt_variables(self, ctx: click.Context) -> None:
+        """Warn of variables of the environment that are nearly those of an option, and set nothing."""
+        prefix = f"{ctx.auto_envvar_prefix}_"
+        known = [each.envvar or prefix + str(each.name).upper() for each in self.params]
+        for name in filter(lambda name: name.startswith("TACIT_"), os.environ.keys() - known):
+            if near := get_close_matches(name, map(str, known), 1, NEARLY):
+                doubt = f"{name}: it sets nothing; call it {near[0]} if that is meant"
+                warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 
 
 class ExplainedGroup(Explained, click.Group):

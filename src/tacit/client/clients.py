@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Never, Self, TypeVar, get_args, get_type_hints
 
 import httpx
 import numpy as np
@@ -243,6 +243,11 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
     async def close(self) -> None:
         """Close all connections."""
         await self._http.aclose()
+
+    def __enter__(self) -> Never:
+        raise TypeError("an AsyncClient is opened by async with, in place of with")
+
+    def __exit__(self, *raised: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         return self

@@ -348,7 +348,7 @@ class Catalogue:
         more += f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise UnknownName(
             f"{field}: {first!r}{more} is not in the catalogue; put it there, or leave it out: "
-            "learner.items.known(ids) returns those that are"
+            "items.known(ids) returns those that are; to a service send unknown = 'skip'"
         )
 
     def _checked_ids(self, ids: Sequence[Arm]) -> list[Arm]:

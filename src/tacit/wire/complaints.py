@@ -38,6 +38,7 @@ NAMES = {
 }
 MOST_LISTED, SURELY = 9, 0.8
 MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions", "query": "key"}
+MEANT |= dict.fromkeys(("variations", "variants", "options", "actions"), "arms")
 """What another kind calls it, or others do."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 

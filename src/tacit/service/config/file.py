@@ -183,6 +183,8 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
     gone, come = sorted(old.keys() - new), sorted(new.keys() - old)
     yield from (f"placements.{name}: no longer served; what it learned stays in the store" for name in gone)
     yield from (f"placements.{name}: served now, with what the store has of this name" for name in come)
+    if gone and come:
+        yield f"placements.{come[0]}: if it is {gone[0]} renamed, it begins anew; call it {gone[0]} to go on"
     for name in sorted(old.keys() & new):
         # A mode is for new placements, and what a store does not know of is no news.
         then = {key: value for key, value in old[name].items() if key != "mode"}

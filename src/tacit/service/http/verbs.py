@@ -40,7 +40,7 @@ from tacit.service.log.requests import (
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
 from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made
 from tacit.service.placements.aspects.items import items_now
-from tacit.service.placements.attribution import CORRECTED, DUPLICATE, LEARNED
+from tacit.service.placements.attribution import CORRECTED, DUPLICATE, INACTIVE, LATE, LEARNED, REPEATED
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
@@ -50,6 +50,10 @@ from tacit.wire import verbs
 from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
 from tacit.wire.lift import ForWhom, LiftOf, LiftReport
 from tacit.wire.verbs import Verb
+
+UNLEARNED = {INACTIVE, LATE, REPEATED}
+"""Outcomes of what may have been meant to be learned."""
+
 
 # ---- Decisions
 
@@ -125,7 +129,7 @@ def recording(
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
-            doubt = _doubt(engine.placement(name), call.request)
+            doubt = _doubt(engine.placement(name), call.request, outcomes[0])
             return _recorded(feedback.decision, outcomes[0], engine.durability(name), doubt)
 
         return Record(name, [feedback]), answer
@@ -142,7 +146,7 @@ def recording(
             raise _at_its_place(error, requests) from error
         ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
-        doubts = map(_doubt, repeat(engine.placement(call.placement)), requests)
+        doubts = map(_doubt, repeat(engine.placement(call.placement)), requests, outcomes)
         return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability, doubts)))
 
     return record, record_many
@@ -159,8 +163,10 @@ def _at_its_place(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
     return error
 
 
-def _doubt(placement: Placement, request: Any) -> str | None:
+def _doubt(placement: Placement, request: Any, outcome: str | TacitError) -> str | None:
     """Return what of feedback is hardly meant; None for nothing."""
+    if outcome in UNLEARNED and (lost := _unlearned(placement, request, str(outcome))):
+        return lost
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
     if clicks and len(clicks) > 2 and set(clicks) == {0, 1}:
         places = [place for place, flag in enumerate(clicks) if flag]
@@ -168,6 +174,30 @@ def _doubt(placement: Placement, request: Any) -> str | None:
     known = placement.config.metrics
     doubts = (known[name].doubt(name, amount) for name, amount in (metrics or {}).items() if name in known)
     return next(filter(None, doubts), None)
+
+
+def _unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
+    """Return why a reward that was sent teaches nothing, where it could; None where nothing is lost."""
+    reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
+    rule, learned = placement.config.rule, placement.config.learned
+    if outcome == INACTIVE:
+        return (
+            "decision_id: it was deferred and not activated, so this teaches nothing; activate it when shown"
+        )
+    if outcome == LATE and (reward or any(amounts.values())):
+        remedy = "lengthen it" + ", or give late = 'correct'" * (rule.late == "record")
+        return (
+            f"attribution_window: this came after its {rule.window / 1e6:g} s, and is not learned; {remedy}"
+        )
+    entry, amount = placement.windows.find(request.decision_id), amounts.get(learned)
+    if outcome == REPEATED and rule.aggregation == "first" and entry is not None:
+        if amount:
+            what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
+            return f"{what}; aggregation = 'sum' learns all that a decision earns"
+        if reward is not None and reward > placement.windows.reward(entry):
+            remedy = "send none until it is known, or give aggregation = 'max'"
+            return f"reward: {reward:g} is not learned, as a lower one came first; {remedy}"
+    return None
 
 
 def _recorded(id: str, outcome: str | TacitError, durability: Any, doubt: str | None) -> wire.Recorded:

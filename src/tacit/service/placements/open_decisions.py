@@ -276,6 +276,10 @@ class OpenEntries:
         """Return how much feedback came for a decision."""
         return int(self._windows.answers[entry])
 
+    def reward(self, entry: int) -> float:
+        """Return what a decision has earned so far; NaN for nothing."""
+        return float(self._windows.reward[entry])
+
     def answered_less(self, entries: Ints, most: int) -> bool:
         """Whether each of some decisions had feedback less than ``most`` times."""
         times: list[int] = self._windows.answers[entries].tolist()
