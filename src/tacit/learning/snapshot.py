@@ -181,7 +181,8 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``, replacing what was there only when complete."""
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
-    if path.is_file() and path.stat().st_size and not zipfile.is_zipfile(path):
+    # One that is damaged is replaced.
+    if path.is_file() and not _begins_as_one(path):
         raise SnapshotError(f"{path}: it is there, and holds no learner; give another, or delete it")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -195,6 +196,12 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+
+
+def _begins_as_one(path: Path) -> bool:
+    """Whether a file begins as a snapshot does, or is empty."""
+    with path.open("rb") as file:
+        return file.read(2) in (b"", b"PK")
 
 
 def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
