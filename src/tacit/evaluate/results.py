@@ -145,7 +145,7 @@ class Estimate:
         }
 
 
-class Estimates(tuple[Estimate, ...]):
+class ByEstimator(tuple[Estimate, ...]):
     """Estimates in the order of their estimators; each is found by its estimator's name, too."""
 
     def __getitem__(self, which: Any) -> Any:
@@ -164,7 +164,7 @@ class Segment:
 
     Attributes
     ----------
-    estimates : Estimates
+    estimates : ByEstimator
         The intervals of one kind hold in all segments at once with
         the result's confidence: each is one of 1 − (1 − confidence)/segments (Bonferroni), the score
         interval of √(c² + 2 ln segments) standard errors. None by the bootstrap for many segments.
@@ -173,7 +173,7 @@ class Segment:
         Mean reward of the log itself in this segment.
     """
 
-    estimates: Estimates
+    estimates: ByEstimator
     rows: int
     logged: float
 
@@ -185,7 +185,7 @@ class OffPolicyResult(Tabulated, Plotted):
     Attributes
     ----------
     target : str
-    estimates : Estimates
+    estimates : ByEstimator
         In the order of the estimators, such as ``estimates[0]`` or ``estimates["IPS"]``.
     logged : float
         Mean reward of the log itself, per list where lists are weighed; NaN if it is empty.
@@ -210,7 +210,7 @@ class OffPolicyResult(Tabulated, Plotted):
     """
 
     target: str
-    estimates: Estimates
+    estimates: ByEstimator
     logged: float
     rows: int
     unanswered: int

@@ -33,7 +33,7 @@ from tacit.evaluate.estimators import (
 from tacit.evaluate.intervals import CONFIDENCE, Sums
 from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.options import Confidence, Options, WeightBound
-from tacit.evaluate.results import NO_OVERLAP, Estimates, OffPolicyResult, Segment, doubted_propensities
+from tacit.evaluate.results import NO_OVERLAP, ByEstimator, OffPolicyResult, Segment, doubted_propensities
 from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further, one_sided
@@ -290,8 +290,8 @@ class Weighing(Options):
         if self.assumes != ASSUMES and not self.weighs_slates and found.arms:
             yield doubted_propensities(list(found.arms), np.array([*found.arms.values()]).T)
 
-    def _estimates(self, found: Sequence[Sums], segments: int = 1) -> Estimates:
-        return Estimates(
+    def _estimates(self, found: Sequence[Sums], segments: int = 1) -> ByEstimator:
+        return ByEstimator(
             conclude(
                 given,
                 sums,
