@@ -257,7 +257,7 @@ ASKED = {
     "a field that is missing": (
         "home/feedback",
         {"reward": 1},
-        ("decision_id", "it is missing", "give text"),
+        ("decision_id", "it is missing", "give the id, as text, that the decision's answer has"),
     ),
     "nothing for a key": ("home/decide", {"key": None}, ("key", "null", "give text")),
     "a truth for a reward": (

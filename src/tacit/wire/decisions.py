@@ -127,6 +127,7 @@ DecisionId = Annotated[
     Meta(
         description="Names the decision when feedback comes back.",
         examples=["018bcfe5-687b-774b-9e0c-5a1f3f9f2c11"],
+        extra={"such": "the id, as text, that the decision's answer has"},
     ),
 ]
 
