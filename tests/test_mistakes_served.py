@@ -344,6 +344,9 @@ HARDLY = {
     HOME + "[store]\nretention = 7776000": "store.retention: 7776000 days are 21304 years; if seconds were "
     "meant, give 90",
     HOME + "retention = 7776000": "placements.home.retention: 7776000 days are 21304 years",
+    HOME + "attribution_window = 1800000\nactivation_window = 864000": (
+        "placements.home.attribution_window: 1800000 s are 20.8 days; if milliseconds were meant, give 1800"
+    ),
     HOME + "[store]\narchive = 'old'": "store.archive: nothing comes into it, as no row is dropped; give",
     HOME + KEY.replace("hom", "home") + KEY.replace("hom", "home").replace("web", "app"): (
         "keys.app.sha256: that of web, too"
@@ -552,7 +555,7 @@ def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_clie
 @pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
 def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
     home = {"arms": 2, "holdout": {}, "metrics": {"revenue": {"range": [0, 200]}}}
-    placements = {"home": home, "list": {"kind": "slates", "arms": 5}}
+    placements = {"home": home, "list": {"kind": "slates", "arms": 5, "positions": 4}}
     with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
         for amount, said in ((5999, "metrics.revenue: 5999 is beyond its range, [0.0, 200.0], "), (60, "")):
             given = client.decide("home", "a").decision_id, 1, {"revenue": amount}
@@ -565,8 +568,10 @@ def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
         flags = client.clicks("list", shown, [0, 0, 1]).warning
         assert flags.startswith("clicks: [0, 0, 1] ")
         assert "give [2]" in flags
-        for clicks in ([], [0], [0, 1], [0, 0], [1, 1, 2]):
+        for clicks in ([], [0], [0, 1], [0, 0], [0, 0, 0], [1, 1, 2]):
             assert client.clicks("list", shown, clicks).warning is None
+        for clicks, meant in (([0] * 4, "[]"), ([1] * 4, "[0, 1, 2, 3]")):
+            assert f"give {meant} if 1 means clicked" in client.clicks("list", shown, clicks).warning
 
 
 @pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
@@ -613,6 +618,16 @@ def test_a_variable_that_is_nearly_that_of_an_option_is_doubted(monkeypatch):
     with pytest.warns(AssumptionWarning, match=said) as found:
         CliRunner().invoke(cli, ["serve", "--help"], prog_name="tacit")
     assert len(found) == 1
+    monkeypatch.delenv("TACIT_SERVER_PORT")
+    for name in ("TACIT_PORT", "TACIT_KEY", "TACIT_QUIET"):
+        monkeypatch.setenv(name, "3")
+    for typed, name, meant in (
+        ("serve", "TACIT_PORT", "TACIT_SERVE_PORT"),
+        ("placement pin", "TACIT_KEY", "TACIT_PLACEMENT_KEY"),
+    ):
+        with pytest.warns(AssumptionWarning, match=f"^{name}: .*; call it {meant} if") as found:
+            CliRunner().invoke(cli, [*typed.split(), "--help"], prog_name="tacit")
+        assert len(found) == 1
 
 
 @pytest.mark.parametrize(

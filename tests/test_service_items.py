@@ -120,9 +120,14 @@ async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
 async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_path, recwarn):
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
-        asked = DecisionRequest("k", ["doc-1", "doc-2"])
-        await engine.decide_many("home", [engine.placements["home"].checked(asked)])
-    assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
+        home = engine.placements["home"]
+        for id in (None, "d"):
+            asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
+            await engine.decide_many("home", [home.checked(asked)])
+        assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
+        given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
+        with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
+            await engine.decide_many("home", [home.checked(given)])
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):

@@ -128,10 +128,11 @@ class Explained(click.Command):
 
     def _doubt_variables(self, ctx: click.Context) -> None:
         """Warn of variables of the environment that are nearly those of an option, and set nothing."""
-        prefix = f"{ctx.auto_envvar_prefix}_"
-        known = [each.envvar or prefix + str(each.name).upper() for each in self.params]
+        short = {f"TACIT_{str(each.name).upper()}": each for each in self.params}
+        of = {name: each.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}" for name, each in short.items()}
+        known = list(map(str, of.values()))
         for name in filter(lambda name: name.startswith("TACIT_"), os.environ.keys() - known):
-            if near := get_close_matches(name, map(str, known), 1, NEARLY):
+            if near := [of[name]] if name in of else get_close_matches(name, known, 1, NEARLY):
                 doubt = f"{name}: it sets nothing; call it {near[0]} if that is meant"
                 warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 

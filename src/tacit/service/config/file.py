@@ -240,6 +240,11 @@ def doubts(config: schema.Config) -> Iterator[str]:
             if not fnmatch.filter(config.placements, pattern):
                 yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
     for name, each in config.placements.items():
+        for field, value in by_key({"rule": msgspec.to_builtins(each.rule)}).items():
+            # Whole days can be a multiple of 1000 s by chance.
+            if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
+                meant = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
+                yield f"placements.{name}.{field}: {value:.0f} s are {meant}"
         worth = getattr(each.options, "worth", {})
         if CLICK not in worth and (near := get_close_matches(CLICK, worth, 1, 0.8)):
             yield f"placements.{name}.worth.{near[0]}: clicks come as {CLICK}; did you mean that?"

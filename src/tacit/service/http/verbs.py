@@ -168,7 +168,8 @@ def _doubt(placement: Placement, request: Any, outcome: str | TacitError) -> str
     if outcome in UNLEARNED and (lost := _unlearned(placement, request, str(outcome))):
         return lost
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
-    if clicks and len(clicks) > 2 and set(clicks) == {0, 1}:
+    all_flags = len(clicks or ()) == placement.config.policy.action_width and set(clicks or ()) in ({0}, {1})
+    if clicks and len(clicks) > 2 and (set(clicks) == {0, 1} or all_flags):
         places = [place for place, flag in enumerate(clicks) if flag]
         return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
     known = placement.config.metrics

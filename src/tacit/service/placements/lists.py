@@ -21,6 +21,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.catalogue import Located
 from tacit.learning.decisions import Arm, Decision, in_pieces
+from tacit.learning.explanation import as_rows
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import checked_within
@@ -266,8 +267,11 @@ class FeaturePlacement(Placement):
     def _choose(self, learner: Learner, impression: requests.Impression) -> Decision:
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.given
+        if isinstance(relevance, Located):
+            # Vectors that come from the catalogue are not given in the place of its own.
+            rows = as_rows(context, impression.arms, relevance.vectors, examination)
+            return learner.choose_rows([impression.key], rows)[0]
         key, arms = impression.key, impression.arms
-        relevance = as_array(relevance)
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
     def _chosen_many(self, asked: Block[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
