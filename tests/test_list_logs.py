@@ -7,6 +7,8 @@ import contextlib
 import io
 import json
 import math
+import re
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from tacit.evaluate import (
     SNIPS,
     CascadeIPS,
     IndependentIPS,
+    PositionBasedIPS,
     Ranking,
     SlateIPS,
     Table,
@@ -46,7 +49,7 @@ WANTED = ("d", "b", "c")
 
 
 def list_mix(**more):
-    return tacit.ListMix(ARMS, positions=3, **({"epsilon": 0.3} | more))
+    return tacit.ListMix(ARMS, **({"epsilon": 0.3, "positions": 3} | more))
 
 
 def clicks_on(slate, rng):
@@ -316,6 +319,86 @@ def test_a_log_without_propensities_says_what_to_do():
     assert off_policy(list_mix(), places, [IndependentIPS(3)]).lists == 5
     with pytest.raises(UnfitLog, match="propensity"):
         off_policy(list_mix(), places, [CascadeIPS(3)])
+
+
+def moved(log, positions):
+    """Return the log with other positions."""
+    column = pa.array(positions, pa.int32())
+    return log.set_column(log.schema.get_field_index("position"), "position", column)
+
+
+@pytest.mark.parametrize("target", [list_mix(), list_mix(positions=4), tacit.ListMix(ARMS), always(*WANTED)])
+def test_positions_that_count_from_1_are_told_to_count_from_0(target, tmp_path):
+    log = moved(logged(list_mix(), 5, 9)[0], [1, 2, 3] * 5)
+    said = r"row 1: position: .* at position 0, this row is at 1; positions count from 0: take 1 off each"
+    with pytest.raises(UnfitLog, match=said):
+        off_policy(target, log, [IndependentIPS(3)])
+    write_log(log, tmp_path / "log.csv")
+    _, _, error = command("evaluate", str(tmp_path / "log.csv"), "--policy", "list:d,b,c")
+    assert re.search(said, " ".join(error.split()))
+
+
+def test_a_list_with_a_gap_is_refused_where_a_policy_would_show_it():
+    log = moved(logged(list_mix(), 5, 9)[0], [0, 1, 3] * 5)
+    with pytest.raises(UnfitLog, match=r"row 1: position: the list has no row at 2; .* at each position"):
+        off_policy(list_mix(positions=4), log)
+
+
+@pytest.mark.parametrize("policy", [list_mix(), tacit.CascadeKLUCB(ARMS, positions=3)])
+def test_rows_of_a_list_that_stand_apart_are_refused(policy):
+    log, _, _ = logged(list_mix(), 200, 9)
+    apart = log.sort_by("position")
+    said = (
+        r"row 201: decision_id: '.*' comes again, after row 1 and others; .* sort by decision_id and position"
+    )
+    for judged in (
+        lambda: off_policy(policy, apart),
+        lambda: off_policy(always(*WANTED), apart, [IndependentIPS(3)]),
+        lambda: tacit.Learner(policy, seed=1).fit_log(apart),
+    ):
+        with pytest.raises(UnfitLog, match=said):
+            judged()
+    # Ids that count anew are of other lists, which are warned of elsewhere.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert off_policy(policy, pa.concat_tables([log, log])).lists == 400
+
+
+BY_EXAMINATION = PositionBasedIPS(3, examination=tuple(EFFECTS), logging=Uniform())
+
+
+@pytest.mark.parametrize("kind", [tacit.ListMix, tacit.SafeListMix])
+def test_policies_that_rank_are_weighed_by_examination(kind):
+    log, decisions, clicks = logged(list_mix(), 60, 2, offers=(None, ["c", "a"]))
+    target = kind(ARMS, positions=3, epsilon=0.1)
+    learner, values = tacit.Learner(target, seed=0), []
+    for decision, told in zip(decisions, clicks, strict=True):
+        offered = [ARMS[slot] for slot in decision.offered]
+        chances = learner.probabilities(decision.key, arms=offered)
+        learner.learn(decision, told)
+        seen = chances @ EFFECTS[: chances.shape[1]] / (EFFECTS.sum() / len(offered))
+        places = [offered.index(arm) for arm in decision.slate]
+        values.append(float(seen[places] @ told[: len(places)]))
+    for estimators in ([BY_EXAMINATION], [IndependentIPS(3), BY_EXAMINATION]):
+        found = off_policy(target, log, estimators).estimates[-1]
+        assert found.value == pytest.approx(np.mean(values), abs=1e-9)
+
+
+@pytest.mark.compiled
+def test_policies_that_draw_their_lists_are_weighed_by_examination():
+    drawn = tacit.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
+    log, _, _ = logged(drawn, 3000, 4)
+    (estimate,) = off_policy(drawn, log, [BY_EXAMINATION], propensities=Uniform()).estimates
+    assert abs(estimate.value - ATTRACTION.mean() * EFFECTS.sum()) < 4 * estimate.standard_error
+
+
+def test_a_policy_of_single_arms_learns_each_row_once_however_lists_are_weighed():
+    log, _, _ = logged(list_mix(), 60, 2)
+    estimates = [
+        off_policy(tacit.Thompson(ARMS), log, [*others, IndependentIPS(3)]).estimates[-1]
+        for others in ([], [BY_EXAMINATION])
+    ]
+    assert estimates[0].value == estimates[1].value
 
 
 def test_lists_that_do_not_fit_are_refused():

@@ -21,6 +21,7 @@ from tacit.evaluate.estimators import (
     DirectMethod,
     DoublyRobust,
     Estimator,
+    PositionBasedIPS,
     SlateEstimator,
     Units,
     WeightedRows,
@@ -95,6 +96,8 @@ class Summing:
     ) -> None:
         every = logging is not None or any(given.every for given in estimators)
         self._target = target.begin(every)
+        if isinstance(self._target, Ranking):
+            self._target.everywhere = any(isinstance(given, PositionBasedIPS) for given in estimators)
         self._logging = logging.begin(True) if logging else None
         self._estimators = [_begun(given) for given in estimators]
         self._cluster = cluster

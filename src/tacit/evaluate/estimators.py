@@ -425,7 +425,7 @@ class PositionBasedIPS(SlateEstimator):
 
     def row_weights(self, weighted: WeightedRows) -> Floats:
         assert self.logging is not None
-        wanted = self._exposure(weighted.target, weighted.rows)
+        wanted = self._wanted(weighted)
         given = self._exposure(self.logging, weighted.rows)
         if (given <= 0).any():
             row = int(np.argmax(given <= 0))
@@ -435,6 +435,16 @@ class PositionBasedIPS(SlateEstimator):
                 "probability 0 wherever it would be examined; give the policy that wrote the log"
             )
         return wanted / given
+
+    def _wanted(self, weighted: WeightedRows) -> Floats:
+        """Return Σₖ θₖ π(a at k) of the target, which may learn and so is asked once for each row."""
+        effects = np.array(self.examination)
+        if hasattr(weighted.target, "at_each_position"):
+            chances = weighted.target.at_each_position()[:, : len(effects)]
+            return np.asarray(chances @ effects[: chances.shape[1]])
+        if "position" not in weighted.target.columns:
+            return np.asarray(effects.sum() * weighted.weights * weighted.rows.propensity)
+        return self._exposure(weighted.target, weighted.rows)
 
     def _exposure(self, target: Target, rows: LoggedRows) -> Floats:
         """Return Σₖ θₖ π(a at k) for the arm of each row."""

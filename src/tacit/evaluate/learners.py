@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
-from tacit.core.dispatch import decide, learn, learns_from_propensity, observe, placed, propensity
+from tacit.core.dispatch import cells, decide, learn, learns_from_propensity, observe, placed, propensity
 from tacit.core.running import compiled
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import (
     Lists,
     LoggedRows,
+    check_first,
     check_items,
     lists_of,
     names_of,
@@ -386,6 +387,9 @@ class Ranking(Restarted):
     'ListMix(positions=2), learning'
     """
 
+    everywhere = False
+    """Whether the probability of each row's arm at every position will be asked for."""
+
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
         if not isinstance(policy, SlatePolicy):
             raise InvalidValue("policy", policy, "give one that shows lists, such as ListMix")
@@ -398,6 +402,8 @@ class Ranking(Restarted):
         self._rng = stream("ranking", self.seed)
         self.columns = self._learner.columns | {"decision_id", "position"}
         self._places: Floats = np.zeros(0)
+        self._lists: Lists | None = None
+        self._everywhere: Floats = np.zeros((0, 0, 0))
 
     def begin(self, every: bool = False) -> Self:
         """Return it as it is before the first row of a log.
@@ -425,16 +431,18 @@ class Ranking(Restarted):
         if learns_from_propensity(self.policy.params) and np.isnan(weights).any():
             raise unanswerable(rows, int(np.argmax(np.isnan(rows.given_above))))
         prefixes, places = np.empty((2, len(actions), width))
+        self._everywhere = np.zeros((len(actions), width, width) if self.everywhere else (0, 0, 0))
         known, params = self.policy.knows_places, self.policy.params
         driver = compiled(progress_lists if known else progress_drawn, params)
         drawn = () if known else (self._rng,)
         for part in learner.stretches(rows, lists.first):
             batch = learner.impressions(rows, lists.first[part])
             logged = LoggedLists(batch, actions[part], clicks[part], weights[part])
-            driver(params, learner.state, logged, *drawn, prefixes[part], places[part])
+            chances = self._everywhere[part]
+            driver(params, learner.state, logged, *drawn, prefixes[part], places[part], chances)
         above = np.concatenate([np.ones((len(actions), 1)), prefixes[:, :-1]], axis=1)
         given = np.divide(prefixes, above, out=np.zeros_like(above), where=above > 0)
-        self._places = places[lists.of, lists.place]
+        self._lists, self._places = lists, places[lists.of, lists.place]
         return np.asarray(given[lists.of, lists.place])
 
     def at_position(self, rows: LoggedRows) -> Floats:
@@ -444,6 +452,14 @@ class Ranking(Restarted):
         """
         return self._places
 
+    def at_each_position(self) -> Floats:
+        """Return the probability of each row's arm at every position, shape (rows, positions).
+
+        Called after :meth:`shown` of the same rows, if ``everywhere``.
+        """
+        assert self._lists is not None
+        return np.asarray(self._everywhere[self._lists.of, self._lists.place])
+
     def every(self, rows: LoggedRows) -> Floats:
         raise NotImplementedError
 
@@ -452,7 +468,8 @@ class Ranking(Restarted):
         return []
 
     def _check(self, rows: LoggedRows, lists: Lists) -> None:
-        """Refuse lists of another length than the policy's."""
+        """Refuse lists of another length than the policy's, or with gaps."""
+        check_first(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)
         np.maximum.at(length, lists.of, lists.place + 1)
         sizes = np.array([len(offer) for offer in rows.offers])
@@ -462,7 +479,16 @@ class Ranking(Restarted):
             raise UnfitLog(
                 f"{rows.where(int(lists.first[wrong]))}: position: the list has {length[wrong]} "
                 f"places, the policy fills {wanted[wrong]}; give it as many positions as the log's "
-                "lists have, which count from 0"
+                "lists have, which count from 0; if rows of a list stand apart, sort by decision_id and "
+                "position"
+            )
+        gaps = np.bincount(lists.of) < length
+        if gaps.any():
+            of = int(np.argmax(gaps))
+            free = min(set(range(length[of])) - set(lists.place[lists.of == of].tolist()))
+            raise UnfitLog(
+                f"{rows.where(int(lists.first[of]))}: position: the list has no row at {free}; give one "
+                "for the arm at each position, clicked or not"
             )
 
 
@@ -486,20 +512,39 @@ class LoggedLists(NamedTuple):
     propensities: Floats
 
 
-def progress_lists(params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats) -> None:
-    """List by list fill in the probabilities of what was shown, then learn from it."""
+def progress_lists(
+    params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats, chances: Floats
+) -> None:
+    """List by list fill in the probabilities of what was shown, then learn from it.
+
+    ``chances`` takes those of each arm at every position, unless it is empty.
+    """
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
         observe(params, state, lane, impression)
         placed(params, state, lane, impression, actions[i], prefixes[i], places[i])
+        if len(chances) > 0:
+            arms = impression.arms
+            found = np.zeros((len(arms), min(actions.shape[1], len(arms))))
+            cells(params, state, lane, impression, found)
+            for k in range(actions.shape[1]):
+                for j in range(len(arms)):
+                    if arms[j] == actions[i, k]:
+                        chances[i, k, : found.shape[1]] = found[j]
         known = propensities[i]
         learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
 
 
 def progress_drawn(
-    params: Any, state: Any, logged: LoggedLists, rng: Generator, prefixes: Floats, places: Floats
+    params: Any,
+    state: Any,
+    logged: LoggedLists,
+    rng: Generator,
+    prefixes: Floats,
+    places: Floats,
+    chances: Floats,
 ) -> None:
     """The same for policies that do not know them: 1 where a list that is drawn has the same."""
     batch, actions, feedback, propensities = logged
@@ -514,5 +559,7 @@ def progress_drawn(
             places[i, k] = 1.0 if drawn[k] == actions[i, k] else 0.0
             same *= places[i, k]
             prefixes[i, k] = same
+            for j in range(len(drawn) if len(chances) > 0 else 0):
+                chances[i, k, j] = 1.0 if drawn[j] == actions[i, k] else 0.0
         known = propensities[i]
         learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))

@@ -362,6 +362,15 @@ class Lists(NamedTuple):
         return found
 
 
+def check_first(rows: LoggedRows, place: Ints) -> None:
+    """Refuse lists none of which has a row at position 0."""
+    if len(place) and place.min() > 0:
+        raise UnfitLog(
+            f"{rows.where(0)}: position: none of the lists has a row at position 0, this row is at "
+            f"{place[0]}; positions count from 0: take 1 off each"
+        )
+
+
 def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
     """Return the lists of some rows, in the order of the log.
 
@@ -382,6 +391,7 @@ def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
     starts = beginnings(rows.chunk.batch["decision_id"])
     lists = Lists(np.flatnonzero(starts), np.cumsum(starts) - 1, place)
     if length is not None and len(place) and int(place.max()) >= length:
+        check_first(rows, place)
         row = int(np.argmax(place >= length))
         raise UnfitLog(
             f"{rows.where(row)}: position: {place[row]} is none of a list of slots={length}; give "

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, meant
-from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, own
+from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, check_first, own, positions
 
 # ---- Target policies: whose value is to be estimated, as probabilities of arms row by row
 #
@@ -256,6 +256,8 @@ class Table(PerArm):
 
     def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
         if value not in self.tables:
+            if self.per == "position" and "0" in self.tables:
+                check_first(rows, positions(rows))
             raise UnfitLog(
                 f"{rows.where(row)}: {self.per}: the target policy has no probabilities for "
                 f"{value!r}; it has them for {', '.join(map(repr, list(self.tables)[:10]))}"

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core.arrays import Booleans, Ints
+from tacit.errors import UnfitLog
+from tacit.logs.doubts import LOOKED_AT
 from tacit.logs.formats import parquet_file
 from tacit.logs.reader import Frame, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk
@@ -158,8 +160,16 @@ def beginnings(ids: Any) -> Booleans:
 
 
 def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield the rows of some chunks, cut only between decisions."""
+    """Yield the rows of some chunks, cut only between decisions.
+
+    Raises
+    ------
+    UnfitLog
+        If rows of one decision stand apart, as far as so many of the first rows tell as are looked at.
+    """
     held: Chunk | None = None
+    known: dict[str, tuple[int, set[int]]] = {}
+    rows = 0
     for chunk in chunks:
         if not len(chunk.rows):
             continue
@@ -167,10 +177,30 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             chunk = _appended(held, chunk)
         last = int(np.flatnonzero(beginnings(chunk.batch["decision_id"]))[-1])
         if last:
-            yield chunk.part(0, last)
+            rows += last
+            yield _together(chunk.part(0, last), known if rows <= LOOKED_AT else None)
         held = chunk.part(last)
     if held is not None:
-        yield held
+        yield _together(held, known if rows <= LOOKED_AT else None)
+
+
+def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Chunk:
+    """Return the lists, having noted where each begins, and at which positions it has rows."""
+    if known is None or "position" not in chunk.batch.schema.names:
+        return chunk
+    starts = np.flatnonzero(beginnings(chunk.batch["decision_id"]))
+    ids = chunk.batch["decision_id"].take(pa.array(starts)).to_pylist()
+    places = chunk.batch["position"].to_pylist()
+    for name, start, stop in zip(ids, starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True):
+        first, before = known.setdefault(name, (int(chunk.rows[start]), set()))
+        # An id that counts anew, as in another file, is of another list, and has its positions again.
+        if before and before.isdisjoint(places[start:stop]):
+            raise UnfitLog(
+                f"{chunk.where(start)}: decision_id: {name!r} comes again, after row {first} and others; put "
+                "the rows of a decision together: sort by decision_id and position"
+            )
+        before.update(places[start:stop])
+    return chunk
 
 
 def _appended(early: Chunk, late: Chunk) -> Chunk:
