@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_794,
+    "code": 61_871,
     "files": 354,
     "classes_twice": 5,
     "told": 0,
