@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from forked import Forked
-from harness import configured, eventually, served, with_home
+from harness import Clock, by_clock, configured, eventually, served, with_home
 
 from tacit.cli import cli
 from tacit.client import AsyncClient, Client, Decided, Feedback, Impression, Unavailable
@@ -572,6 +572,34 @@ def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
             assert client.clicks("list", shown, clicks).warning is None
         for clicks, meant in (([0] * 4, "[]"), ([1] * 4, "[0, 1, 2, 3]")):
             assert f"give {meant} if 1 means clicked" in client.clicks("list", shown, clicks).warning
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+def test_an_id_that_is_given_to_decision_after_decision_is_doubted(tmp_path):
+    clock, home = Clock(), {"arms": 2}
+    config = configured(tmp_path / "s.db", placements={"home": home, "list": {"kind": "slates", "arms": 5}})
+    remedy = "give each decision an id of its own"
+    with by_clock(config, clock) as url, Client(url) as client:
+
+        def decided(id):
+            clock.now += 1_000_000
+            one = client.decide("home", "a", decision_id=id).warning
+            (again,) = client.decide_many("home", [Impression("a", decision_id=id)])
+            assert one == again.warning
+            return one
+
+        assert [decided("user-17"), decided("user-17"), decided("user-18")] == [None] * 3
+        client.feedback("home", "user-17", 1)
+        learned = f"decision_id: 'user-17' was decided before, and has its feedback; {remedy}"
+        assert [decided("user-17"), decided("user-18"), decided("user-19")] == [learned, None, None]
+        clock.now += 3_600_000_000
+        decided(None)
+        over = f"decision_id: 'user-18' was decided before, and its window is over; {remedy}"
+        assert [decided("user-18"), decided("user-20")] == [over, None]
+        shown = client.slate("list", "a", decision_id="b").decision_id
+        clock.now += 1_000_000
+        client.clicks("list", shown, [])
+        assert remedy in client.slate("list", "a", decision_id="b").warning
 
 
 @pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")

@@ -54,6 +54,9 @@ from tacit.wire.verbs import Verb
 UNLEARNED = {INACTIVE, LATE, REPEATED}
 """Outcomes of what may have been meant to be learned."""
 
+RETRIED = 60_000_000
+"""Microseconds after the end of its window in which a decision may be asked for again."""
+
 
 # ---- Decisions
 
@@ -69,20 +72,20 @@ def deciding(path: str) -> tuple[Asking, Handler]:
         if placement.kind.path != path:
             check_path(placement, path)
         form: Form = placement.kind.form
-        return (
-            Decide(name, [form.read(placement, call.request)]),
-            lambda rows: _doubted(
-                placement,
-                call.request,
-                form.write(placement, rows[0], engine.config.placements[name].durability),
-            ),
-        )
+        began = placement.windows.time
+
+        def answer(rows: Sequence[Any]) -> msgspec.Struct:
+            written = form.write(placement, rows[0], engine.config.placements[name].durability)
+            return _doubted(placement, began, call.request, rows[0].time, written)
+
+        return Decide(name, [form.read(placement, call.request)]), answer
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:
         placement = engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
         impressions = form.read_many(form, placement, call.request.decisions)
+        began = placement.windows.time
         try:
             rows = await engine.decide_many(call.placement, impressions)
         except InConflict as error:
@@ -90,19 +93,37 @@ def deciding(path: str) -> tuple[Asking, Handler]:
             places = [f"decisions[{i}]." for i, id in enumerate(named) if str(error).startswith(id)]
             raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, engine.durability(call.placement))
-        if placement.encoder or placement.holdout:
-            answers = [
-                _doubted(placement, *each) for each in zip(call.request.decisions, answers, strict=True)
-            ]
+        times = values(rows, "time")
+        if placement.encoder or placement.holdout or min(times, default=began) < began:
+            parts = zip(call.request.decisions, times, answers, strict=True)
+            answers = [_doubted(placement, began, *each) for each in parts]
         return form.verb_many.answer(answers)
 
     return decide, decide_many
 
 
-def _doubted(placement: Placement, request: Any, answer: Any) -> Any:
-    """Return an answer that says what of its request is hardly meant."""
-    doubt = placement.doubt(request)
+def _doubted(placement: Placement, began: int, request: Any, time: int, answer: Any) -> Any:
+    """Return an answer that says what of its request is hardly meant.
+
+    The decision is of a ``time`` before the request ``began`` where it was made for an earlier one.
+    """
+    doubt = placement.doubt(request) or (
+        _used_up(placement, answer.decision_id, time) if time < began else None
+    )
     return answer if doubt is None else msgspec.structs.replace(answer, warning=doubt)
+
+
+def _used_up(placement: Placement, id: str, time: int) -> str | None:
+    """Return why what is asked again is hardly a request repeated; None where it may be."""
+    windows = placement.windows
+    entry = windows.find(id)
+    if entry is not None and windows.times_answered(entry):
+        had = "has its feedback"
+    elif entry is None and windows.time - time > windows.rule.window + RETRIED:
+        had = "its window is over"
+    else:
+        return None
+    return f"decision_id: {id!r} was decided before, and {had}; give each decision an id of its own"
 
 
 def decision_routes() -> Iterator[Route]:
