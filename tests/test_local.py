@@ -309,6 +309,22 @@ def test_one_that_is_closed_says_so(tmp_path):
     assert here.known() == []
 
 
+@pytest.mark.parametrize(("end", "said"), [("", True), ("local.close()", False), ("local.flush()", False)])
+def test_what_is_not_delivered_when_a_script_ends_is_said(end, said, tmp_path):
+    script = f"""
+import sys
+from tacit.client import Local
+local = Local(sys.argv[1], "home", sys.argv[2], every=1000)
+local.feedback(local.decide("k").decision_id, 1)
+{end}
+"""
+    with served_once(tmp_path) as url:
+        ended = ran(["-c", script, url, tmp_path / "spool"])
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert said == ("wait in " in ended.stderr and "use it by `with`, or close() it" in ended.stderr)
+    assert said == (ended.stderr != "")
+
+
 # Kills ---------------------------------------------------------------------------------------
 
 CALLER = """

@@ -3,9 +3,11 @@
 import json
 import signal
 import subprocess
+import time
 import tomllib
 import urllib.error
 import urllib.request
+import warnings
 from datetime import date, datetime
 from functools import partial
 
@@ -876,6 +878,26 @@ def test_times_are_dates_too_and_what_is_none_is_told_to_be():
         for call in (partial(client.hold_out, "home", look=5), partial(client.lift, "home", end=5)):
             with pytest.raises(InvalidValue, match=r"(look|end): 5 .* give a time in ISO 8601, such as 2026"):
                 call()
+
+
+def test_a_time_of_here_without_its_zone_is_doubted(monkeypatch):
+    now = datetime(2030, 1, 1, 12)
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        for zone, said in (("Europe/Berlin", 1), ("UTC", 0)):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always", AssumptionWarning)
+                for until in (now, now.astimezone(), now.date(), now.isoformat()):
+                    with pytest.raises(Unavailable):
+                        client.pin("home", ["film"], until)
+            doubts = [each for each in found if each.category is AssumptionWarning]
+            assert len(doubts) == said
+            for each in doubts:
+                assert "until: 2030-01-01 12:00 has no zone, and is taken as UTC; if" in str(each.message)
+                assert each.filename == __file__
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_call_with_an_option_that_there_is_not_says_which_is_meant():

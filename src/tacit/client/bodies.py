@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ import numpy as np
 from msgspec import inspect
 
 from tacit.core import checks
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.service.log.ids import decision_id as new_id
 from tacit.wire.lists import Clicks
 
@@ -132,6 +133,11 @@ def _text(such: str | None) -> Check:
     def checked(field: str, given: Any) -> str:
         if such and not isinstance(given, str | date):
             raise InvalidValue(field, given, f"give {such}")
+        if such and isinstance(given, datetime) and given.tzinfo is None and given.astimezone().utcoffset():
+            doubt = f"{field}: {given:%Y-%m-%d %H:%M} has no zone, and is taken as UTC"
+            doubt += "; if it is a time of here, give it .astimezone()"
+            # To those who called the client's method.
+            warnings.warn(doubt, AssumptionWarning, stacklevel=7)
         return checks.name(field, given.isoformat() if such and isinstance(given, date) else given)
 
     return checked

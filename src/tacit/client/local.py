@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import math
@@ -168,6 +169,7 @@ class Local:
         self._exchange()
         self._thread = threading.Thread(target=self._exchange_often, name="tacit", daemon=True)
         self._thread.start()
+        atexit.register(self._say_left)
 
     def __repr__(self) -> str:
         return f"<Local of {self._placement}: {self._client!r}>"
@@ -312,6 +314,14 @@ class Local:
         with self._lock:
             self._leave()
         self._client.close()
+        atexit.unregister(self._say_left)
+
+    def _say_left(self) -> None:
+        """Say at the end of the process that what waits was not delivered."""
+        # Without the lock, so that no exchange holds up the end.
+        if waiting := sum(shard.spool.waiting for shard in self._shards):
+            what = "%d bytes of decisions and feedback wait in %s for the next Local of this folder; "
+            logger.warning(what + "use it by `with`, or close() it, to deliver them", waiting, self._folder)
 
     def __enter__(self) -> Self:
         return self
