@@ -74,7 +74,7 @@ def deciding(path: str) -> tuple[Asking, Handler]:
         form: Form = placement.kind.form
         began = placement.windows.time
 
-        def answer(rows: Sequence[Any]) -> msgspec.Struct:
+        def answer(rows: Sequence[Any]) -> Any:
             written = form.write(placement, rows[0], engine.config.placements[name].durability)
             return _doubted(placement, began, call.request, rows[0].time, written)
 
