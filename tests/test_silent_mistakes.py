@@ -99,6 +99,12 @@ def with_segments():
     return known
 
 
+def in_two_orders(as_given):
+    one, row = learner(arms=ARMS, context_dim=2), pandas.DataFrame([{"ios": 0, "web": 1}])
+    for columns in (["ios", "web"], ["web", "ios"]):
+        one.choose(context=as_given(row[columns]))
+
+
 def weighed(log=BANNERS, **options):
     options = {"columns": {"arm": "banner"}, "arms": ["film", "song"]} | options
     return off_policy(Table({"film": 1.0}), log, **options)
@@ -483,6 +489,16 @@ REFUSED = {
         "Decision.from_json(text)",
     ),
     "more arms by tuning": (lambda: learner(arms=ARMS).tune(arms=5), "arms: [5]", "add_arms for more arms"),
+    "columns in another order": (
+        lambda: in_two_orders(lambda row: row),
+        "context: ['web', 'ios']",
+        "give the columns in their order of before: ['ios', 'web']",
+    ),
+    "a row in another order": (
+        lambda: in_two_orders(lambda row: row.iloc[0]),
+        "context: ['web', 'ios']",
+        "give the columns in their order of before: ['ios', 'web']",
+    ),
     "a dict for none": (
         lambda: learner(arms=ARMS).choose("home", context={"age": 31}),
         "context: {'age': 31}",
@@ -1272,8 +1288,8 @@ USED_WRONGLY = {
     percent_in_batches: r"reward: none is above 0\.01, .*; give 1 for as much as there can be",
     percent_in_a_log: r"log: reward: none is above 0\.01, .*; give 1 for as much as there can be",
     never_learned: r"learn: of 10,000 decisions none was learned; call learn\(decision, reward\)",
-    clicks_alone: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",
-    clicks_alone_in_batches: r"reward: of 10,000 decisions few were learned, and none with 0\.0; learn it",
+    clicks_alone: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn it",
+    clicks_alone_in_batches: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn it",
     keys_of_users: r"key: 10,000 decisions are for 10,000 keys.*; give as key a query .* as context=",
 }
 

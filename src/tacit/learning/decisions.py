@@ -42,7 +42,7 @@ LATEST = 8192
 NEWEST = LATEST - 1
 LAID_OUT = 2**22
 """Numbers of features that are laid out at once, 32 MiB."""
-MANY = 10_000
+SOME, MANY = 1000, 10_000
 """After so many decisions of a learner it is looked at whether they teach it."""
 SMALL = 0.01
 """Where no reward is larger, they are mostly percent, or of a scale of their own."""
@@ -484,12 +484,12 @@ class Taught:
     def lacking(self, made: int) -> str:
         """Return what is doubted of how the many decisions that a learner made were learned."""
         count = LATEST - self.ring.count(-1)
-        if not count:
+        if not count and made >= MANY:
             return f"learn: of {made:,} decisions none was learned; call learn(decision, reward) for each"
-        if not self.missed and count <= LATEST // 2:
+        if not self.missed and SOME // 50 <= count <= min(LATEST, made) // 2:
             what = f"reward: of {made:,} decisions few were learned, and none with 0.0"
             return f"{what}; learn it for those without a click, when none is waited for any more"
-        return small(self.most)
+        return small(self.most) if made >= MANY else ""
 
     def warn(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
         """Warn, once, that decisions were learned before; the first of them is given.

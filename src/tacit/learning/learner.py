@@ -20,7 +20,18 @@ from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, suggesting
-from tacit.learning.decisions import MANY, NEWEST, NOTHING, Arm, ArmT_co, Decision, Decisions, Key, Taught
+from tacit.learning.decisions import (
+    MANY,
+    NEWEST,
+    NOTHING,
+    SOME,
+    Arm,
+    ArmT_co,
+    Decision,
+    Decisions,
+    Key,
+    Taught,
+)
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
 from tacit.learning.reading import refuse_others, refuse_unfilled
@@ -107,7 +118,7 @@ class Learner(BelievingLearner[ArmT_co]):
         super().__init__(policy, generator("learner", seed), propensities)
         self._learned = Taught(policy.showing.compared)
         self._ring = self._learned.ring
-        self._doubted_after: float = MANY
+        self._doubted_after: float = SOME
 
     if not TYPE_CHECKING:
 
@@ -230,15 +241,17 @@ class Learner(BelievingLearner[ArmT_co]):
 
     def _doubt(self, keys: Sequence[Key]) -> None:
         """Warn, once, of what many decisions say of how they are made and learned."""
-        self._doubted_after = math.inf
+        early = self.decisions < MANY
+        self._doubted_after = MANY if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
             return
         doubts = [self._learned.lacking(self.decisions)]
         alone = len(self) >= NEARLY * self.decisions and not any(key in self for key in keys)
-        if alone and all(self.lanes.rows):
+        if alone and not early and all(self.lanes.rows):
             what = f"key: {self.decisions:,} decisions are for {len(self):,} keys, and each begins anew"
             doubts.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")
         for doubt in filter(None, doubts):
+            self._doubted_after = math.inf
             warnings.warn(doubt, AssumptionWarning, stacklevel=3)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
