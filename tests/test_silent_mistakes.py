@@ -59,7 +59,7 @@ class Replaces(tacit.Policy):
 
     @staticmethod
     def choose(params, state, lane, impression, rng):
-        return impression.arms[0]
+        return 0
 
     @staticmethod
     def learn(params, state, lane, outcome):
@@ -489,7 +489,7 @@ REFUSED = {
         "Decision.from_json(text)",
     ),
     "more arms by tuning": (lambda: learner(arms=ARMS).tune(arms=5), "arms: [5]", "add_arms for more arms"),
-    "columns in another order": (
+    "columns of one row in another order": (
         lambda: in_two_orders(lambda row: row),
         "context: ['web', 'ios']",
         "give the columns in their order of before: ['ios', 'web']",
@@ -498,6 +498,11 @@ REFUSED = {
         lambda: in_two_orders(lambda row: row.iloc[0]),
         "context: ['web', 'ios']",
         "give the columns in their order of before: ['ios', 'web']",
+    ),
+    "what is not on offer, of a policy of one's own": (
+        lambda: tacit.Learner(Replaces(ARMS), seed=1).choose_many(["a"] * 2, arms=[ARMS, ["song", "game"]]),
+        "Replaces.choose: 0",
+        "return what is on offer, as impression.arms has it: [1, 2]",
     ),
     "a dict for none": (
         lambda: learner(arms=ARMS).choose("home", context={"age": 31}),

@@ -10,7 +10,7 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, overload
 
 import numpy as np
@@ -415,6 +415,7 @@ class Loops:
 
     def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
         self.params = policy.params
+        self._own = None if type(policy).__module__.startswith("tacit.") else type(policy).__name__
         self._offered = offer.slots
         # Where one impression has its arms: no loop writes there.
         self._stretch = np.zeros(1, np.int64), np.full(1, len(offer.slots), np.int64)
@@ -440,8 +441,9 @@ class Loops:
 
     @cached_property
     def choose(self) -> Any:
-        """The loop over ``choose_rows``."""
-        return self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
+        """The loop over ``choose_rows``; what a policy of one's own chose must be on offer."""
+        loop = self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
+        return loop if self._own is None else partial(_choose_offered, self._own, loop)
 
     @cached_property
     def impose(self) -> Any:
@@ -495,3 +497,17 @@ class Loops:
 
     def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
         return self._compiled(loop).entry((self.params, self._lanes.state, self.one, *others))
+
+
+def _choose_offered(
+    name: str, choose: Any, params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, *others: Any
+) -> None:
+    """Let a policy of one's own choose, and refuse what is not on offer."""
+    choose(params, state, batch, rng, actions, *others)
+    stretch, offered = None, {-1}
+    for chosen, *its in zip(actions.tolist(), batch.starts.tolist(), batch.stops.tolist(), strict=True):
+        if its != stretch:
+            stretch, offered = its, {-1, *batch.arms[slice(*its)].tolist()}
+        if not offered.issuperset(chosen):
+            remedy = f"return what is on offer, as impression.arms has it: {sorted(offered)[1:]}"
+            raise InvalidValue(f"{name}.choose", chosen[0] if len(chosen) == 1 else chosen, remedy)
