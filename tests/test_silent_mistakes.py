@@ -248,7 +248,7 @@ REFUSED = {
     "rankings by name": (
         lambda: TeamDraft().interleave({"old": ["a"], "new": ["b"]}, RNG),
         "rankings: {'old'",
-        "list(rankings.values())",
+        "in the order of decision.pair where a learner decided: [rankings[name] for name in …]",
     ),
     "an own policy's number as text": (
         lambda: policy_from_spec("test_silent_mistakes:OfMyOwn(c=high)", arms=2),
@@ -523,8 +523,28 @@ REFUSED = {
     "a lift in percent": (lambda: decisions_needed(rate=0.5, lift=10), "lift: 10", "0.1 is 10 % more"),
     "an estimator that was not asked": (
         lambda: weighed(estimators=[IPS()]).estimates["SNIPS"],
-        "estimates: 'SNIPS'",
-        "there are IPS",
+        "estimator: there is no 'SNIPS'",
+        "there are ['IPS']",
+    ),
+    "flags for clicks": (
+        lambda: credited(SHOWN, clicks=[False, True, True]),
+        "clicks: [False, True, True]",
+        "give the positions of those clicked: [1, 2]",
+    ),
+    "an item as an arm": (
+        lambda: with_items().retire_arms(["p"]),
+        "arms: there is no arm 'p'",
+        "items are put and removed by .items",
+    ),
+    "an arm that came later": (
+        lambda: learner(arms=ARMS).choose(arms=["film", "news"]),
+        "arms: 'news' is not on offer",
+        "put it on offer (add_arms)",
+    ),
+    "arms in one list for many": (
+        lambda: learner(arms=ARMS).choose_many(["a", "b"], arms=["film", "song"]),
+        "arms: ['film', 'song']",
+        "give one list of arms for each impression",
     ),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
@@ -704,9 +724,29 @@ def test_a_kernel_that_gives_back_a_state_is_doubted_and_told_what_to_do():
         one.learn(made, 1.0)
 
 
-def test_an_estimate_is_found_by_its_estimator():
+def test_estimates_are_found_by_their_names():
     found = weighed(estimators=[IPS()]).estimates
     assert found["IPS"] is found[0]
+    one = learner(arms=ARMS)
+    one.choose("home")
+    assert one.estimates("home")["song"].arm == "song"
+
+
+def test_a_column_of_vectors_is_taken():
+    known = learner(relevance_dim=2)
+    known.items.put(["p", "q"], pandas.Series([np.array([0.0, 1.0]), np.array([1.0, 0.0])]))
+    assert len(known.items) == 2
+
+
+def test_a_learner_keeps_its_policy():
+    one = learner(arms=ARMS)
+    with pytest.raises(AttributeError, match="policy"):
+        one.policy = tacit.UCB1(ARMS)
+
+
+def test_one_run_tells_nothing_of_chance():
+    played = tacit.simulate([tacit.UCB1(2), tacit.Thompson(2)], tacit.BernoulliArms([0.1, 0.2]), horizon=10)
+    assert "one run tells nothing of chance: give runs=20" in str(played.compare("UCB1", "Thompson"))
 
 
 def test_learners_are_merged_elsewhere():
@@ -831,6 +871,18 @@ MISCALLED = {
         lambda: learner(arms=3, context_dim=1).choose(contxt=[1]),
         "'contxt'; did you mean 'context'?",
     ),
+    "arms of a learner": (
+        lambda: tacit.Learner(arms=ARMS),
+        r"'arms'; a policy takes it: Learner\(tacit\.auto",
+    ),
+    "a seed of a policy": (
+        lambda: tacit.auto(arms=ARMS, seed=7),
+        r"'seed'; give it to Learner\(policy, seed=",
+    ),
+    "the segment of items": (
+        lambda: with_items().items.put(["r"], [[0, 1]], segment="news"),
+        "'segment'; did you mean 'segments'?",
+    ),
     "a segment to choose from": (
         lambda: with_items().choose(segment="news"),
         r"'segment'; give it to items\.ids\(segment\), as arms=",
@@ -862,6 +914,8 @@ def test_a_call_that_cannot_be_says_what_is_taken(mistake):
 def test_a_method_of_other_packages_says_what_it_is_called():
     with pytest.raises(AttributeError, match=r"a Learner has no 'predict'; did you mean choose\?"):
         learner(arms=ARMS).predict("a")
+    with pytest.raises(AttributeError, match=r"'ThompsonSampling'.*'Thompson'"):
+        _ = tacit.ThompsonSampling
     assert not hasattr(learner(arms=ARMS), "relearn")
 
 

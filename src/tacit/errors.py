@@ -25,13 +25,15 @@ def meant(name: str, names: Iterable[str]) -> str:
     (" (did you mean 'MARKET'?)", '')
     """
     small = {each.casefold(): each for each in names}
-    near = get_close_matches(name.casefold(), list(small), 1)
+    begins = [each for each in small if len(each) > 4 and name.casefold().startswith(each)]
+    near = sorted(begins, key=len)[-1:] or get_close_matches(name.casefold(), list(small), 1)
     return f" (did you mean {small[near[0]]!r}?)" if near else ""
 
 
-OTHERWISE = {"propensities": "assume_uniform", "query": "key"}
+OTHERWISE = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
 """What an option is called where another function has it, by how it is called in one."""
 TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
+TAKEN_BY |= {"seed": "Learner(policy, seed=…)"}
 TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
 """What takes an option where what was called does not, nor has one that is meant."""
 
@@ -47,7 +49,10 @@ def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
     takes = list(takes)
     near = [each for each in takes if each == OTHERWISE.get(name)] or get_close_matches(name, takes, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
-    hint = f"give it to {TAKEN_BY[name]}" if name in TAKEN_BY else hint
+    if called == "Learner" and not near:
+        hint = f"a policy takes it: Learner(tacit.auto({name}=…))"
+    if name in TAKEN_BY and not get_close_matches(name, takes, 1, 0.9):
+        hint = f"give it to {TAKEN_BY[name]}"
     return TypeError(f"{called}() got an unexpected keyword argument {name!r}; {hint}")
 
 

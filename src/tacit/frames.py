@@ -177,6 +177,9 @@ def numeric(field: str, value: Any) -> Any:
     TypeError, ValueError
         If it is text, or no array.
     """
+    # As a column of a frame whose every value is a vector.
+    if getattr(getattr(value, "dtype", None), "kind", "") == "O":
+        value = value.tolist()
     given = np.asarray(matrix(field, value))
     if given.dtype.kind in "SU":
         raise TypeError(field)

@@ -9,9 +9,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from tacit.errors import MissingPackage
+from tacit.errors import MissingPackage, UnknownName
+
+Value = TypeVar("Value")
 
 LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "~": r"\textasciitilde{}",
@@ -146,6 +148,21 @@ def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) ->
 def known(value: Any) -> Any:
     """Return a value, None where it is NaN: as JSON has it, and a table with a dash."""
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+class ByName(tuple[Value, ...]):
+    """Values in their order, of which each is found by its name, too."""
+
+    by: ClassVar[str]
+    """The attribute that holds the name."""
+
+    def __getitem__(self, which: Any) -> Any:
+        if not isinstance(which, str):
+            return super().__getitem__(which)
+        found = {getattr(each, self.by): each for each in self}
+        if which not in found:
+            raise UnknownName(f"{self.by}: there is no {which!r}; there are {list(found)}")
+        return found[which]
 
 
 class Tabulated:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.core.text import MISSING, Column, Tabulated, laid_out
-from tacit.errors import InvalidValue
+from tacit.core.text import MISSING, ByName, Column, Tabulated, laid_out
 from tacit.evaluate.intervals import Bounds, Sums, arm_in_doubt, weights_are_wrong
 from tacit.plots import COLOURS, Plotted
 
@@ -145,17 +144,10 @@ class Estimate:
         }
 
 
-class ByEstimator(tuple[Estimate, ...]):
+class ByEstimator(ByName[Estimate]):
     """Estimates in the order of their estimators; each is found by its estimator's name, too."""
 
-    def __getitem__(self, which: Any) -> Any:
-        if not isinstance(which, str):
-            return super().__getitem__(which)
-        for each in self:
-            if each.estimator == which:
-                return each
-        known = ", ".join(each.estimator for each in self)
-        raise InvalidValue("estimates", which, f"there are {known}")
+    by = "estimator"
 
 
 @dataclass(frozen=True)

@@ -291,6 +291,9 @@ class InterleavingMethod(Checked):
         last = len(items) - 1
         by_name = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
         by_name = [each for each in by_name if isinstance(each, str)]
+        if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
+            clicked = [place for place, flag in enumerate(clicks) if flag]
+            raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
         if not isinstance(clicks, Iterable) or isinstance(clicks, str) or by_name:
             meant = f" (did you mean [{items.index(by_name[0])}]?)" if by_name and by_name[0] in items else ""
             raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{meant}")
@@ -308,7 +311,11 @@ class InterleavingMethod(Checked):
 
     def _checked(self, rankings: Rankings) -> Ranked:
         if isinstance(rankings, str) or not isinstance(rankings, Sequence):
-            remedy = "give a list of rankings" + ", list(rankings.values())" * isinstance(rankings, Mapping)
+            remedy = "give a list of rankings"
+            if isinstance(rankings, Mapping):
+                remedy += (
+                    ", in the order of decision.pair where a learner decided: [rankings[name] for name in …]"
+                )
             raise InvalidValue("rankings", rankings, remedy)
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")

@@ -69,6 +69,11 @@ class ColumnLearner(Generic[ArmT_co]):
         self.go_on(policy, Offer(policy.arms))
 
     @property
+    def policy(self) -> Policy:
+        """The policy that decides; another one needs a learner of its own, which may learn a log."""
+        return self._policy
+
+    @property
     def state(self) -> Any:
         """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
         return self.lanes.state
@@ -131,7 +136,7 @@ class ColumnLearner(Generic[ArmT_co]):
 
     def go_on(self, policy: Policy, offer: Offer) -> None:
         """Make anew what depends on the policy and on the arms on offer."""
-        self.policy, self.offer = policy, offer
+        self._policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         self._plain = self._no_features and not self.reads_contexts
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import Column, Tabulated, laid_out
+from tacit.core.text import ByName, Column, Tabulated, laid_out
 from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
 from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
@@ -201,9 +201,10 @@ class ArmEstimate(NamedTuple):
     chance_best: float
 
 
-class Estimates(tuple[ArmEstimate, ...], Tabulated):
-    """An :class:`ArmEstimate` for each arm, in the order of the arms."""
+class Estimates(ByName[ArmEstimate], Tabulated):
+    """An :class:`ArmEstimate` for each arm, in the order of the arms; found by the arm's name, too."""
 
+    by = "arm"
     confidence: float
 
     def records(self) -> list[dict[str, Any]]:

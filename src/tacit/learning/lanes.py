@@ -92,8 +92,9 @@ class Offer:
         for arm in checks.offered(arms):
             slot = self._slot_of.get(arm)
             if slot is None or slot not in offered:
-                why = "" if slot is None else ", as it is retired"
-                raise UnknownName(f"arms: {arm!r} is not on offer{why}; on offer are {self.arms}")
+                why, back = ("", "add_arms") if slot is None else (", as it is retired", "restore_arms")
+                remedy = f"leave it out, or put it on offer ({back})"
+                raise UnknownName(f"arms: {arm!r} is not on offer{why}; on offer are {self.arms}; {remedy}")
             slots.append(slot)
         if not slots or len(set(slots)) < len(slots):
             raise InvalidValue("arms", arms, "offer at least one arm, and each only once")
@@ -115,7 +116,9 @@ class Offer:
         """
         if self.all is None:
             raise InvalidValue(
-                "arms", arms, "this policy knows arms by features; say at each decision what is on"
+                "arms",
+                arms,
+                "this policy knows arms by features; say at each decision what is on, or put it into .items",
             )
         if isinstance(self.all, int):
             if not isinstance(arms, int):
@@ -162,7 +165,12 @@ class Offer:
         slots = set()
         for arm in checks.offered(arms):
             if arm not in self._slot_of:
-                raise UnknownName(f"arms: there is no arm {arm!r}; the arms are {list(self.names)}")
+                known = (
+                    f"the arms are {list(self.names)}"
+                    if self.names
+                    else "items are put and removed by .items"
+                )
+                raise UnknownName(f"arms: there is no arm {arm!r}; {known}")
             slots.add(self._slot_of[arm])
         return slots
 

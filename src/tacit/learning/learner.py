@@ -234,6 +234,8 @@ class Learner(BelievingLearner[ArmT_co]):
             self._doubt(keys)
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
+            if any(isinstance(each, str) for each in offers):
+                raise InvalidValue("arms", offers, "give one list of arms for each impression")
             offers = list(map(checks.listed, offers))
         if relevance is not None and self._items is not None:
             self._items.doubt(offers or ())

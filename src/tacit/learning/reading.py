@@ -196,7 +196,7 @@ class ImpressionReader:
 
     def context(self, policy: Policy, given: Any) -> Floats:
         """Return the context of one impression; raises as :meth:`read`."""
-        names = getattr(given, "columns", getattr(given, "index", None))
+        names: Any = getattr(given, "columns", getattr(given, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
             self._keep_order(list(map(str, names)))
         contexts = [given] if self.encoder is None else self.encoder.rows([given])

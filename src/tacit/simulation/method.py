@@ -51,10 +51,10 @@ class Comparison:
     runs: int
 
     def __str__(self) -> str:
-        return (
-            f"regret of {self.first} − regret of {self.second}: "
-            f"{self.difference:+,.1f} ± {self.standard_error:,.1f} (s.e., {self.runs} runs)"
-        )
+        what = f"regret of {self.first} − regret of {self.second}: {self.difference:+,.1f}"
+        if self.runs == 1:
+            return f"{what}; one run tells nothing of chance: give runs=20"
+        return f"{what} ± {self.standard_error:,.1f} (s.e., {self.runs} runs)"
 
 
 COLUMNS = (
