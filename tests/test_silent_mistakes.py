@@ -543,8 +543,8 @@ REFUSED = {
     ),
     "arms in one list for many": (
         lambda: learner(arms=ARMS).choose_many(["a", "b"], arms=["film", "song"]),
-        "arms: ['film', 'song']",
-        "give one list of arms for each impression",
+        "arms: 'film'",
+        "give a list for each impression, such as ['film']",
     ),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }

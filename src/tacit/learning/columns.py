@@ -70,7 +70,7 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def policy(self) -> Policy:
-        """The policy that decides; another one needs a learner of its own, which may learn a log."""
+        """The algorithm and its hyperparameters, as they are now; another one needs its own learner."""
         return self._policy
 
     @property
@@ -178,8 +178,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def retire_arms(self, arms: Sequence[Arm]) -> None:
         """Take arms off offer; one at least must stay.
 
-        What was learned of them is kept, and decisions that showed them still teach it. Those that
-        are off offer stay so.
+        What was learned of them is kept, and decisions that showed them still teach it.
         """
         self.go_on(self.policy, self.offer.without(checks.listed(arms)))
 

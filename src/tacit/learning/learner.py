@@ -90,8 +90,6 @@ class Learner(BelievingLearner[ArmT_co]):
 
     Attributes
     ----------
-    policy : Policy
-        The algorithm and its hyperparameters, as they are now.
     rng : Generator
         Where every random draw comes from.
     decisions : int
@@ -234,8 +232,8 @@ class Learner(BelievingLearner[ArmT_co]):
             self._doubt(keys)
         offers = checks.listed(arms)
         if offers is not None and not isinstance(offers, str):
-            if any(isinstance(each, str) for each in offers):
-                raise InvalidValue("arms", offers, "give one list of arms for each impression")
+            if alone := [each for each in offers if isinstance(each, str)]:
+                raise InvalidValue("arms", alone[0], f"give a list for each impression, such as {alone[:1]}")
             offers = list(map(checks.listed, offers))
         if relevance is not None and self._items is not None:
             self._items.doubt(offers or ())
