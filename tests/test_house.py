@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_894,
+    "code": 61_953,
     "files": 354,
     "classes_twice": 5,
     "told": 0,
