@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DATA
 from test_off_policy import log_of
 
-from tacit.errors import InvalidValue, LogError, UnfitLog
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate import PositionBasedIPS, Uniform, examine
 
 THETA = np.array([0.9, 0.6, 0.3])
@@ -64,9 +66,23 @@ def test_harvesting_weighs_interventions_alike_not_rows():
 
 def test_positions_that_nothing_connects_are_not_told():
     log = cells(("a", 0, 10, 4), ("a", 1, 10, 2), ("b", 2, 10, 2))
-    effects = examine(log, "harvesting").effects
+    with pytest.warns(AssumptionWarning, match="at one of 2 and at another"):
+        effects = examine(log, "harvesting").effects
     assert effects[:2] == pytest.approx([1, 0.5], rel=1e-6)
     assert np.isnan(effects[2])
+
+
+@pytest.mark.parametrize("method", ["harvesting", "em"])
+def test_arms_that_never_change_places_tell_nothing_of_positions_and_that_is_said(method):
+    log = cells(("a", 0, 10, 4), ("b", 1, 10, 2), ("b", 2, 10, 2))
+    said = "position: no arm of a key stands both at one of 1, 2 and at another position, so .*; swap some"
+    with pytest.warns(AssumptionWarning, match=said):
+        result = examine(log, method)
+    assert np.isnan(result.effects).tolist() == [False, True, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        examine(log, "randomization")
+        examine(cells(("a", 0, 10, 4), ("a", 1, 10, 2)), method)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -546,6 +546,12 @@ REFUSED = {
         "arms: 'film'",
         "give a list for each impression, such as ['film']",
     ),
+    "the size of an A/B test": (
+        lambda: tacit.sample_size(0.05, 0.1, 0.05),
+        "arms: 0.05 is not allowed; give a whole number of at least 2",
+        "for an A/B test it is tacit.proof.decisions_needed(rate, lift)",
+    ),
+    "an edge of one half": (lambda: tacit.sample_size(2, 0.5, 0.05), "epsilon: 0.5", "below 0.5"),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
 
@@ -992,6 +998,38 @@ def test_rankers_that_differ_by_capitals_are_doubted_in_searches(tmp_path):
         read_interleaved(path)
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_column_that_may_say_whose_searches_are_is_named(form, tmp_path):
+    path, rows = tmp_path / f"rows.{form}", range(800)
+    shown = pandas.DataFrame(
+        {
+            "search": [f"s{row // 2}" for row in rows],
+            "team": ["new", "old"] * 400,
+            "position": [0, 1] * 400,
+            "click": [1, 0, 0, 1, 0, 0, 0, 0] * 100,
+        }
+    )
+
+    def said(**columns):
+        frame = shown.assign(**columns)
+        frame.to_csv(path) if form == "csv" else frame.to_json(path, orient="records", lines=True)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            read_interleaved(path, by=["CustomerID"] * ("CustomerID" in columns))
+        return [str(each.message) for each in found]
+
+    (text,) = said(customer_id=[f"c{row // 20}" for row in rows])
+    assert text.startswith(
+        "unit: each search counts as of a user of its own; if 'customer_id', of 40 values,"
+    )
+    assert text.endswith("give unit='customer_id' (--unit customer_id)")
+    many = [f"c{row // 20}" for row in rows]
+    assert said(customer_id=many, user=many) == said(market=many) == said(CustomerID=many) == []
+    # A search each, none, and a yes or no tell of nobody who comes back.
+    assert said(customer_id=[row // 2 for row in rows]) == said(customer_id=None) == []
+    assert said(customer=[f"{row // 20 % 2}" for row in rows]) == []
+
+
 def test_users_of_a_log_of_pairs_who_come_back_are_doubted(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("left,right,outcome,user\na,b,1,u\nb,a,0,u\na,b,1,\n")
@@ -1241,6 +1279,29 @@ SOUND_FIELDS = {
     "pay": ("number", [int(i) for i in IDS]),
     "towns": ("category", [f"town {i % 700}" for i in IDS]),
 }
+
+
+TEXTS = {"ages": [str(age) for age in AGES], "amounts": [f"{i % 700 / 7:.2f}" for i in IDS]}
+SOUND_TEXTS = {
+    "post codes": [str(10_000 + i * 97 % 70_000) for i in IDS % 700],
+    "codes with zeros": [f"{i % 100:03}" for i in IDS],
+    "few numbers": [str(i % 20) for i in IDS],
+}
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_numbers_in_text_are_doubted_in_a_schema_that_is_learned(field):
+    said = r"context\.age: all are numbers in text, such as '.*', .*frame\.astype\({'age': float}\)"
+    with pytest.warns(AssumptionWarning, match=said):
+        assert tacit.schema_of({"age": TEXTS[field]}) == {"age": "category"}
+
+
+@pytest.mark.parametrize("field", SOUND_TEXTS)
+def test_numbers_in_text_that_name_something_are_not_doubted(field):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tacit.schema_of({"code": SOUND_TEXTS[field]})
+        tacit.schema_of({"user_id": TEXTS["ages"]})
 
 
 def asked(holds, values):

@@ -7,6 +7,7 @@ text and picture.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.text import Column, Tabulated, laid_out
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate.intervals import CONFIDENCE, confident, normal_quantile, wilson
 from tacit.evaluate.options import Options
 from tacit.evaluate.rows import LoggedRows, RowReader, clusters, positions
@@ -173,6 +174,13 @@ def _connected(edges: list[tuple[int, int]], places: int) -> set[int]:
     for _ in range(places):
         known |= {m for edge in edges if known & set(edge) for m in edge}
     return known
+
+
+def _apart(cells: Cells, places: int) -> list[int]:
+    """Return the positions that no arm of a key connects to the first, be it by way of others."""
+    seen = _matrix(cells, places)[0] > 0
+    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (seen[:, k] & seen[:, m]).any()]
+    return sorted({*range(places)} - _connected(edges, places))
 
 
 def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
@@ -392,6 +400,12 @@ def examine(
     InvalidValue
         If an option is wrong.
 
+    Warns
+    -----
+    AssumptionWarning
+        If no arm of a key stands at a position and at others, too: it has no effect then, but for
+        ``randomization`` and with ``features``.
+
     References
     ----------
     Joachims, Swaminathan, Schnabel (2017), "Unbiased learning-to-rank with biased feedback",
@@ -444,10 +458,18 @@ def examine(
             return harvesting(part, len(places))
         return em(part, len(places), start, Regression(cells, features, regression))
 
+    apart = [] if method == "randomization" or features else _apart(cells, len(places))
+    if apart:
+        where = f"both at one of {', '.join(map(str, places[apart]))} and at another position"
+        why = "how much is examined there cannot be told from how relevant it is"
+        remedy = "swap some at random, as ListMix(epsilon=0.1) does"
+        doubt = f"position: no arm of a key stands {where}, so {why}; {remedy}"
+        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     shown, clicks = (per_place(cells, x, len(places)) for x in (cells.shown, cells.clicks))
     effects = estimated(cells, None)
     if method == "em":  # it goes on without end where there are no clicks
         effects[clicks == 0] = np.nan
+        effects[apart] = np.nan
         effects = relative(effects)
     low, high = _jackknife(cells, effects, estimated, confidence)
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():

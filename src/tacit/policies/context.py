@@ -196,6 +196,8 @@ NEW = 0.9
 """With a larger share of values that nobody had before, a field names who is asking."""
 SECONDS = 1e9, 2.2e9
 """Those from 1970 until 2001, and until 2039."""
+DENSE = 5
+"""Whole numbers of which more stand in one place than one in so many count something."""
 ID = re.compile(r"(^|_)(id|uid|uuid)$|[a-z]I[dD]$")
 CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
@@ -260,7 +262,7 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
         if all(map(check, there)):
             different = sorted(set(there)) if holds == CATEGORY else []
             few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
-            if doubt := _odd_texts(different) or _doubtful(holds, there):
+            if doubt := _odd_texts(different, field) or _doubtful(holds, there):
                 warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=3)
             return list(map(str, different)) if few else holds
     kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
@@ -308,9 +310,20 @@ def _code_of_none(counts: Counter[Any]) -> Any:
     return None
 
 
-def _odd_texts(texts: Sequence[Any]) -> str:
-    """Return what is doubted of texts that are numbers: all with the same unit behind, or but for some."""
+def _odd_texts(texts: Sequence[Any], field: str) -> str:
+    """Return what is doubted of texts that are numbers: all, all with the same unit behind, or but for some.
+
+    Those that only name something are mostly far from one another, as post codes are, or few.
+    """
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
+    name = field.removeprefix("context.")
+    if len(texts) > MOST_VALUES and units == {""} and not ID.search(name):
+        plain = all(re.fullmatch(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?", text.strip()) for text in texts)
+        numbers = [float(text.replace(",", ".")) for text in texts] if plain else [0.0]
+        whole = all(number.is_integer() for number in numbers)
+        if plain and not (whole and max(numbers) - min(numbers) > DENSE * len(numbers)):
+            remedy = f"make numbers of them, as by frame.astype({{{name!r}: float}}), if more of it is more"
+            return f"all are numbers in text, such as {texts[0]!r}, and count as a category; {remedy}"
     if len(texts) > MOST_VALUES and len(units) == 1 and not re.search("[0-9]", unit := units.pop()) and unit:
         return f"all are numbers with {unit!r} behind, and count as text, a category; give them without it"
     others = [text for text in texts if not re.fullmatch(r"[+-]?[0-9]+([.,][0-9]+)?", str(text).strip())]

@@ -171,6 +171,7 @@ def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, 
     file = file_at(path, format)
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
+    wanted |= {*columns.owners(present)}
     used = [name for name in present if name in wanted]
     _refuse_unnamed(str(path), columns, present)
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
@@ -204,6 +205,9 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
     else:
         search = _row(assembly, record)
     assembly.tell(search, unit, segments)
+    for name in columns.owners(record) if unit is None else ():
+        if record[name] is not None:
+            assembly.owners.setdefault(name, {})[search] = record[name]
 
 
 def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
@@ -244,6 +248,8 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 NEARLY_ALL = 0.9
 """No readers click so large a share of what they are shown."""
+FEW = 9
+"""As many values or fewer tell kinds of users apart, and no users."""
 BESIDES = "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
 
 
@@ -342,6 +348,7 @@ def read_interleaved(
     searches = list(assembly.searches())
     _refuse_unmixed(searches)
     doubts = [] if "wrong-team" in rows.rejected else [_copied(assembly.unclicked), _doubted(searches)]
+    doubts.append(_unowned(assembly.owners))
     for doubt in filter(None, doubts):
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     rule = checked_rule(rule, searches)
@@ -389,6 +396,18 @@ def _copied(unclicked: Mapping[bool, int]) -> str:
         return ""
     said = f"search: {copies:,} rows repeat search and position of others, and clicks count anew"
     return f"{said}; leave copies out"
+
+
+def _unowned(owners: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which column may say whose searches are, if any has values that come back."""
+    for name, given in owners.items():
+        values = len(set(map(str, given.values())))
+        if FEW < values < len(given):
+            said = (
+                f"unit: each search counts as of a user of its own; if {name!r}, of {values:,} values, says "
+            )
+            return f"{said}whose it is, give unit={name!r} (--unit {name})"
+    return ""
 
 
 def _doubted(searches: Sequence[Search]) -> str:

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -107,6 +108,9 @@ class Assembly:
         """Of what is so of whole searches, such as ``unit``, a search in which it varies."""
         self.unclicked: Counter[bool] = Counter()
         """Rows of results without a click: those that are new, and those that another row tells of."""
+
+        self.owners: dict[str, dict[str, Any]] = {}
+        """What columns say that may tell whose a search is, of each search, where no unit is known."""
 
     def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
         """Note what a search showed at a position, and which ranker gave it; return whether it was known.
@@ -297,6 +301,12 @@ TEAMS = ("_search_configuration_id", "search_config", "_search_configuration", "
 SOLR_TEAM = "[interleaving]"
 IDS = ("query_id", "search", "search_id")
 UNITS = ("user", "client_id", "session", "session_id")
+OWNER = re.compile(
+    r"(\w+_)?(user|customer|client|visitor|member|account|session|cookie|shopper|anonymous)"
+    r"(_?(id|uid|no|nr|key|hash|number|name))?",
+    re.IGNORECASE,
+)
+"""What a column is called that may say whose a search is."""
 
 
 class Hit(NamedTuple):
@@ -437,3 +447,8 @@ class Columns(NamedTuple):
     def units(self) -> tuple[str, ...]:
         """Where the unit may stand, the likeliest first."""
         return UNITS if self.unit is None else (self.unit,)
+
+    def owners(self, names: Iterable[str]) -> list[str]:
+        """Return those of some columns that may say whose a search is, where it is not said which does."""
+        known = {*UNITS, *self.by, *self.renamed.values()}
+        return [name for name in names if self.unit is None and name not in known and OWNER.fullmatch(name)]

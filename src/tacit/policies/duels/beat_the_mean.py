@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -321,10 +322,15 @@ def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> 
     Parameters
     ----------
     arms : int
-        K.
+        K, at least 2.
     epsilon, delta : float
         In (0, 1/2), and in (0, 1).
     gamma : float, default 1
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range.
 
     References
     ----------
@@ -335,6 +341,12 @@ def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> 
     >>> sample_size(2, epsilon=0.25, delta=0.1)
     7677
     """
+    if not (isinstance(arms, Integral) and arms >= 2):
+        remedy = "give a whole number of at least 2, of arms to duel; for an A/B test it is "
+        raise InvalidValue("arms", arms, remedy + "tacit.proof.decisions_needed(rate, lift)")
+    for field, value, most in (("epsilon", epsilon, 0.5), ("delta", delta, 1.0)):
+        if not 0.0 < checks.number(field, value, 0.0, most) < most:
+            raise InvalidValue(field, value, f"give a number above 0 and below {most:g}")
     factor = 36.0 * gamma**6 / epsilon**2
     n, larger = 0, 1
     while larger > n:
