@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 61_953,
+    "code": 62_007,
     "files": 354,
     "classes_twice": 5,
     "told": 0,

@@ -461,7 +461,7 @@ def examine(
     apart = [] if method == "randomization" or features else _apart(cells, len(places))
     if apart:
         where = f"both at one of {', '.join(map(str, places[apart]))} and at another position"
-        why = "how much is examined there cannot be told from how relevant it is"
+        why = "how much is examined there cannot be separated from how relevant it is"
         remedy = "swap some at random, as ListMix(epsilon=0.1) does"
         doubt = f"position: no arm of a key stands {where}, so {why}; {remedy}"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
