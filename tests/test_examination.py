@@ -7,11 +7,14 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from conftest import DATA
 from test_off_policy import log_of
 
+from tacit.cli import cli
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate import PositionBasedIPS, Uniform, examine
+from tacit.logs import write_log
 
 THETA = np.array([0.9, 0.6, 0.3])
 RELEVANCE = np.array([0.5, 0.3, 0.2, 0.1])
@@ -123,6 +126,28 @@ def test_effects_feed_the_position_based_estimator():
     result = examine(pages(500, 14, [0.25] * 4), "harvesting")
     estimator = PositionBasedIPS(3, examination=result.probabilities, logging=Uniform())
     assert estimator.examination == tuple(result.probabilities.tolist())
+    again = PositionBasedIPS(3, examination=result, logging=Uniform())
+    assert again.examination == estimator.examination
+    for wrong in ("all", [1.0, "b"], {0: 1.0}):
+        with pytest.raises(InvalidValue, match=r"examination: .* give numbers ≥ 0, one a position"):
+            PositionBasedIPS(3, examination=wrong, logging=Uniform())
+
+
+def test_positions_are_examined_without_propensities_but_for_randomization(tmp_path):
+    log = pages(500, 14, [0.25] * 4).drop_columns("propensity")
+    said = r"row 1: propensity: there is none, .*constant propensity=.*--method harvesting,em"
+    with pytest.raises(UnfitLog, match=said) as caught:
+        examine(log, "randomization")
+    assert "--propensities" not in str(caught.value)
+    write_log(log, tmp_path / "log.csv")
+    found = CliRunner().invoke(cli, ["examine", str(tmp_path / "log.csv")])
+    assert found.exit_code == 0
+    assert "by harvesting" in found.stdout
+    assert "by em" in found.stdout
+    assert "warning: randomization: left out, as" in found.stderr
+    assert "propensity: there is none" in found.stderr
+    asked = CliRunner().invoke(cli, ["examine", str(tmp_path / "log.csv"), "--method", "randomization"])
+    assert asked.exit_code == 1
 
 
 def test_wrong_values_are_refused():

@@ -13,11 +13,12 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from harness import SECOND, START, served, with_home
 
 import tacit
 from tacit import cluster
-from tacit.cli import main
+from tacit.cli import cli, main
 from tacit.environments import simulated_log
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
 from tacit.evaluate import (
@@ -34,6 +35,7 @@ from tacit.evaluate import (
     replay,
 )
 from tacit.evaluate.intervals import score, summed
+from tacit.evaluate.targets import fixed_target
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
@@ -399,6 +401,60 @@ def test_a_policy_of_single_arms_learns_each_row_once_however_lists_are_weighed(
         for others in ([], [BY_EXAMINATION])
     ]
     assert estimates[0].value == estimates[1].value
+
+
+def test_a_log_of_lists_judged_by_what_shows_one_arm_is_doubted(tmp_path):
+    log, _, _ = logged(list_mix(), 200, 9)
+    said = r"position: rows of one decision are a list, .* one arm .*; give fixed_target\('list:a,b,c'\)"
+    for target in (Table({"a": 1.0}), tacit.Thompson(ARMS)):
+        with pytest.warns(AssumptionWarning, match=said):
+            off_policy(target, log)
+    for form in ("csv", "parquet"):
+        write_log(log, tmp_path / f"log.{form}")
+        with pytest.warns(AssumptionWarning, match=said):
+            CliRunner().invoke(cli, ["evaluate", str(tmp_path / f"log.{form}"), "--policy", "always:a"])
+    for target, given in ((Uniform(), log), (always(*WANTED), log), (Table({"a": 1.0}), log.slice(0, 1))):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            off_policy(target, given, [IPS()])
+        assert not any("are a list" in str(each.message) for each in found)
+
+
+def test_a_fixed_list_is_weighed_as_a_list_as_by_the_command(tmp_path):
+    log, _, _ = logged(list_mix(), 200, 9)
+    result = off_policy(fixed_target("list:d,b,c"), log)
+    write_log(log, tmp_path / "log.csv")
+    _, output, _ = command("evaluate", str(tmp_path / "log.csv"), "--policy", "list:d,b,c", "--json")
+    found = {each["estimator"]: each["value"] for each in json.loads(output)["estimates"]}
+    assert {each.estimator: each.value for each in result.estimates} == pytest.approx(found)
+
+
+def test_propensities_given_those_above_are_named_where_each_position_is_weighed_alone():
+    rng = np.random.default_rng(1)
+    slates = np.array([rng.permutation(5)[:3] for _ in range(3000)])
+    arms = [ARMS[slot] for slot in slates.ravel()]
+    log = pa.table(
+        {
+            "decision_id": [f"{i // 3}" for i in range(9000)],
+            "arms": [ARMS] * 9000,
+            "arm": arms,
+            "position": [0, 1, 2] * 3000,
+            "propensity": [1 / 5, 1 / 4, 1 / 3] * 3000,
+            "reward": (rng.random(9000) < ATTRACTION[slates.ravel()] * np.tile(EFFECTS, 3000)).astype(float),
+        }
+    )
+    said = (
+        r"mean weight of 1: here it is .*; the log has no position_propensity, .*propensity is taken for it"
+    )
+    with pytest.warns(AssumptionWarning, match=said):
+        off_policy(always(*WANTED), log, [IndependentIPS(3), CascadeIPS(3)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        off_policy(
+            always(*WANTED),
+            log.append_column("position_propensity", pa.array([0.2] * 9000)),
+            [IndependentIPS(3)],
+        )
 
 
 def test_lists_that_do_not_fit_are_refused():

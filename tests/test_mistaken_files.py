@@ -498,6 +498,15 @@ def test_a_schema_that_is_not_there_is_named_once(tmp_path, monkeypatch):
     )
 
 
+def test_a_schema_whose_sign_is_forgotten_is_taken_for_no_column(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    BARE.to_csv("log.csv")
+    (tmp_path / "schema.toml").write_text('context = { age = "number" }')
+    typed = ["evaluate", "log.csv", "--policy", "auto", "--arms", "shown", "--column", "context=schema.toml"]
+    said = " ".join(CliRunner().invoke(cli, typed).output.split())
+    assert "--column: context: schema.toml is a file; give context=@schema.toml" in said
+
+
 def test_the_verdict_of_an_uneven_draft_is_none(tmp_path):
     SEARCHES.assign(click=[1, 0] * 200).to_csv(tmp_path / "s.csv")
     report, _ = read_interleaved(tmp_path / "s.csv")

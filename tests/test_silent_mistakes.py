@@ -37,6 +37,20 @@ TIMED["at"] = pandas.date_range("2026-01-01", periods=120, freq="min")
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
 
 
+@dataclass
+class Regression:
+    def predict(self, rows):
+        return np.zeros(len(rows))
+
+
+@dataclass
+class Classifier(Regression):
+    classes_ = ("film", "song")
+
+    def predict_proba(self, rows):
+        return np.full((len(rows), 2), 0.5)
+
+
 @dataclass(frozen=True)
 class OfMyOwn(tacit.UniformRandom):
     c: float = 1.0
@@ -551,9 +565,34 @@ REFUSED = {
         "arms: 0.05 is not allowed; give a whole number of at least 2",
         "for an A/B test it is tacit.proof.decisions_needed(rate, lift)",
     ),
+    "a classifier for a target": (
+        lambda: off_policy(Classifier(), BANNERS),
+        "target: Classifier() is not allowed",
+        "give ByClassifier(model)",
+    ),
+    "a regression for a target": (
+        lambda: off_policy(Regression(), BANNERS),
+        "target: Regression() is not allowed",
+        "give Greedy(Predicted(model, arms=[...]))",
+    ),
+    "several numbers for a list": (
+        lambda: environment_from_spec("bernoulli-arms(0.1, 0.2)"),
+        "BernoulliArms: 0.2 is not allowed",
+        "a list goes into brackets: means=[0.1, 0.2]",
+    ),
     "an edge of one half": (lambda: tacit.sample_size(2, 0.5, 0.05), "epsilon: 0.5", "below 0.5"),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
+
+
+def test_a_user_in_place_of_a_key_is_said_where_parameters_are_proposed():
+    users = [f"s{row}" for row in range(400)]
+    found = tacit.propose(pandas.DataFrame(MANY)[:400].assign(key=users[:200]))
+    said = [each for each in found.warnings if each.startswith("key: ")]
+    assert "each of 200 rows has one of its own" in said[0]
+    assert "the query or place, or leave it out" in said[0]
+    assert not any("2·L" in each for each in found.warnings)
+    assert not any(each.startswith("key") for each in tacit.propose(pandas.DataFrame(MANY)).warnings)
 
 
 @pytest.mark.parametrize("mistake", REFUSED)
@@ -915,6 +954,12 @@ def test_a_call_that_cannot_be_says_what_is_taken(mistake):
     made, remedy = MISCALLED[mistake]
     with pytest.raises(TypeError, match=remedy):
         made()
+
+
+def test_rewards_beside_a_log_are_told_to_go_into_it():
+    frame = pandas.DataFrame(MANY)
+    with pytest.raises(TypeError, match=r"one log, with .* frame\.assign\(reward=rewards\)"):
+        learner(arms=ARMS).fit_log(frame[["arms", "arm"]], frame["reward"])
 
 
 def test_a_method_of_other_packages_says_what_it_is_called():

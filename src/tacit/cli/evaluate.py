@@ -15,7 +15,7 @@ import click
 from tacit.cli import options
 from tacit.core import checks
 from tacit.core.spread import progress
-from tacit.errors import TacitError, UnknownName
+from tacit.errors import TacitError, UnfitLog, UnknownName
 
 FILES = {".tacit": "learner", ".csv": "table", ".json": "table"}
 """What a policy is read from, by the ending of a file."""
@@ -328,7 +328,7 @@ def examine(
     log: options.Existing,
     reading: options.LogOptions,
     *,
-    method: str = "randomization,harvesting,em",
+    method: str | None = None,
     plot: Path | None = None,
     as_json: options.Json = False,
 ) -> None:
@@ -339,14 +339,15 @@ def examine(
     Parameters
     ----------
     method
-        How to tell examination from relevance; with commas between several.
+        How to tell examination from relevance; with commas between several.  [default: randomization,
+        if the log has propensities, harvesting,em]
     plot
         Draw the effects into this file.
     """
     from tacit.evaluate import examination
     from tacit.plots import ready
 
-    methods = options.names(method)
+    methods = list(examination.METHODS) if method is None else options.names(method)
     with options.usage():
         reader = reading.open(log)
         if plot:
@@ -354,7 +355,14 @@ def examine(
     if not methods or not set(methods) <= set(examination.METHODS):
         raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
     with options.concluding(reader):
-        results = [examination.examine(reader, name) for name in methods]
+        results = []
+        for name in methods:
+            try:
+                results.append(examination.examine(reader, name))
+            except UnfitLog as error:
+                if method is not None or examination.UNKNOWN not in str(error):
+                    raise
+                click.echo(f"warning: {name}: left out, as {error}", err=True)
     if plot:
         examination.plot(results, plot)
     text = "\n\n".join(result.summary() for result in results)

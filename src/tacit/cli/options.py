@@ -551,6 +551,8 @@ def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
     context = columns.get("context", "")
     if context.startswith("@"):
         columns["context"] = _schema_at(Path(context[1:]))
+    elif Path(context).suffix in (".toml", ".json") and Path(context).is_file():
+        raise click.UsageError(f"--column: context: {context} is a file; give context=@{context}")
     elif "," in context:
         columns["context"] = names(context)
     return columns

@@ -98,6 +98,7 @@ def off_policy(
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
     found = _read("weighting", weighing.sums_of, parts, workers, reader, [(at,) for at in first])
     say_rejected(reader, reader)
+    weighing.doubt_lists(reader.report)
     return warned(weighing.concluded(reduce(weighing.merged, found)))
 
 

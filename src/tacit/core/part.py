@@ -280,7 +280,12 @@ def matched(made: type, order: list[str], positional: list[Any], named: dict[str
     takes = [field.name for field in fields(made) if field.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
     if surplus:
-        raise InvalidValue(made.__name__, surplus[0], f"it takes {', '.join(takes)}")
+        hint = ""
+        if len(positional) > len(order) and all(isinstance(each, int | float) for each in positional):
+            kinds = {field.name: str(field.type) for field in fields(made)}
+            listed = [name for name in order if "Any" in kinds[name] or "tuple" in kinds[name]]
+            hint = f"; a list goes into brackets: {listed[0]}={positional}" if listed else ""
+        raise InvalidValue(made.__name__, surplus[0], f"it takes {', '.join(takes)}{hint}")
     given = dict(zip(order, positional, strict=False)) | named
     for field in fields(made):
         lacks = field.default is MISSING and field.default_factory is MISSING

@@ -70,6 +70,8 @@ class LogSums(NamedTuple):
         The same of each segment, where segments were asked for.
     learned : bool
         Whether the target is a learner that was fitted to these very rows.
+    given_above : bool
+        Whether a row has the propensity of its arm given those above it, and not that at its position.
     """
 
     sums: tuple[Sums, ...]
@@ -81,6 +83,7 @@ class LogSums(NamedTuple):
     slates: tuple[str | None, str | None] | None = None
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
     learned: bool = False
+    given_above: bool = False
 
 
 class Summing:
@@ -282,6 +285,10 @@ LEFT = (
     "how far off it is; so it has no interval, DoublyRobust has one"
 )
 
+TAKEN = (
+    "; the log has no position_propensity, that of the arm at its position whatever stands elsewhere, and "
+    "propensity is taken for it: give it, or CascadeIPS"
+)
 ALONE = "cluster: all rows have the same, so it has no interval; give a column of more values"
 FEW_CLUSTERS = 10
 SCARCE = (
@@ -299,6 +306,7 @@ def conclude(
     weight_bound: float | None = None,
     seed: int = 0,
     segments: int = 1,
+    given_above: bool = False,
 ) -> Estimate:
     """Return what an estimator says, given the sums over a log.
 
@@ -313,6 +321,8 @@ def conclude(
         As for :func:`off_policy`.
     segments : int, default 1
         Of how many segments this is one, whose intervals are to hold together (Bonferroni).
+    given_above : bool, default False
+        Whether propensities of arms given those above stand for those at their positions.
     """
     share = 1 - (1 - confidence) / segments
     length = _length(estimator)
@@ -351,7 +361,8 @@ def conclude(
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
-    notes = [f"{estimator.label}: {found.note}"] if found.note else []
+    taken = TAKEN if given_above and "mean weight" in found.note else ""
+    notes = [f"{estimator.label}: {found.note}{taken}"] if found.note else []
     if clustered and (several := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
         notes.append(f"{estimator.label}: {ALONE if several < 2 else SCARCE.format(several)}")
     clip, mean = getattr(estimator, "clip", math.inf), found.mean_weight

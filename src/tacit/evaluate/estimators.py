@@ -390,9 +390,9 @@ class PositionBasedIPS(SlateEstimator):
     ----------
     slots, clip
         As for the others.
-    examination : sequence of float
-        θₖ per position, from 0 on; only their ratios matter. From
-        :func:`~tacit.evaluate.examine`, for example.
+    examination : sequence of float, or Examination
+        θₖ per position, from 0 on; only their ratios matter. What :func:`~tacit.evaluate.examine`
+        returns, for example.
     logging : Target
         The policy that wrote the log: its probabilities of each arm at every position. The
         log's propensities, each of one position, do not tell them.
@@ -406,12 +406,16 @@ class PositionBasedIPS(SlateEstimator):
     weighted: ClassVar[bool] = False
     given_above: ClassVar[bool] = False
 
-    examination: tuple[float, ...] = ()
+    examination: Any = ()
     logging: Target | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        effects = np.asarray(self.examination, np.float64)
+        given = getattr(self.examination, "probabilities", self.examination)
+        try:
+            effects = np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            effects = np.zeros(0)
         if effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any():
             raise InvalidValue("examination", self.examination, "give numbers ≥ 0, one a position")
         self._set("examination", tuple(effects.tolist()))

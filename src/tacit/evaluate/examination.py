@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.text import Column, Tabulated, laid_out
-from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
 from tacit.evaluate.intervals import CONFIDENCE, confident, normal_quantile, wilson
 from tacit.evaluate.options import Options
 from tacit.evaluate.rows import LoggedRows, RowReader, clusters, positions
@@ -27,6 +27,13 @@ from tacit.logs.sources import Reading, say_rejected
 
 GROUPS = 20
 """Groups of decisions that the jackknife leaves out in turn."""
+
+
+UNKNOWN = (
+    "propensity: there is none, by which randomization tells examination from relevance; if all arms were as "
+    "likely, give their chance, constants={'propensity': 0.25} (--constant propensity=0.25), else another "
+    "method, 'harvesting' or 'em' (--method harvesting,em)"
+)
 
 
 class Cells(NamedTuple):
@@ -56,11 +63,13 @@ class Cells(NamedTuple):
 
 def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
     needed = ("placement", "key", "position", "decision_id")
-    reader = RowReader(needed, missing_reward, need_propensity=randomized)
+    reader = RowReader(needed, missing_reward, need_propensity=False)
     pairs: dict[tuple[int, int, int], int] = {}
     names: list[tuple[str, str]] = []
     parts: list[Floats] = []
     for rows in reader.read(log):
+        if randomized and (unknown := np.isnan(rows.propensity)).any():
+            raise UnfitLog(f"{rows.where(int(np.argmax(unknown)))}: {UNKNOWN}")
         group = clusters(rows.chunk.batch["decision_id"], GROUPS)
         weights = _to_uniform(rows) if randomized else np.ones(len(group))
         pair = _pairs(rows, pairs, names)

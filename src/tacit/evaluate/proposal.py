@@ -19,6 +19,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import counted
 from tacit.core.text import Tabulated
 from tacit.errors import LogError
+from tacit.logs.doubts import NEARLY_ALL, SURELY
 from tacit.logs.rows import lengths
 from tacit.logs.sources import Reading, as_chunks, opened, say_rejected
 
@@ -602,7 +603,12 @@ def _margin(contexts: Floats, shifts: list[Shift], normal: NormalContexts | None
 
 
 def _horizon(columns: LogColumns, longest: KeyHistory, test_rounds: int) -> Derived:
-    rounds = len(longest.rows)
+    rounds, rows, keys = len(longest.rows), len(columns.lanes), columns.names
+    if rows >= SURELY and len(keys) > NEARLY_ALL * rows:
+        doubt = (
+            f"key: nearly each of {rows:,} rows has one of its own ({keys[0][1]!r}, …), as a user or session"
+        )
+        return Derived(rounds, "rows of a key", (f"{doubt}; give the query or place, or leave it out",))
     source = f"rows of the busiest key, {columns.names[longest.lane][1]!r}"
     warning = f"no key has 2·L = {2 * test_rounds:,} rows; after a shift little would be left of it"
     return Derived(rounds, source, (warning,) if rounds < 2 * test_rounds else ())

@@ -200,6 +200,8 @@ class RowReader:
     ----------
     rows, unanswered, reward
         Rows given so far, those read without feedback, and the sum of all rewards.
+    given_above : bool
+        Whether one of them has a propensity, but none at its position.
     """
 
     def __init__(
@@ -225,6 +227,7 @@ class RowReader:
         self.rows = 0
         self.unanswered = 0
         self.reward = 0.0
+        self.given_above = False
 
     @property
     def arms(self) -> list[str]:
@@ -251,6 +254,7 @@ class RowReader:
         offer = self._offer(batch)
         propensity = numbers(batch, "propensity")
         at_position = numbers(batch, "position_propensity")
+        self.given_above |= bool((np.isnan(at_position) & ~np.isnan(propensity)).any())
         rows = LoggedRows(
             chunk,
             self._first + self.rows,

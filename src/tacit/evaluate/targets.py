@@ -228,6 +228,8 @@ class Table(PerArm):
     """
 
     label = "table"
+    slots = 0
+    """How many positions it fills, if it is one list."""
     called, least, most = "probabilities", 0.0, 1.0
 
     def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
@@ -493,7 +495,9 @@ def fixed_target(text: str) -> Target | None:
         arms = [name.strip() for name in rest.split(",")]
         if len(set(arms)) < len(arms) or not all(arms):
             raise InvalidValue("policy", text, "give each arm of the list once, commas between")
-        return Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
+        found = Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
+        found.slots = len(arms)
+        return found
     if kind == "table" and colon:
         return _from_file(Path(rest))
     like = get_close_matches(kind, ("always", "list", "table", "learner"), 1, cutoff=0.8)

@@ -37,11 +37,11 @@ from tacit.evaluate.results import NO_OVERLAP, ByEstimator, OffPolicyResult, Seg
 from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further, one_sided
-from tacit.evaluate.targets import ByClassifier, Target
+from tacit.evaluate.targets import ByClassifier, Target, Uniform
 from tacit.learning.learner import Learner
 from tacit.logs.doubts import SURELY
 from tacit.logs.reader import absent
-from tacit.logs.rows import NO_ROWS
+from tacit.logs.rows import NO_ROWS, LogReport
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import Reading, say_rejected, say_unread
 from tacit.policies.actions import SlatePolicy
@@ -198,6 +198,7 @@ class Weighing(Options):
             summing.slate_ids,
             summing.segments,
             reader.rows >= SURELY and (reader.rows, mark) in logs,
+            reader.given_above,
         )
 
     @property
@@ -237,7 +238,19 @@ class Weighing(Options):
             before.reached | after.reached,
             ends[0] or ends[1],
             self._segments_merged(before.segments, after.segments),
+            given_above=before.given_above or after.given_above,
         )
+
+    def doubt_lists(self, report: LogReport) -> None:
+        """Warn of a log of lists whose rows are weighed one by one, whatever their position."""
+        blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
+        if report.lists and blind and not self.weighs_slates:
+            warnings.warn(
+                "position: rows of one decision are a list, and the target shows one arm everywhere; give "
+                "fixed_target('list:a,b,c') (--policy list:a,b,c) or a policy of lists, such as ListMix",
+                AssumptionWarning,
+                stacklevel=3,
+            )
 
     def _segments_merged(
         self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
@@ -257,7 +270,7 @@ class Weighing(Options):
         """Return what follows from the sums over the whole log."""
         return OffPolicyResult(
             target=self.target.label,
-            estimates=self._estimates(found.sums),
+            estimates=self._estimates(found.sums, given_above=found.given_above),
             logged=self._logged(found),
             rows=found.rows,
             lists=found.sums[0].n if self.weighs_lists else None,
@@ -290,7 +303,9 @@ class Weighing(Options):
         if self.assumes != ASSUMES and not self.weighs_slates and found.arms:
             yield doubted_propensities(list(found.arms), np.array([*found.arms.values()]).T)
 
-    def _estimates(self, found: Sequence[Sums], segments: int = 1) -> ByEstimator:
+    def _estimates(
+        self, found: Sequence[Sums], segments: int = 1, *, given_above: bool = False
+    ) -> ByEstimator:
         return ByEstimator(
             conclude(
                 given,
@@ -300,6 +315,7 @@ class Weighing(Options):
                 weight_bound=self.weight_bound,
                 seed=self.seed,
                 segments=segments,
+                given_above=given_above and isinstance(given, IndependentIPS),
             )
             for given, sums in zip(self.estimators, found, strict=True)
         )
@@ -325,6 +341,10 @@ def _meant(target: Any) -> str:
         return f"give Table({target!r})"
     if isinstance(target, str):
         return f"give Table({{{target!r}: 1.0}}) for what always shows this arm, or a policy"
+    if hasattr(target, "predict_proba") and hasattr(target, "classes_"):
+        return "give ByClassifier(model), if its classes are the arms"
+    if hasattr(target, "predict"):
+        return "give Greedy(Predicted(model, arms=[...])), if it predicts rewards"
     return "give a policy, or a target such as Uniform()"
 
 
@@ -356,9 +376,9 @@ def _known(propensities: Any) -> Any:
 
 
 def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
-    if not isinstance(target, Ranking):
+    positions = target.policy.action_width if isinstance(target, Ranking) else getattr(target, "slots", 0)
+    if not positions:
         return IPS(), SNIPS()
-    positions = target.policy.action_width
     if not logged:
         return (IndependentIPS(positions),)
     return IndependentIPS(positions), CascadeIPS(positions), SlateIPS(positions)
@@ -511,6 +531,7 @@ def off_policy(
         weighing = weighing.fitted(counts)
     with counted("weighting", progress) as report:
         result = weighing.concluded(weighing.sums_of(reader, progress=report))
+    weighing.doubt_lists(reader.report)
     return warned(replace(result, notes=say_rejected(reader, log)))
 
 

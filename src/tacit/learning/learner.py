@@ -359,7 +359,7 @@ class Learner(BelievingLearner[ArmT_co]):
     def fit_log(
         self,
         log: Any,
-        *,
+        *more: Any,
         placement: str | None = None,
         missing_reward: float | None = 0.0,
         relevance: Any = None,
@@ -413,6 +413,9 @@ class Learner(BelievingLearner[ArmT_co]):
         from tacit.learning.logged import learn_log
         from tacit.logs.sources import opened, say_rejected, say_unread
 
+        if more:
+            remedy = "it takes one log, with arms and rewards: frame.assign(reward=rewards)"
+            raise TypeError(f"Learner.fit_log(): {remedy}")
         reader = opened(log, **reading)
         say_unread(reader, self.policy)
         features = relevance, examination

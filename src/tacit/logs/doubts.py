@@ -200,6 +200,8 @@ class SeenRows:
         self._timed = False
         self._first = 1
         self._lists = False
+        self.lists = False
+        """Whether a decision has rows at several positions."""
         self._ids: list[Any] = []
         self._where: list[tuple[int, str, Ints]] = []
         self._rows = 0
@@ -219,7 +221,10 @@ class SeenRows:
         self._timed = self._timed or by is ROW
         if by is DECISION and "position" in columns:
             ids, places = columns["decision_id"], columns["position"]
-            self._lists = self._lists or bool(pc.any(pc.equal(ids[1:], ids[:-1])).as_py())
+            same = pc.equal(ids[1:], ids[:-1])
+            apart = pc.and_(same, pc.not_equal(places[1:], places[:-1]))
+            self._lists = self._lists or bool(pc.any(same).as_py())
+            self.lists = self.lists or bool(pc.any(apart).as_py())
             self._first = min(self._first, pc.min(places).as_py() or 0)
         left = LOOKED_AT - self._rows
         given = [columns[name].slice(0, left) for name in by if name in columns]

@@ -465,7 +465,7 @@ class LogReader:
                 seen.add({name: chunk.batch[name] for name in file.looked_into}, *chunk[1:])
                 yield chunk
         report.doubt(seen.doubts())
-        report.rewards = seen.said_of(report.rewards)
+        report.rewards, report.lists = seen.said_of(report.rewards), seen.lists
 
     def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
         """Return the rows of a file that pass every check, and count the others."""

@@ -134,6 +134,8 @@ class LogReport:
         Whether there is no column of keys, so that all rows are of one.
     rewards : str
         What the log says of the unit of its rewards.
+    lists : bool
+        Whether a decision has rows at several positions.
     """
 
     read: int = 0
@@ -144,6 +146,7 @@ class LogReport:
     doubts: dict[tuple[str, str], Doubt] = field(default_factory=dict)
     one_key: bool = False
     rewards: str = ""
+    lists: bool = False
 
     def doubt(self, found: Iterable[Doubt]) -> None:
         """Count rows that are doubted, which come after those that were counted before."""
@@ -185,6 +188,7 @@ class LogReport:
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
+        both.lists = self.lists or other.lists
         both.rejected = _added(self.rejected, other.rejected)
         both.time_units = _added(self.time_units, other.time_units)
         both.doubt([*self.doubts.values(), *other.doubts.values()])

@@ -93,7 +93,7 @@ def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: s
             _look(seen, file, span, log.batch_rows)
             yield from _file(log, file, span, columns, fixed)
     report.doubt(seen.doubts())
-    report.rewards = seen.said_of(report.rewards)
+    report.rewards, report.lists = seen.said_of(report.rewards), seen.lists
 
 
 def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
