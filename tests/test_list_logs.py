@@ -338,6 +338,10 @@ def test_positions_that_count_from_1_are_told_to_count_from_0(target, tmp_path):
     write_log(log, tmp_path / "log.csv")
     _, _, error = command("evaluate", str(tmp_path / "log.csv"), "--policy", "list:d,b,c")
     assert re.search(said, " ".join(error.split()))
+    with pytest.raises(
+        UnfitLog, match=r"row 3: position: 3 is not allowed; .*; positions count from 0: take 1"
+    ):
+        tacit.Learner(list_mix(), seed=1).fit_log(log)
 
 
 def test_a_list_with_a_gap_is_refused_where_a_policy_would_show_it():
@@ -406,9 +410,9 @@ def test_a_policy_of_single_arms_learns_each_row_once_however_lists_are_weighed(
 def test_a_log_of_lists_judged_by_what_shows_one_arm_is_doubted(tmp_path):
     log, _, _ = logged(list_mix(), 200, 9)
     said = r"position: rows of one decision are a list, .* one arm .*; give fixed_target\('list:a,b,c'\)"
-    for target in (Table({"a": 1.0}), tacit.Thompson(ARMS)):
+    for target, estimators in ((Table({"a": 1.0}), None), (tacit.Thompson(ARMS), [IndependentIPS(3)])):
         with pytest.warns(AssumptionWarning, match=said):
-            off_policy(target, log)
+            off_policy(target, log, estimators)
     for form in ("csv", "parquet"):
         write_log(log, tmp_path / f"log.{form}")
         with pytest.warns(AssumptionWarning, match=said):
@@ -470,6 +474,17 @@ def test_lists_that_do_not_fit_are_refused():
         off_policy(always(*WANTED), twice, [IndependentIPS(3)])
     with pytest.raises(InvalidValue, match="estimators"):
         off_policy(list_mix(), log, [IPS()])
+    with pytest.raises(InvalidValue, match=r"target: 'list:a,b' is .*; give fixed_target\('list:a,b'\)"):
+        off_policy("list:a,b", log)
+    for logging in (list_mix(), "uniform", Uniform):
+        for judged in (
+            lambda given: off_policy(Uniform(), log, logging=given),
+            lambda given: PositionBasedIPS(3, examination=EFFECTS, logging=given),
+        ):
+            with pytest.raises(
+                InvalidValue, match=r"logging: .* give its probabilities as a target, such as"
+            ):
+                judged(logging)
     with pytest.raises(InvalidValue, match="policy"):
         off_policy(tacit.CascadeEC(1, 1), log)
     with pytest.raises(InvalidValue, match="off_policy"):

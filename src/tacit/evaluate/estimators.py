@@ -421,6 +421,7 @@ class PositionBasedIPS(SlateEstimator):
         self._set("examination", tuple(effects.tolist()))
         if self.logging is None:
             raise InvalidValue("logging", None, "give the logging policy, such as Uniform()")
+        check_logging(self.logging)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -460,6 +461,13 @@ class PositionBasedIPS(SlateEstimator):
 
     def _position_weights(self, weights: Floats) -> Floats:
         return weights
+
+
+def check_logging(given: Any) -> None:
+    """Refuse what is no target, given for the policy that wrote a log."""
+    if given is not None and (isinstance(given, type) or not hasattr(given, "shown")):
+        remedy = "give its probabilities as a target, such as Uniform() or Table({'film': 0.8, ...})"
+        raise InvalidValue("logging", given, remedy)
 
 
 def _moved(rows: LoggedRows, position: int) -> LoggedRows:

@@ -28,6 +28,7 @@ from tacit.evaluate.estimators import (
     IndependentIPS,
     SlateEstimator,
     SlateIPS,
+    check_logging,
     named_estimators,
 )
 from tacit.evaluate.intervals import CONFIDENCE, Sums
@@ -76,6 +77,7 @@ class Weighing(Options):
         if not isinstance(self.cluster, str | None):
             raise InvalidValue("cluster", self.cluster, "give the name of a column, such as 'key' or 'user'")
         self._set("target", target)
+        check_logging(self.logging)
         self._set("propensities", _known(self.propensities))
         given = self.estimators
         if given is None:
@@ -242,9 +244,9 @@ class Weighing(Options):
         )
 
     def doubt_lists(self, report: LogReport) -> None:
-        """Warn of a log of lists whose rows are weighed one by one, whatever their position."""
+        """Warn of a log of lists where the target shows the same at every position."""
         blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
-        if report.lists and blind and not self.weighs_slates:
+        if report.lists and blind:
             warnings.warn(
                 "position: rows of one decision are a list, and the target shows one arm everywhere; give "
                 "fixed_target('list:a,b,c') (--policy list:a,b,c) or a policy of lists, such as ListMix",
@@ -339,6 +341,8 @@ def _meant(target: Any) -> str:
         return f"give {target.__name__}(), made of the class"
     if isinstance(target, Mapping):
         return f"give Table({target!r})"
+    if isinstance(target, str) and ":" in target:
+        return f"give fixed_target({target!r})"
     if isinstance(target, str):
         return f"give Table({{{target!r}: 1.0}}) for what always shows this arm, or a policy"
     if hasattr(target, "predict_proba") and hasattr(target, "classes_"):

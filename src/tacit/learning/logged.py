@@ -398,9 +398,10 @@ class _LogLessons:
         twice[np.unique(cells, return_index=True)[1]] = False
         if (wrong | twice).any():
             row = int(np.argmax(wrong | twice))
+            counted = "; positions count from 0: take 1 off each" * bool(place.min() > 0)
             raise UnfitLog(
                 f"{chunk.where(row)}: position: {place[row]:g} is not allowed; give each row of a "
-                f"list a position of its own, from 0 to {width - 1} for this policy"
+                f"list a position of its own, from 0 to {width - 1} for this policy{counted}"
             )
         at = of, place.astype(np.int64)
         shape = len(first), width
