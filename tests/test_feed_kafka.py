@@ -157,9 +157,13 @@ def test_a_topic_is_followed_by_two_feeders_and_each_event_counts_once(cluster, 
     events = events_of(decided(client, 900))
     sent(cluster, "followed", events[:300])
     source = f"kafka://{cluster}/followed?group=g"
-    with feeding(url, source, folder=tmp_path) as one:
+    # How soon the broker takes one for dead; 45 s by default.
+    path = tmp_path / "client.properties"
+    path.write_text("session.timeout.ms=6000\nheartbeat.interval.ms=1000\n")
+    soon = "--properties", path
+    with feeding(url, source, *soon, folder=tmp_path) as one:
         eventually(lambda: feedback_of(url) == 300)
-        with feeding(url, source, folder=tmp_path) as other:
+        with feeding(url, source, *soon, folder=tmp_path) as other:
             sent(cluster, "followed", events[300:600])
             eventually(lambda: feedback_of(url) == 600)
             one.kill()
@@ -169,7 +173,7 @@ def test_a_topic_is_followed_by_two_feeders_and_each_event_counts_once(cluster, 
     assert code == 0
     assert counts["sent"].keys() <= {"learned", "duplicate"}
     # Whatever the dead one had not committed is sent again by the next, and changes nothing.
-    assert fed(url, cluster, "followed", "--once", folder=tmp_path)[1]["sent"].keys() <= {"duplicate"}
+    assert fed(url, cluster, "followed", "--once", *soon, folder=tmp_path)[1]["sent"].keys() <= {"duplicate"}
 
 
 def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_shown(cluster, tmp_path):
