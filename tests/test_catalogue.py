@@ -144,6 +144,8 @@ def test_items_that_are_not_there_are_named():
         ("ab", np.zeros((2, DIM)), None, "a list of names"),
         (["a"], np.zeros((2, DIM)), None, "vectors"),
         (["a"], np.zeros((1, DIM + 1)), None, f"rows of {DIM} numbers"),
+        (["a"], np.zeros(DIM), None, r"vectors: .*; it is one row of numbers; .* as \[vector\] of one"),
+        ({"a": np.zeros(DIM)}, None, None, r"give list\(ids\.values\(\)\), and as ids list\(ids\)"),
         (["a"], [["x"] * DIM], None, f"rows of {DIM} numbers"),
         (["a"], np.full((1, DIM), np.nan), None, r"vectors\[0, 0\]"),
         (["a"], np.full((1, DIM), 1e6), None, "65,504"),

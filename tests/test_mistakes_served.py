@@ -18,7 +18,7 @@ from forked import Forked
 from harness import Clock, by_clock, configured, eventually, served, with_home
 
 from tacit.cli import cli
-from tacit.client import AsyncClient, Client, Decided, Feedback, Impression, Unavailable
+from tacit.client import AsyncClient, Client, Decided, Feedback, Impression, InvalidRequest, Unavailable
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
@@ -198,7 +198,15 @@ ASKED = {
         {"key": "a", "arms": "film"},
         ("arms", "'film'", "give a list, or nothing"),
     ),
-    "a reward of 5": ("home/feedback", {"decision_id": "d", "reward": 5}, ("reward", "5", "at most 1.0")),
+    "a reward of 5": (
+        "home/feedback",
+        {"decision_id": "d", "reward": 5},
+        (
+            "reward",
+            "5",
+            'give a number in [0, 1]; amounts have names, and go to metrics, as metrics = {"revenue": 59.9}',
+        ),
+    ),
     "a reward as text": (
         "home/feedback",
         {"decision_id": "d", "reward": "1"},
@@ -309,6 +317,10 @@ ANEW = {
         "",
     ): "placements.home.at_least: the store holds what was learned with {'a': 0.3}",
     ("at_least", "attribution_window = 60\nat_least"): "home.attribution_window: 60.0, before: 30.0",
+    (
+        'arms = ["a", "b"]\nat',
+        'arms = ["c", "a"]\nat',
+    ): "home.arms: b is retired, c begins anew; if it is b renamed, call it b to go on",
     ("placements.home", "placements.house"): "placements.home: no longer served; what it learned stays",
     ('arms = ["a", "b"]\nat', 'arms = ["a"]\nat'): "placements.home.arms: ('a',), before: ('a', 'b')",
     (
@@ -609,6 +621,7 @@ def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
     revenue = {"reward": "revenue", "metrics": {"revenue": {"range": [0, 200]}}}
     placements = {"home": {"arms": 2}, "shop": {"arms": 2} | revenue}
     placements["quick"] = {"arms": 2, "attribution_window": 0.01}
+    placements["late"] = {"arms": 2, "attribution_window": 0.5, "late": "correct", "policy": "ucb1"}
     with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
         shown = client.decide("home", "a", deferred=True).decision_id
         assert client.feedback("home", shown, 1).warning.startswith(
@@ -629,6 +642,15 @@ def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
         assert late.warning.startswith(
             "attribution_window: this came after its 0.01 s, and is not learned; leng"
         )
+        shown = client.decide("late", "a").decision_id
+        client.feedback("late", shown, 0.2)
+        eventually(lambda: client.feedback("late", shown, 1).outcome == "late")
+        assert client.feedback("late", shown, 1).warning.endswith(
+            "; late = 'correct' replaces a default, once and for its correction_window, not what was learned"
+        )
+        shown = client.decide("shop", "a").decision_id
+        with pytest.raises(InvalidRequest, match=r'as metrics = {"revenue": 0\.5}: it is what is learned'):
+            client.feedback("shop", shown, 0.5)
 
 
 def test_what_is_called_otherwise_by_others_is_found(tmp_path):
@@ -718,6 +740,7 @@ TYPED = {
     "log export out --store nowhere.db": ("--store", "nowhere.db", "give another"),
     "log export": ("'FOLDER'", "for example: ", "log export exported"),
     "lift home --key map.toml": ("--key", "this is a file", "give what is in it"),
+    "key web --scope decide,feedback": ("--scope", "'decide,feedback'", "give each by --scope of its own"),
     "demo --context --lists": ("give one", "--context", "--interest give one"),
     "demo --duel --holdout 0.1": ("--duel", "it has no holdout", "leave out --holdout"),
     "evaluate": ("'LOGS...'", "for example: ", "evaluate clicks.parquet --policy thompson"),
@@ -926,6 +949,54 @@ def test_what_nobody_answers_has_changed_nothing(typed, effect):
     ran = CliRunner().invoke(cli, [*typed.split(), "--url", "http://127.0.0.1:9"])
     remedy = "see whether the service runs there, or give its url (--url of a command)"
     assert f"Connection refused){effect}; {remedy}" in str(ran.exception)
+
+
+def test_a_file_of_the_service_that_is_not_read_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tacit.toml").write_text(HOME + "[store]\npath = '.'")
+    with pytest.warns(AssumptionWarning, match=r"tacit\.toml lies here .*; give --config tacit\.toml"):
+        CliRunner().invoke(cli, ["serve", "--store", "."])
+    with warnings.catch_warnings(action="error"):
+        ran = CliRunner().invoke(cli, ["serve", "--store", ".", "--config", "tacit.toml"])
+    assert "store.path: . is a folder" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("tacit_a\n", r"it ends with a line break, which \.strip\(\) takes away; give"),
+        ("tacit_a\n\nThis is the key\n", "it is of several lines; give"),
+        ("Bearer tacit_a", "it begins with Bearer, which the client adds; give"),
+        ("tacit a", "is not allowed; give the key as `tacit key` printed it, and no more"),
+    ],
+)
+def test_what_is_more_than_a_key_is_said_without_the_key(key, why):
+    with pytest.raises(InvalidValue, match=why) as caught:
+        Client("http://127.0.0.1:9", key)
+    assert "tacit_a" not in str(caught.value)
+
+
+def test_a_value_of_few_is_told_which_there_are():
+    with Client("http://127.0.0.1:9") as client:
+        with pytest.raises(InvalidValue, match="unknown: True is not allowed; give one of refuse, skip"):
+            client.decide("home", "a", arms=["x"], unknown=True)
+        with pytest.raises(
+            InvalidValue, match=r"reward: 59\.9 .*; give a number in \[0, 1\]; .* metrics = {"
+        ):
+            client.feedback("home", "d", 59.9)
+        with pytest.raises(TypeError, match=r"Decided has fields; give \.arm in place of \['arm'\]"):
+            Decided("d", "film", 0.5, 0, "committed")["arm"]
+
+
+def test_a_lift_in_per_cent_is_doubted_where_it_is_asked_for():
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        for shown, meant in ((10, "0.1 if 10 % are meant"), (1.1, "0.1 if it is a ratio meant")):
+            with (
+                pytest.warns(AssumptionWarning, match=f"shown: {shown} is .* % more; give {meant}") as found,
+                pytest.raises(Unavailable),
+            ):
+                client.lift("home", shown=shown)
+            assert found[0].filename == __file__
 
 
 def test_the_address_of_a_service_is_given_without_v1():

@@ -165,7 +165,10 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", segment="weather"), "0 candidates of segment 'weather'"),
             (DecisionRequest("k", ["doc-1"], segment="news"), "segment"),
             (DecisionRequest("k", ["doc-1", "doc-1"]), "item once"),
-            (DecisionRequest("k", ["x"], unknown="skip"), "0 candidates"),
+            (
+                DecisionRequest("k", ["x"], unknown="skip"),
+                r"arms: \['x'\] .* none of them is in the catalogue; put them there",
+            ),
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):

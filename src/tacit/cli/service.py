@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import click
 
 from tacit.cli import options
-from tacit.errors import ConfigError, TacitError, needing
+from tacit.errors import AssumptionWarning, ConfigError, TacitError, needing
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -111,6 +112,9 @@ def _as_it_is(part: Any) -> Any:
 
 logger = logging.getLogger(__name__)
 
+SERVICE = "tacit.toml"
+"""What the file of a service is called in all examples."""
+
 
 @options.command()
 def serve(
@@ -162,6 +166,9 @@ def serve(
     def reread() -> "Config":
         return log.configuration(**overrides)
 
+    if log.config is None and os.path.isfile(SERVICE):
+        doubt = f"--config: {SERVICE} lies here and was not read; give --config {SERVICE}"
+        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     with options.usage():
         configuration = reread()
     form = configuration.server.log

@@ -108,7 +108,9 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
     match kind:
         case inspect.Metadata():
             return check_of(kind.type, {**(kind.extra_json_schema or {}), **(kind.extra or {})})
-        case inspect.StrType() | inspect.LiteralType():
+        case inspect.LiteralType():
+            return _text(f"one of {', '.join(map(str, kind.values))}")
+        case inspect.StrType():
             return _text((schema or {}).get("such"))
         case inspect.BoolType():
             return checks.flag
@@ -148,7 +150,15 @@ def _number(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
-    return lambda field, given: checks.number(field, given, low, most, open_low=above is not None)
+
+    def checked(field: str, given: Any) -> float:
+        try:
+            return checks.number(field, given, low, most, open_low=above is not None)
+        except InvalidValue as error:
+            such = schema.get("such")
+            raise InvalidValue(field, given, f"give {such}" if such else error.allowed) from None
+
+    return checked
 
 
 def _list_of(check: Check) -> Check:

@@ -280,7 +280,14 @@ def _headers(key: str | None) -> dict[str, str]:
     if key is None:
         return headers
     if not (isinstance(key, str) and _KEY.fullmatch(key)):
-        raise InvalidValue("key", HIDDEN, "give the key as `tacit key` printed it")
+        # The key itself is shown to nobody.
+        wrong = {
+            "it is of several lines": "\n" in str(key).strip(),
+            "it ends with a line break, which .strip() takes away": str(key).endswith("\n"),
+            "it begins with Bearer, which the client adds": str(key).startswith("Bearer "),
+        }
+        why = "".join(f"{what}; " for what in [what for what, so in wrong.items() if so][:1])
+        raise InvalidValue("key", HIDDEN, f"{why}give the key as `tacit key` printed it, and no more")
     return {**headers, "authorization": f"Bearer {key}"}
 
 

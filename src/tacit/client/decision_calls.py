@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Raw
 
 from tacit.client.call import Call, ask, ask_many, call
+from tacit.errors import AssumptionWarning
 from tacit.wire import verbs
 from tacit.wire.control import LearnerOf, LentParts, Nothing
 from tacit.wire.decisions import Arm, Context, Decided, Impression, LocalDecision, TakenOver
@@ -329,6 +331,12 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
+        if isinstance(shown, int | float) and shown > 1:
+            meant = (
+                f"{shown - 1:.3g} if it is a ratio" if shown < 2 else f"{shown / 100:g} if {shown:g} % are"
+            )
+            doubt = f"shown: {shown:g} is {100 * shown:g} % more; give {meant} meant"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
         times: tuple[Any, Any] = begin, end
         asked = LiftOf(confidence, control, *times, shown, share, rate, daily)
         return ask(verbs.LIFT, placement, asked)

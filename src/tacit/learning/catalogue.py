@@ -172,6 +172,8 @@ class Catalogue:
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> tuple[list[Arm], Halves, list[str | None]]:
         """Return items as :meth:`put` takes them, checked."""
+        if vectors is None and isinstance(ids, Mapping):
+            raise InvalidValue("vectors", None, "give list(ids.values()), and as ids list(ids)")
         names, halves = self._checked_ids(ids), self._halves(vectors)
         if len(halves) != len(names):
             raise InvalidValue("vectors", halves.shape, f"give one for each of {len(names)} items")
@@ -370,6 +372,9 @@ class Catalogue:
             given = vectors if len(vectors) < 9 else f"{len(vectors)} vectors"
             remedy = f"give rows of {self.dim} numbers, one for each item"
             raise InvalidValue("vectors", given, remedy) from None
+        if halves.ndim == 1 and halves.size:
+            remedy = "it is one row of numbers; give a row for each item, as [vector] of one"
+            raise InvalidValue("vectors", halves.shape, remedy)
         if halves.ndim != 2 or (halves.shape[1] != self.dim and len(halves)):
             raise InvalidValue("vectors", halves.shape, f"give rows of {self.dim} numbers, one for each item")
         wrong = ~np.isfinite(halves)

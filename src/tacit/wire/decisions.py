@@ -7,7 +7,7 @@ decisions that were made next to the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, Never, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -174,6 +174,13 @@ Context = Annotated[
 T = TypeVar("T")
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What is told of a decision, by its fields."""
+
+    def __getitem__(self, name: object) -> Never:
+        raise TypeError(f"{type(self).__name__} has fields; give .{name} in place of [{name!r}]")
+
+
 class ManyDecisions(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
     """Many impressions, all decided in one commit or none; or what became of each, in their order."""
 
@@ -244,7 +251,7 @@ class Would(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+class Decided(Answer, frozen=True, omit_defaults=True):
     """What to show, logged.
 
     Attributes
@@ -276,6 +283,9 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     warning: str | None = None
 
 
+REWARD = {"such": 'a number in [0, 1]; amounts have names, and go to metrics, as metrics = {"revenue": 59.9}'}
+
+
 class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came back for a decision.
 
@@ -290,7 +300,7 @@ class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     decision_id: DecisionId
-    reward: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    reward: Annotated[float, Meta(ge=0.0, le=1.0, extra=REWARD)] | None = None
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
 
@@ -302,7 +312,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feedback_id: FeedbackId | None = None
 
 
-class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
+class Recorded(Answer, frozen=True, omit_defaults=True):
     """The feedback is logged.
 
     Attributes

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tacit.wire.decisions import SHORT, DecisionId, Durability, FeedbackId, Metrics, Name, NewDecisionId
+from tacit.wire.decisions import (
+    SHORT,
+    Answer,
+    DecisionId,
+    Durability,
+    FeedbackId,
+    Metrics,
+    Name,
+    NewDecisionId,
+)
 
 Item = int | str
 Ranker = Annotated[str, Meta(description="A ranker's name.", examples=["new"])]
@@ -73,7 +82,7 @@ class WouldDuel(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Dueled(msgspec.Struct, frozen=True, omit_defaults=True):
+class Dueled(Answer, frozen=True, omit_defaults=True):
     """The list to show, logged with all that its clicks need.
 
     Attributes
@@ -126,7 +135,7 @@ class WouldSlate(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
+class Listed(Answer, frozen=True, omit_defaults=True):
     """What to list, logged.
 
     Attributes

@@ -370,7 +370,10 @@ def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest
         return feedback
     amounts = msgspec.json.decode(feedback.metrics) if feedback.metrics else {}
     if name not in amounts:
-        raise InvalidValue(f"metrics.{name}", None, "give its amount, or 0: it is what is learned")
+        such = f'metrics = {{"{name}": {feedback.reward or 0:g}}}'
+        raise InvalidValue(
+            f"metrics.{name}", None, f"send its amount, or 0, as {such}: it is what is learned"
+        )
     worth = metric.worth(amounts[name])
     # A shard gets what its ingress has worked out.
     if feedback.reward not in (None, worth):

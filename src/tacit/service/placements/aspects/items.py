@@ -221,7 +221,10 @@ class Sought(NamedTuple):
             If there are none or too many, or one is not there and is not to be skipped.
         """
         if arms is not None:
-            return items.located(items.known(arms) if self.skips else arms)
+            there = items.known(arms) if self.skips else arms
+            if arms and not there:
+                raise InvalidValue("arms", arms, "none of them is in the catalogue; put them there")
+            return items.located(there)
         found = items.located(None, self.segment)
         return replace(found, ids=Whole(found.ids))
 
