@@ -646,7 +646,7 @@ def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
         client.feedback("late", shown, 0.2)
         eventually(lambda: client.feedback("late", shown, 1).outcome == "late")
         assert client.feedback("late", shown, 1).warning.endswith(
-            "; late = 'correct' replaces a default, once and for its correction_window, not what was learned"
+            "; late = 'correct' replaces a default once, within correction_window, and nothing that was learned"
         )
         shown = client.decide("shop", "a").decision_id
         with pytest.raises(InvalidRequest, match=r'as metrics = {"revenue": 0\.5}: it is what is learned'):

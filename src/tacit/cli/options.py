@@ -119,9 +119,10 @@ class Explained(click.Command):
             if found := NO_NUMBER.fullmatch(error.message):
                 such = f"{seconds}, in seconds" if (seconds := number_of(found[2])) else NUMBERS[found[3]]
                 raise click.BadParameter(f"{found[1]} is no number; give {such}", ctx, error.param) from None
-            if getattr(error.param, "multiple", False) and re.match(r"'[^']*,", error.message):
-                why = f"{error.message.rstrip('.')}; give each by {error.param.opts[0]} of its own"
-                raise click.BadParameter(why, ctx, error.param) from None
+            option = error.param
+            if isinstance(option, click.Option) and option.multiple and re.match(r"'[^']*,", error.message):
+                why = f"{error.message.rstrip('.')}; give each by {option.opts[0]} of its own"
+                raise click.BadParameter(why, ctx, option) from None
             raise
         except click.UsageError as error:
             for said, flag, remedy in MISTAKEN:
