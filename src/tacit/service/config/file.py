@@ -189,12 +189,6 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
         # A mode is for new placements, and what a store does not know of is no news.
         then = {key: value for key, value in old[name].items() if key != "mode"}
         yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
-        pair = then.get("arms"), new[name]["arms"]
-        arms, now = ([] if isinstance(each, int | None) else each for each in pair)
-        gone, come = ([arm for arm in own if arm not in other] for own, other in ((arms, now), (now, arms)))
-        if gone and come:
-            renamed = f"if it is {gone[0]} renamed, call it {gone[0]} to go on"
-            yield f"placements.{name}.arms: {gone[0]} is retired, {come[0]} begins anew; {renamed}"
 
 
 def kept(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:

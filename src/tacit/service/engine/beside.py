@@ -100,6 +100,10 @@ class Following:
                 changes.append(Mark(name, placement.start.text, rows.START, rows.CONFIGURATION))
             if self._leads and (change := placement.living.configured_change(placement)) is not None:
                 changes.append(Ask(name, change, rows.CONFIGURATION))
+                if change.retire and isinstance(change.add, list) and change.add:
+                    new, old = change.add[0], change.retire[0]
+                    what = "configuration: placements.%s.arms: %s is retired, and %s begins anew; "
+                    logger.info(what + "if it is %s renamed, call it that to go on", name, old, new, old)
             arms = self.leading.get(name)
             if arms is not None and placement.is_news(rows.ARMS, arms):
                 changes.append(Mark(name, arms, rows.ARMS, rows.CONFIGURATION))

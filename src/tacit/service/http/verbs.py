@@ -207,7 +207,7 @@ def _unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
             "decision_id: it was deferred and not activated, so this teaches nothing; activate it when shown"
         )
     if outcome == LATE and (reward or any(amounts.values())):
-        corrects = "; late = 'correct' replaces a default once, within correction_window, and nothing that was learned"
+        corrects = "; late = 'correct' replaces a default once, and nothing that was learned"
         remedy = "lengthen it" + (", or give late = 'correct'" if rule.late == "record" else corrects)
         return (
             f"attribution_window: this came after its {rule.window / 1e6:g} s, and is not learned; {remedy}"
