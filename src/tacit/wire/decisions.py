@@ -174,8 +174,8 @@ Context = Annotated[
 T = TypeVar("T")
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What is told of a decision, by its fields."""
+class Fielded(msgspec.Struct, frozen=True):
+    """What is read by its fields."""
 
     def __getitem__(self, name: object) -> Never:
         raise TypeError(f"{type(self).__name__} has fields; give .{name} in place of [{name!r}]")
@@ -251,7 +251,7 @@ class Would(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Decided(Answer, frozen=True, omit_defaults=True):
+class Decided(Fielded, frozen=True, omit_defaults=True):
     """What to show, logged.
 
     Attributes
@@ -312,7 +312,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feedback_id: FeedbackId | None = None
 
 
-class Recorded(Answer, frozen=True, omit_defaults=True):
+class Recorded(Fielded, frozen=True, omit_defaults=True):
     """The feedback is logged.
 
     Attributes

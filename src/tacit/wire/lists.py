@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from tacit.wire.decisions import (
     SHORT,
-    Answer,
     DecisionId,
     Durability,
     FeedbackId,
+    Fielded,
     Metrics,
     Name,
     NewDecisionId,
@@ -82,7 +82,7 @@ class WouldDuel(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Dueled(Answer, frozen=True, omit_defaults=True):
+class Dueled(Fielded, frozen=True, omit_defaults=True):
     """The list to show, logged with all that its clicks need.
 
     Attributes
@@ -135,7 +135,7 @@ class WouldSlate(msgspec.Struct, frozen=True):
     propensity: float | None
 
 
-class Listed(Answer, frozen=True, omit_defaults=True):
+class Listed(Fielded, frozen=True, omit_defaults=True):
     """What to list, logged.
 
     Attributes
