@@ -80,6 +80,15 @@ class Replaces(tacit.Policy):
         return state._replace(plays=state.plays + 1.0)
 
 
+class Undecorated(tacit.UniformRandom):
+    tries: int = 10
+
+
+@dataclass(frozen=True)
+class Unannotated(tacit.UniformRandom):
+    tries = 10
+
+
 @dataclass(frozen=True)
 class Unfinished(tacit.Policy):
     c: float = 1.0
@@ -518,6 +527,16 @@ REFUSED = {
         "Replaces.choose: 0",
         "return what is on offer, as impression.arms has it: [1, 2]",
     ),
+    "a key before who is asking": (
+        lambda: learner(arms=ARMS, context={"age": "number"}).explain("home", {"age": 31}),
+        "context: 'home'",
+        "give who is asking first: explain({…}, 'home')",
+    ),
+    "a learner among policies": (
+        lambda: tacit.simulate([learner(arms=2), tacit.UCB1(2)], tacit.BernoulliArms([0.1, 0.2]), horizon=10),
+        "policies: ",
+        "such as its .policy",
+    ),
     "a dict for none": (
         lambda: learner(arms=ARMS).choose("home", context={"age": 31}),
         "context: {'age': 31}",
@@ -693,6 +712,17 @@ WARNED = {
         r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
         "leave copies out",
     ),
+    "a generator for each list": (
+        lambda: [
+            TeamDraft(length=3).interleave([["a", "b"], ["c", "d"]], np.random.default_rng(7))
+            for _ in range(21)
+        ],
+        "rng: 20 lists were drawn from the same state, .*; make a generator at the start, and keep it",
+    ),
+    "an arm of several": (
+        lambda: learner(arms=ARMS, shows="slate", positions=2).choose("home").arm,
+        "arm: '.*' is the first alone of what is shown; decision.shown has all",
+    ),
     "a mask without a click": (
         lambda: credited(SHOWN, clicks=[0, 0, 0]),
         r"clicks: \[0, 0, 0\] reads as position 0; if it says 1 where .*, give the positions of these",
@@ -762,6 +792,16 @@ def test_a_kernel_that_gives_back_a_state_is_doubted_and_told_what_to_do():
             def learn(params, state, lane, outcome):
                 plays = state.plays.copy()
                 return (plays,)
+
+    with pytest.warns(AssumptionWarning, match=r"Loose\.learn draws from np\.random, .*; draw from rng"):
+
+        class Loose(tacit.UniformRandom):
+            class Params(NamedTuple):
+                pass
+
+            @staticmethod
+            def learn(params, state, lane, outcome):
+                state.plays[lane, 0] += np.random.random()  # noqa: NPY002
 
     one = tacit.Learner(Replaces(2), seed=1)
     made = one.choose("home")
@@ -915,6 +955,18 @@ MISCALLED = {
     "who is asking, misspelt": (
         lambda: learner(arms=3, context_dim=1).choose(contxt=[1]),
         "'contxt'; did you mean 'context'?",
+    ),
+    "a policy that is no dataclass": (
+        lambda: Undecorated(arms=2, tries=3),
+        r"Undecorated is no dataclass; write @dataclass\(frozen=True\) above it",
+    ),
+    "a field without an annotation": (
+        lambda: Unannotated(arms=2, tries=3),
+        r"Unannotated\.tries has no annotation, so is no field; write what it is, as in tries: float = 10",
+    ),
+    "who is asking twice": (
+        lambda: learner(arms=ARMS, context={"age": "number"}).explain("home", context={"age": 31}),
+        "multiple values for argument 'context'; it takes context, key",
     ),
     "arms of a learner": (
         lambda: tacit.Learner(arms=ARMS),

@@ -82,19 +82,23 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
                 f"a kernel of this name is a static method that takes ({', '.join(expected)})"
             )
         foreign = not implementation.__module__.startswith(f"{__name__.partition('.')[0]}.")
-        if foreign and generic.__annotations__["return"] == "None" and _returns_something(implementation):
-            doubt = f"{part.__qualname__}.{generic.__name__} returns something, which nobody reads"
-            remedy = "let it write into the arrays of the state, as in state.plays[lane, arm] += 1"
-            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
+        for doubt in _doubts(generic, implementation) if foreign else ():
+            warnings.warn(f"{part.__qualname__}.{generic.__name__} {doubt}", AssumptionWarning, stacklevel=4)
     parts[part.Params] = part
 
 
-def _returns_something(function: Callable[..., Any]) -> bool:
-    """Whether a function returns a value, be it none that another function returns."""
+def _doubts(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
+    """Return what a kernel does that is lost, or that no seed reaches."""
     code: Any = getattr(function, "__code__", None)
-    steps = [] if code is None else list(dis.get_instructions(code))
-    returned = [before for before, step in pairwise(steps) if step.opname == "RETURN_VALUE"]
-    return any(step.argval is not None and step.opname != "CALL" for step in returned)
+    doubts, silent = set(), generic.__annotations__["return"] == "None"
+    for before, step in pairwise([] if code is None else dis.get_instructions(code)):
+        # What another function returns may be none.
+        if step.opname == "RETURN_VALUE" and silent and before.argval is not None and before.opname != "CALL":
+            remedy = "let it write into the arrays of the state, as in state.plays[lane, arm] += 1"
+            doubts.add(f"returns something, which nobody reads; {remedy}")
+        if before.argval in ("np", "numpy") and step.argval == "random":
+            doubts.add("draws from np.random, which no seed reaches; draw from rng, as in rng.random()")
+    return doubts
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:

@@ -102,6 +102,12 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
+        for name in named.keys() - cls.__dataclass_fields__.keys():  # type: ignore[attr-defined]
+            if name in get_annotations(cls):
+                raise TypeError(f"{cls.__name__} is no dataclass; write @dataclass(frozen=True) above it")
+            if name in cls.__dict__:
+                remedy = f"write what it is, as in {name}: float = {cls.__dict__[name]!r}"
+                raise TypeError(f"{cls.__name__}.{name} has no annotation, so is no field; {remedy}")
         if given or named:  # a copy is made without any
             check_call(cls.__init__, cls.__name__, (cls, *given), named)  # type: ignore[misc]
         return super().__new__(cls)

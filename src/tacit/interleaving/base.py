@@ -30,6 +30,8 @@ Ranked = tuple[tuple[Item, ...], ...]
 
 LONGEST = 100
 MANY = 10_000
+SAME = 20
+"""After so many lists from the same state of a generator it is doubted."""
 
 
 class Credit(NamedTuple):
@@ -248,7 +250,9 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        return self._interleave(self._checked(rankings), checked_rng(rng))
+        ranked, rng = self._checked(rankings), checked_rng(rng)
+        _doubt_same(rng)
+        return self._interleave(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
         """Return all that :meth:`interleave` may return, with probabilities that sum to 1.
@@ -385,3 +389,17 @@ def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     """Return, per ranker, the rank (from 0) that it gives each item; None where it gives none."""
     tables = [{item: rank for rank, item in enumerate(given)} for given in rankings]
     return [[table.get(item) for item in items] for table in tables]
+
+
+_drawn = ["", 0]
+"""The state of the generator that drew last, and how many lists before were drawn from the same one."""
+
+
+def _doubt_same(rng: Generator) -> None:
+    """Warn, once, of a generator that is made anew for each list."""
+    state = str(rng.bit_generator.state)
+    _drawn[:] = state, (int(_drawn[1]) + 1 if state == _drawn[0] else 0)
+    if _drawn[1] == SAME:
+        what = f"rng: {SAME:,} lists were drawn from the same state, so that one ranker leads all of them"
+        remedy = "make a generator at the start, and keep it"
+        warnings.warn(f"{what}; {remedy}", AssumptionWarning, stacklevel=4)

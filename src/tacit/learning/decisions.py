@@ -157,6 +157,9 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     @property
     def arm(self) -> ArmT_co:
         """The arm that was shown; the left one of a duel, the first one of a slate."""
+        if len(self.slots) > 1:
+            doubt = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         return self.shown[0]
 
     @property

@@ -17,7 +17,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.checks import ONLY_KEY
 from tacit.core.text import Tabulated
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import InvalidValue, UnknownName, suggesting
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import Arm, ArmT_co, Key
@@ -272,6 +272,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         shared = not any(self.lanes.rows)
         return self.keys[0] if shared and self.keys and key not in self else key
 
+    @suggesting
     def explain(
         self,
         context: npt.ArrayLike | None = None,
@@ -298,6 +299,8 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         >>> print(learner.explain({"age": 70}).summary().splitlines()[4])
         film: age -4.29
         """
+        if isinstance(context, str):
+            raise InvalidValue("context", context, f"give who is asking first: explain({{…}}, {context!r})")
         if not hasattr(self.policy, "beliefs_in"):
             remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
             raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")

@@ -51,7 +51,7 @@ CALLED_HERE = {
     "partial_fit": "learn",
     "update": "learn",
     "predict": "choose",
-    "select_arm": "choose",
+    **dict.fromkeys(("select_arm", "pull", "decide", "recommend"), "choose"),
     "merge": "tacit.learning.merging.added",
     "load": "Learner.load(path), which returns the learner that was saved",
 }

@@ -350,7 +350,7 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
     given: Any = policies if isinstance(policies, Iterable) else [policies]
     chosen = list(given)
     if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
-        inner = ", such as its .policy" if hasattr(policies, "policy") else ""
+        inner = ", such as its .policy" if any(hasattr(each, "policy") for each in chosen) else ""
         raise InvalidValue("policies", policies, f"give a policy or a list of them{inner}")
     for policy in chosen:
         if policy.shows != environment.takes:

@@ -299,7 +299,9 @@ def _plain(cause: str, place: Place, parts: Sequence[Any]) -> str:
         kind = lacking[2].partition("(")[0]
         layouts = [_fields(part, kind) for part in parts]
         has = next((fields for fields in layouts if fields), ())
-        cause = f"{kind} has no {lacking[1]}; it has {', '.join(has)}"
+        cause = f"{kind} has no {lacking[1]}; it has {', '.join(has) or 'none'}"
+        if kind == "Params":
+            cause += f"; a field of the class becomes one, as in {lacking[1]}: float = …"
     elif lacking and lacking[2].startswith("Module("):
         cause = f"kernels have no {lacking[1]} of that module"
     elif unmarked:
