@@ -712,6 +712,10 @@ WARNED = {
         r"timestamp: 120 rows repeat time, key, arm and reward .*, first log row 121: .*2026-01-01.*; "
         "leave copies out",
     ),
+    "a number of arms in a policy's text": (
+        lambda: policy_from_spec("thompson(3)", arms=2),
+        "Thompson: 3 is its prior_successes, as arms are given elsewhere; give prior_successes by name",
+    ),
     "a generator for each list": (
         lambda: [
             TeamDraft(length=3).interleave([["a", "b"], ["c", "d"]], np.random.default_rng(7))
@@ -1145,6 +1149,8 @@ TYPED = {
     "duel log.csv --position 1,0.5x": "position: '0.5x' is not allowed; give a number",
     "evaluate log.csv --policy plan.csv": "none is called 'plan.csv'; table:plan.csv may be meant",
     "evaluate --policy ucb1 ips": "ips: cannot be read: .*several values of one option have commas between",
+    "schema log.csv --context uid": "who is asking is a column: --column context=age,device",
+    "evaluate log.csv --policy ucb1 --arms [film,song]": "give names with commas .* without brackets",
     "lift log.csv": "PLACEMENT: log.csv is a file; tacit evaluate judges what is logged",
     "simulate --policy thompson,ucb1": "policy: 'thompson,ucb1' is not allowed; .*: --policy once for each",
     "evaluate log.csv --policy home.tacit": "none is called 'home.tacit'; learner:home.tacit may be meant",

@@ -90,6 +90,7 @@ EXAMPLES = {
 MISTAKEN = (
     (".toml)", "--config", "give it as --config"),
     ("unexpected extra argument", "--add", "give each as an --add of its own"),
+    ("--context", "--column", "who is asking is a column: --column context=age,device"),
     ("--url", "--store", "the log is read where it lies: give --config or --store"),
 )
 """What an error of click says, by an option that the command has: with what remedy."""
@@ -546,6 +547,8 @@ def plain(value: Any) -> Any:
 
 def names(text: str) -> list[str]:
     """Split a list with commas."""
+    if text.startswith("[") and text.endswith("]"):
+        raise click.UsageError(f"{text}: give names with commas between, without brackets")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

@@ -392,7 +392,11 @@ class Ranking(Restarted):
 
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
         if not isinstance(policy, SlatePolicy):
-            raise InvalidValue("policy", policy, "give one that shows lists, such as ListMix")
+            raise InvalidValue(
+                "policy",
+                policy,
+                "give one that shows lists, such as ListMix; a fixed list is fixed_target('list:a,b,c')",
+            )
         self.policy, self.seed = policy, seed
         self.label = f"{policy.label}, learning"
         self._start()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from inspect import signature
@@ -15,7 +16,7 @@ from typing import Any
 
 from tacit.core.dispatch import canonical
 from tacit.core.part import GRAMMAR, matched, named_class, parsed_call, read_call
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import AssumptionWarning, InvalidValue, TacitError
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
 from tacit.policies.shows import Shows, shows_of
@@ -206,9 +207,13 @@ def reads_features(spec: str) -> str | None:
 def _given(policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any) -> dict[str, Any]:
     """Match what a spec says to a policy's hyperparameters; its arms are those it says, or ours."""
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
-    allowed = [field.name for field in fields(policy) if field.init]
-    given = matched(policy, [name for name in allowed if name != "arms"], positional, named)
-    if "policy" not in given and "arms" in allowed and given.setdefault("arms", arms) is None:
+    taken = {field.name: field.default for field in fields(policy) if field.init}
+    order = [name for name in taken if name != "arms"]
+    given, first = matched(policy, order, positional, named), next(iter(positional), None)
+    if type(first) is int and first > 1 and "arms" in taken and isinstance(taken[order[0]], float):
+        what = f"{policy.__name__}: {first} is its {order[0]}, as arms are given elsewhere"
+        warnings.warn(f"{what}; give {order[0]} by name, or leave it out", AssumptionWarning, stacklevel=3)
+    if "policy" not in given and "arms" in taken and given.setdefault("arms", arms) is None:
         raise InvalidValue("arms", None, "say the number of arms or their names")
     return given
 
