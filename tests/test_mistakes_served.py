@@ -18,7 +18,16 @@ from forked import Forked
 from harness import Clock, by_clock, configured, eventually, served, with_home
 
 from tacit.cli import cli
-from tacit.client import AsyncClient, Client, Decided, Feedback, Impression, InvalidRequest, Unavailable
+from tacit.client import (
+    AsyncClient,
+    Client,
+    Decided,
+    Feedback,
+    Impression,
+    InvalidRequest,
+    Local,
+    Unavailable,
+)
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import doubts, load_config
@@ -54,6 +63,7 @@ CONFIGURED = {
     HOME + "policy = 'ucb1(arms=5)'": ("home: policy", "'ucb1(arms=5)'", "leave its arms out"),
     HOME + "kind = 'features'\nrelevance_dim = 2": ("home: arms", "'song'", "leave it out"),
     HOME + "late = true": ("home.late", "True", "give one of record, correct"),
+    HOME + "policy = 'thompson_sampling'": ("home: policy", "'thompson_sampling'", "did you mean Thompson?"),
     HOME + "policy = 3": ("home.policy", "3", "give text or a table of names and values"),
     "[placements.home]\narrms = 2": ("home.arrms", "unknown", "did you mean arms?"),
     HOME + "[store]\npath = ''": ("store.path", "is a folder", "give a file in it, such as"),
@@ -235,7 +245,12 @@ ASKED = {
     "a metric alone": (
         "home/feedback",
         {"decision_id": "d", "metrics": {"revenue": 1}},
-        ("reward", "null", "give a number from 0 to 1, beside metrics, too"),
+        ("reward", "null", "beside metrics, too; to learn a metric in its place, configure reward = "),
+    ),
+    "a refund": (
+        "home/feedback",
+        {"decision_id": "d", "reward": 1, "metrics": {"revenue": -60}},
+        ("metrics.revenue", "-60", 'what is given back is a metric of its own, with better = "less"'),
     ),
     "many for one": (
         "home/decide",
@@ -364,6 +379,10 @@ HARDLY = {
     HOME
     + "[traces]\nendpoint = 'http://127.0.0.1:4318'": "traces.endpoint: http://127.0.0.1:4318 has no path; "
     "collectors take traces at http://127.0.0.1:4318/v1/traces",
+    HOME + "metrics = { returns = { range = [0, 1] } }\nguardrail = { metric = 'returns', margin = 0.02 }": (
+        "placements.home.metrics.returns: more of it is better, so the guardrail acts where there is less; "
+        'give better = "less" if it is a harm'
+    ),
     HOME + "context = { device = ['ios', 'web', 'iOS '] }": "home.context.device: 'ios' and 'iOS ' differ by",
     HOME + "policy = { name = 'auto', priors = { film = [0.04, 100] } }": (
         "placements.home.priors.film: [0.04, 100] are successes and failures; if a rate and a count were "
@@ -657,6 +676,11 @@ def test_what_is_called_otherwise_by_others_is_found(tmp_path):
     with running(configured(tmp_path / "s.db", placements={"home": {"arms": 2}})) as url:
         with Client(url) as client, pytest.raises(TypeError, match="'query'; did you mean 'key'"):
             client.decide("home", query="a")
+        with (
+            Local(url, "home", tmp_path / "waiting") as local,
+            pytest.raises(TypeError, match="it takes key, arms"),
+        ):
+            local.decide("home", "a")
         with pytest.raises(TypeError, match="by async with, in place of with"), AsyncClient(url):
             pass
 

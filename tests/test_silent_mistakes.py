@@ -16,7 +16,7 @@ import tacit
 from tacit.cli import cli
 from tacit.environments import environment_from_spec, simulated_log
 from tacit.errors import AssumptionWarning, TacitError
-from tacit.evaluate import IPS, Table, off_policy
+from tacit.evaluate import IPS, Table, Uniform, off_policy
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
@@ -537,6 +537,16 @@ REFUSED = {
         "policies: ",
         "such as its .policy",
     ),
+    "the class of a target": (
+        lambda: weighed(propensities=Uniform),
+        "propensities: <class",
+        "give Uniform(), made of the class",
+    ),
+    "an A/B test that is certain": (
+        lambda: weighed(BANNERS.assign(propensity=1.0)),
+        "log: row 2: propensity: 'song' was certain to be shown",
+        "where chance chose the arm, give that chance",
+    ),
     "a dict for none": (
         lambda: learner(arms=ARMS).choose("home", context={"age": 31}),
         "context: {'age': 31}",
@@ -726,6 +736,15 @@ WARNED = {
     "an arm of several": (
         lambda: learner(arms=ARMS, shows="slate", positions=2).choose("home").arm,
         "arm: '.*' is the first alone of what is shown; decision.shown has all",
+    ),
+    "rows that are shuffled": (
+        lambda: weighed(
+            pandas.concat([TIMED] * 10, ignore_index=True)
+            .assign(at=pandas.date_range("2026-01-01", periods=1200, freq="min"), uid=range(1200))
+            .sample(frac=1, random_state=1),
+            columns={"arm": "banner", "timestamp": "at"},
+        ),
+        r"timestamp: \d{3} rows are earlier than the one before, first .*; what learns .*: sort them by time",
     ),
     "a mask without a click": (
         lambda: credited(SHOWN, clicks=[0, 0, 0]),

@@ -26,7 +26,7 @@ from tacit.client.clients import Client
 from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode, write_anew
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import InvalidValue, TacitError, suggesting
 from tacit.service.log.ids import PARTITIONS, id_within, partition_by_id, partition_of, shard_of
 from tacit.service.log.ids import decision_ids as new_ids
 from tacit.service.log.requests import checked_id
@@ -176,6 +176,7 @@ class Local:
 
     # What callers ask ------------------------------------------------------------------------
 
+    @suggesting
     def decide(
         self,
         key: str,

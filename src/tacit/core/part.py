@@ -252,7 +252,9 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also:
         return known[canonical(name)]
     kind = base.__name__.lower()
     names = ", ".join(sorted(found.__name__ for found in known.values()))
-    near = get_close_matches(canonical(name.rpartition(".")[2]), [*known, *also.split()], n=1)
+    plain = canonical(name.rpartition(".")[2])
+    begins = sorted((each for each in known if len(each) > 4 and plain.startswith(each)), key=len)
+    near = begins[-1:] or get_close_matches(plain, [*known, *also.split()], n=1)
     meant = [known[each].__name__ if each in known else each for each in near]
     if not near and name.isidentifier() and (name in sys.modules or find_spec(name)):
         meant = [f"{name}:CLASS"]

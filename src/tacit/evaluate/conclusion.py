@@ -186,7 +186,8 @@ class Summing:
                 f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
                 f"probability {shown[row]:g}; log with a policy that randomizes, such as "
                 'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
-                "service's configuration), or ListMix(epsilon=0.1) for lists"
+                "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
+                "give that chance"
             )
         if self._logging is not None:
             wanted = self._target.every(rows)

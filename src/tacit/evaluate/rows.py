@@ -459,7 +459,7 @@ def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
     """Return the error that a policy does not know an arm of the log."""
     return UnknownName(
         f"{where}: arms: the policy has no arm {name!r}, it has {', '.join(map(repr, known))}; "
-        "make it with arms=arms_of(log)"
+        "make it with arms=arms_of(log), or in a command without arms"
     )
 
 

@@ -368,7 +368,8 @@ def _calls(given: Any) -> str:
 def _known(propensities: Any) -> Any:
     if propensities == ESTIMATED:
         return Frequencies()
-    if propensities == LOGGED or hasattr(propensities, "shown"):
+    made = not isinstance(propensities, type)
+    if propensities == LOGGED or (made and hasattr(propensities, "shown")):
         return propensities
     remedy = (
         f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log, such as Uniform() "
@@ -376,7 +377,7 @@ def _known(propensities: Any) -> Any:
     remedy += (
         "or Table({'film': 0.8, …}); one probability for all rows goes into constants={'propensity': 0.5}"
     )
-    raise InvalidValue("propensities", propensities, remedy)
+    raise InvalidValue("propensities", propensities, remedy if made else _meant(propensities))
 
 
 def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:

@@ -467,7 +467,7 @@ class _LogLessons:
             unknown = names.filter(found.is_null())[0].as_py()
             raise UnknownName(
                 f"{chunk.source}: arms: the policy has no arm {unknown!r}; make it with "
-                "arms=tacit.evaluate.arms_of(log)"
+                "arms=tacit.evaluate.arms_of(log), or in a command without arms"
             )
         return np.asarray(found.to_numpy(), np.int64)
 

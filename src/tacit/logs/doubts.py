@@ -8,7 +8,8 @@
 - Where no row of all has a reward, or one above 0, it mostly stands in another column. Where all rows have
   1, or nearly all of lists, they are mostly those that were clicked, or say what was shown.
 - Positions of lists count from 0.
-- What learns from a log goes from its first row to the last, which is mostly the latest one.
+- What learns from a log goes from its first row to the last, which is mostly the latest one;
+  shuffled, or sorted by user, rows go back again and again.
 - Rows of several placements are mostly meant to be judged apart.
 - Where a log names no decisions, but times: if all rows of the same time are alike, they are copies.
 """
@@ -34,9 +35,9 @@ SURELY = 100
 """So many rows are not alike in all of it by chance, where none is in the time alone."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
-CLICKED, FROM_ONE, BACKWARDS = "clicked", "from one", "backwards"
-NEARLY_ALL, MANY = 0.95, 1000
-"""So large a share of lists nobody clicks, and so many rows have a click mostly."""
+CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
+NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
+"""Such a share of lists nobody clicks, such a share of rows goes back; so many rows have a click mostly."""
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
@@ -49,6 +50,7 @@ SAID = {
     CLICKED: "of lists have a click, nearly all there are",
     FROM_ONE: "are of lists, and none is at position 0",
     BACKWARDS: "go from the latest to the earliest",
+    SHUFFLED: "are earlier than the one before",
 }
 REMEDY = {
     REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
@@ -66,6 +68,7 @@ REMEDY = {
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: take 1 off each",
     BACKWARDS: "what learns takes them as they stand: sort them by time",
+    SHUFFLED: "what learns takes them as they stand: sort them by time",
     COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
     "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
@@ -141,6 +144,10 @@ def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Dou
     steps = np.zeros(0) if times is None else np.diff(times.cast(pa.int64()).to_numpy())
     if times is not None and steps.any() and (steps <= 0).all():
         yield Doubt(BACKWARDS, "timestamp", size, source, int(rows[0]), times[0].as_py().isoformat())
+    elif times is not None and (back := steps < 0).any():
+        row = int(np.argmax(back)) + 1
+        given = source, int(rows[row]), times[row].as_py().isoformat()
+        yield Doubt(SHUFFLED, "timestamp", int(back.sum()), *given)
 
 
 def _of_rewards(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[Doubt]:
@@ -169,7 +176,7 @@ def telling(found: Iterable[Doubt], kept: int, beyond: bool) -> list[Doubt]:
         Whether others were rejected for their rewards.
     """
     least = {EMPTY: kept, NOUGHTS: max(kept, 0 if beyond else MANY), CLICKED: max(NEARLY_ALL * kept, SURELY)}
-    least |= dict.fromkeys((ONES, BACKWARDS), max(kept, SURELY))
+    least |= dict.fromkeys((ONES, BACKWARDS), max(kept, SURELY)) | {SHUFFLED: max(OFTEN * kept, SURELY)}
     return [doubt for doubt in found if doubt.rows >= least.get(doubt.kind, 0)]
 
 

@@ -67,7 +67,8 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
         single = (
             ""
             if placed
-            else " (and no position, either: of single arms give a policy that shows one, or always:ARM)"
+            else " (and no position, either: say what column has it with columns={'position': ...}; of "
+            "single arms give a policy that shows one, or always:ARM)"
         )
         raise LogError(
             f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "

@@ -211,6 +211,10 @@ def changed(place: str, before: Any, now: Any) -> Iterator[str]:
         yield f"{place}: {now}, before: {before}"
 
 
+HARM = re.compile("return|refund|complain|cancel|churn|bounce|unsubscri|error|laten|cost")
+"""What names of metrics have of which less is better."""
+
+
 def doubts(config: schema.Config) -> Iterator[str]:
     """Yield, in words, what is allowed and can hardly be meant."""
     known, shown = ", ".join(config.placements), config.placements.values()
@@ -240,6 +244,10 @@ def doubts(config: schema.Config) -> Iterator[str]:
             if not fnmatch.filter(config.placements, pattern):
                 yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
     for name, each in config.placements.items():
+        metric = "" if each.guardrail is None else each.guardrail.metric
+        if metric and HARM.search(metric) and each.metrics[metric].better == "more":
+            what = "more of it is better, so the guardrail acts where there is less"
+            yield f'placements.{name}.metrics.{metric}: {what}; give better = "less" if it is a harm'
         for field, value in by_key({"rule": msgspec.to_builtins(each.rule)}).items():
             # Whole days can be a multiple of 1000 s by chance.
             if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:

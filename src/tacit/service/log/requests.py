@@ -390,6 +390,9 @@ def _check_metrics(content: str, placement: Any) -> None:
             remedy = f"{watched}; leave it out, or configure metrics.{name}"
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
+        if isinstance(amount, int | float) and amount < known[name].least:
+            remedy = f"give a number from {known[name].least:g} on; what is given back is a metric of its own"
+            raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
         checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
         if name not in placement.doubted and (doubt := known[name].doubt(name, amount)):
             placement.doubted.add(name)
@@ -405,9 +408,14 @@ def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
     return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
+LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
+
+
 def _checked_reward(reward: float | None, lowest: float) -> float:
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:
-        raise InvalidValue("reward", None, f"give a number from {lowest:g} to 1, beside metrics, too")
+        raise InvalidValue(
+            "reward", None, f"give a number from {lowest:g} to 1, beside metrics, too{LEARNED}"
+        )
     return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]
