@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 62_189,
+    "code": 62_212,
     "files": 354,
     "classes_twice": 5,
     "told": 0,
