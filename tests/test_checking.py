@@ -20,7 +20,7 @@ BROKEN = {
     wrong.OneLaneForAll: ("lanes", "changes the row of another"),
     wrong.ReadsAnother: ("lanes", "depends on what others learned"),
     wrong.FirstOfTies: ("ties", "break ties at random"),
-    wrong.NotOnOffer: ("offers", "return what is on offer"),
+    wrong.NotOnOffer: ("offers", "of which not all are in"),
     wrong.OfAnObject: ("in Python", "make it a @staticmethod, without self"),
     wrong.Unwritten: ("in Python", "define choose, a @staticmethod"),
     wrong.Fraction: ("in Python", "return the slot of an arm"),

@@ -685,6 +685,13 @@ def test_what_is_called_otherwise_by_others_is_found(tmp_path):
             pass
 
 
+def test_a_policy_that_shows_what_is_not_on_offer_stops_no_service(tmp_path):
+    placements = {"own": {"arms": 3, "policy": "wrong_policies:NotOnOffer"}, "home": {"arms": 2}}
+    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
+        client.decide("own", "a", arms=[1, 2])
+        assert client.decide("home", "a").arm in (0, 1)
+
+
 def test_a_variable_that_is_nearly_that_of_an_option_is_doubted(monkeypatch):
     monkeypatch.setenv("TACIT_SERVER_PORT", "3")
     monkeypatch.setenv("TACIT_SERVE_KEY", "k")

@@ -522,11 +522,6 @@ REFUSED = {
         "context: ['web', 'ios']",
         "give the columns in their order of before: ['ios', 'web']",
     ),
-    "what is not on offer, of a policy of one's own": (
-        lambda: tacit.Learner(Replaces(ARMS), seed=1).choose_many(["a"] * 2, arms=[ARMS, ["song", "game"]]),
-        "Replaces.choose: 0",
-        "return what is on offer, as impression.arms has it: [1, 2]",
-    ),
     "a key before who is asking": (
         lambda: learner(arms=ARMS, context={"age": "number"}).explain("home", {"age": 31}),
         "context: 'home'",
@@ -745,6 +740,10 @@ WARNED = {
             columns={"arm": "banner", "timestamp": "at"},
         ),
         r"timestamp: \d{3} rows are earlier than the one before, first .*; what learns .*: sort them by time",
+    ),
+    "what is not on offer, of a policy of one's own": (
+        lambda: tacit.Learner(Replaces(ARMS), seed=1).choose_many(["a"] * 2, arms=[ARMS, ["song", "game"]]),
+        r"Replaces\.choose: 0 is not on offer; return what is, as impression\.arms has it: \[1, 2\]",
     ),
     "a mask without a click": (
         lambda: credited(SHOWN, clicks=[0, 0, 0]),

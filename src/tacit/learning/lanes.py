@@ -449,7 +449,7 @@ class Loops:
 
     @cached_property
     def choose(self) -> Any:
-        """The loop over ``choose_rows``; what a policy of one's own chose must be on offer."""
+        """The loop over ``choose_rows``; what a policy of one's own chose is to be on offer."""
         loop = self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
         return loop if self._own is None else partial(_choose_offered, self._own, loop)
 
@@ -510,12 +510,13 @@ class Loops:
 def _choose_offered(
     name: str, choose: Any, params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, *others: Any
 ) -> None:
-    """Let a policy of one's own choose, and refuse what is not on offer."""
+    """Let a policy of one's own choose, and warn of what is not on offer: others go on beside it."""
     choose(params, state, batch, rng, actions, *others)
     stretch, offered = None, {-1}
     for chosen, *its in zip(actions.tolist(), batch.starts.tolist(), batch.stops.tolist(), strict=True):
         if its != stretch:
             stretch, offered = its, {-1, *batch.arms[slice(*its)].tolist()}
         if not offered.issuperset(chosen):
-            remedy = f"return what is on offer, as impression.arms has it: {sorted(offered)[1:]}"
-            raise InvalidValue(f"{name}.choose", chosen[0] if len(chosen) == 1 else chosen, remedy)
+            doubt = f"{name}.choose: {chosen[0] if len(chosen) == 1 else chosen} is not on offer"
+            remedy = f"return what is, as impression.arms has it: {sorted(offered)[1:]}"
+            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
