@@ -10,11 +10,12 @@ import urllib.request
 import warnings
 from datetime import date, datetime
 from functools import partial
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
-from forked import Forked
+from forked import Forked, ran
 from harness import Clock, by_clock, configured, eventually, served, with_home
 
 from tacit.cli import cli
@@ -685,11 +686,23 @@ def test_what_is_called_otherwise_by_others_is_found(tmp_path):
             pass
 
 
+ASTRAY = """
+import sys
+from tacit.client import Client
+from tacit.service.app.server import running
+from tacit.service.config.file import load_config
+
+placements = {"own": {"arms": 3, "policy": "wrong_policies:NotOnOffer", "seed": 1}, "home": {"arms": 2}}
+config = load_config(overrides={"server.port": 0, "store.path": sys.argv[1], "placements": placements})
+with running(config) as url, Client(url) as client:
+    shown = {client.decide("own", str(key), arms=[1, 2]).arm for key in range(20)}
+    print(shown, client.decide("home", "a").arm in (0, 1))
+"""
+
+
 def test_a_policy_that_shows_what_is_not_on_offer_stops_no_service(tmp_path):
-    placements = {"own": {"arms": 3, "policy": "wrong_policies:NotOnOffer"}, "home": {"arms": 2}}
-    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
-        client.decide("own", "a", arms=[1, 2])
-        assert client.decide("home", "a").arm in (0, 1)
+    told = ran(["-c", ASTRAY, tmp_path / "s.db"], cwd=Path(__file__).parent)
+    assert told.stdout == "{0, 1, 2} True\n", told.stderr
 
 
 def test_a_variable_that_is_nearly_that_of_an_option_is_doubted(monkeypatch):
