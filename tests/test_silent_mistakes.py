@@ -726,7 +726,7 @@ WARNED = {
             TeamDraft(length=3).interleave([["a", "b"], ["c", "d"]], np.random.default_rng(7))
             for _ in range(21)
         ],
-        "rng: 20 lists were drawn from the same state, .*; make a generator at the start, and keep it",
+        "rng: 20 lists were drawn from the same state, and so .*; make a generator at the start, and keep it",
     ),
     "an arm of several": (
         lambda: learner(arms=ARMS, shows="slate", positions=2).choose("home").arm,
@@ -982,6 +982,10 @@ MISCALLED = {
         lambda: Undecorated(arms=2, tries=3),
         r"Undecorated is no dataclass; write @dataclass\(frozen=True\) above it",
     ),
+    "what a policy has, and does not take": (
+        lambda: tacit.UCB1(arms=2, confidence=0.95),
+        "'confidence'; it takes arms, alpha, t0, priors",
+    ),
     "a field without an annotation": (
         lambda: Unannotated(arms=2, tries=3),
         r"Unannotated\.tries has no annotation, so is no field; write what it is, as in tries: float = 10",
@@ -996,7 +1000,7 @@ MISCALLED = {
     ),
     "a seed of a policy": (
         lambda: tacit.auto(arms=ARMS, seed=7),
-        r"'seed'; give it to Learner\(policy, seed=",
+        r"'seed'; give it to what draws: Learner\(policy, seed=",
     ),
     "the segment of items": (
         lambda: with_items().items.put(["r"], [[0, 1]], segment="news"),

@@ -33,7 +33,7 @@ def meant(name: str, names: Iterable[str]) -> str:
 OTHERWISE = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
 """What an option is called where another function has it, by how it is called in one."""
 TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
-TAKEN_BY |= {"seed": "Learner(policy, seed=…)"}
+TAKEN_BY |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}
 TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
 """What takes an option where what was called does not, nor has one that is meant."""
 

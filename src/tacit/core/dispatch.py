@@ -93,7 +93,12 @@ def _doubts(generic: Callable[..., Any], function: Callable[..., Any]) -> set[st
     doubts, silent = set(), generic.__annotations__["return"] == "None"
     for before, step in pairwise([] if code is None else dis.get_instructions(code)):
         # What another function returns may be none.
-        if step.opname == "RETURN_VALUE" and silent and before.argval is not None and before.opname != "CALL":
+        if (
+            step.opname == "RETURN_VALUE"
+            and silent
+            and before.argval is not None
+            and before.opname[:4] != "CALL"
+        ):
             remedy = "let it write into the arrays of the state, as in state.plays[lane, arm] += 1"
             doubts.add(f"returns something, which nobody reads; {remedy}")
         if before.argval in ("np", "numpy") and step.argval == "random":

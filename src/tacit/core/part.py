@@ -105,7 +105,7 @@ class Checked:
         for name in named.keys() - cls.__dataclass_fields__.keys():  # type: ignore[attr-defined]
             if name in get_annotations(cls):
                 raise TypeError(f"{cls.__name__} is no dataclass; write @dataclass(frozen=True) above it")
-            if name in cls.__dict__:
+            if isinstance(cls.__dict__.get(name), bool | int | float | str | tuple):
                 remedy = f"write what it is, as in {name}: float = {cls.__dict__[name]!r}"
                 raise TypeError(f"{cls.__name__}.{name} has no annotation, so is no field; {remedy}")
         if given or named:  # a copy is made without any
