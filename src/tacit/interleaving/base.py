@@ -391,15 +391,16 @@ def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     return [[table.get(item) for item in items] for table in tables]
 
 
-_drawn: list[Any] = ["", 0]
+_drawn: list[Any] = [None, 0]
 """The state of the generator that drew last, and how many lists before were drawn from the same one."""
 
 
 def _doubt_same(rng: Generator) -> None:
     """Warn, once, of a generator that is made anew for each list."""
-    state = str(rng.bit_generator.state)
-    _drawn[:] = state, (_drawn[1] + 1 if state == _drawn[0] else 0)
+    # Of NumPy's default alone: to compare that of others takes longer than to draw the list.
+    state = rng.bit_generator.state["state"] if isinstance(rng.bit_generator, np.random.PCG64) else None
+    _drawn[:] = state, (_drawn[1] + 1 if state and state == _drawn[0] else 0)
     if _drawn[1] == SAME:
-        what = f"rng: {SAME:,} lists were drawn from the same state, so that one ranker leads all of them"
+        what = f"rng: {SAME:,} lists were drawn from the same state, and so all by the same chance"
         remedy = "make a generator at the start, and keep it"
         warnings.warn(f"{what}; {remedy}", AssumptionWarning, stacklevel=4)
