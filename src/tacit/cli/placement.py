@@ -97,7 +97,7 @@ def lift(
     key
         API key with the scope read; better in TACIT_LIFT_KEY.
     """
-    if os.path.isfile(placement):
+    if "." in placement and os.path.isfile(placement):
         raise click.UsageError(f"PLACEMENT: {placement} is a file; tacit evaluate judges what is logged")
     with connected(url, key) as client:
         found = client.lift(placement, **vars(options) | {"confidence": float(options.confidence)})
