@@ -34,6 +34,12 @@ BANNERS = pandas.DataFrame(
 )
 TIMED = pandas.concat([BANNERS] * 3, ignore_index=True)
 TIMED["at"] = pandas.date_range("2026-01-01", periods=120, freq="min")
+SHUFFLED = (
+    pandas.concat([TIMED] * 10, ignore_index=True)
+    .assign(at=pandas.date_range("2026-01-01", periods=1200, freq="min"), uid=range(1200))
+    .sample(frac=1, random_state=1)
+)
+NAMED = {"arm": "banner", "timestamp": "at"}
 LOG = pandas.DataFrame({"age": [31, 40], "reward": [0, 1], "arm": ["film", "song"]})
 
 
@@ -733,12 +739,7 @@ WARNED = {
         "arm: '.*' is the first alone of what is shown; decision.shown has all",
     ),
     "rows that are shuffled": (
-        lambda: weighed(
-            pandas.concat([TIMED] * 10, ignore_index=True)
-            .assign(at=pandas.date_range("2026-01-01", periods=1200, freq="min"), uid=range(1200))
-            .sample(frac=1, random_state=1),
-            columns={"arm": "banner", "timestamp": "at"},
-        ),
+        lambda: off_policy(tacit.UCB1(["film", "song"]), SHUFFLED, columns=NAMED, arms=["film", "song"]),
         r"timestamp: \d{3} rows are earlier than the one before, first .*; what learns .*: sort them by time",
     ),
     "what is not on offer, of a policy of one's own": (
@@ -859,6 +860,13 @@ def test_one_run_tells_nothing_of_chance():
 def test_learners_are_merged_elsewhere():
     with pytest.raises(AttributeError, match=r"did you mean tacit\.learning\.merging\.added"):
         _ = learner(arms=ARMS).merge
+
+
+def test_the_order_of_a_log_is_not_doubted_where_nothing_learns_from_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weighed(SHUFFLED, columns=NAMED)
+        weighed(SHUFFLED.sort_values("at", ascending=False), columns=NAMED)
 
 
 def test_what_is_no_mistake_is_not_warned_of():

@@ -97,8 +97,8 @@ def off_policy(
         weighing = weighing.fitted([reduce(_merged, model) for model in zip(*counts, strict=True)])
         first = [0, *accumulate(part[0].rows for part in counts[:-1])]
     found = _read("weighting", weighing.sums_of, parts, workers, reader, [(at,) for at in first])
+    weighing.doubt_log(reader.report)
     say_rejected(reader, reader)
-    weighing.doubt_lists(reader.report)
     return warned(weighing.concluded(reduce(weighing.merged, found)))
 
 

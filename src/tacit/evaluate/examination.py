@@ -456,6 +456,7 @@ def examine(
     confident("confidence", confidence)
     reader = options.opened(log, **reading)
     cells = cells_of(reader, options.missing_reward, randomized=method == "randomization")
+    reader.report.ignore_order()
     say_rejected(reader, log, apart=True)
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))

@@ -243,8 +243,10 @@ class Weighing(Options):
             given_above=before.given_above or after.given_above,
         )
 
-    def doubt_lists(self, report: LogReport) -> None:
+    def doubt_log(self, report: LogReport) -> None:
         """Warn of a log of lists where the target shows the same at every position."""
+        if not self.sequential:
+            report.ignore_order()
         blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
         if report.lists and blind:
             warnings.warn(
@@ -536,7 +538,7 @@ def off_policy(
         weighing = weighing.fitted(counts)
     with counted("weighting", progress) as report:
         result = weighing.concluded(weighing.sums_of(reader, progress=report))
-    weighing.doubt_lists(reader.report)
+    weighing.doubt_log(reader.report)
     return warned(replace(result, notes=say_rejected(reader, log)))
 
 

@@ -38,6 +38,7 @@ MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
 CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
 NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
 """Such a share of lists nobody clicks, such a share of rows goes back; so many rows have a click mostly."""
+ORDERS = {BACKWARDS, SHUFFLED}
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
@@ -67,8 +68,7 @@ REMEDY = {
     CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: take 1 off each",
-    BACKWARDS: "what learns takes them as they stand: sort them by time",
-    SHUFFLED: "what learns takes them as they stand: sort them by time",
+    **dict.fromkeys(ORDERS, "what learns takes them as they stand: sort them by time"),
     COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
     "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }

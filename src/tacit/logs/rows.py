@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.doubts import MIXED, Doubt, of_names, of_rows, telling
+from tacit.logs.doubts import MIXED, ORDERS, Doubt, of_names, of_rows, telling
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.units import NAMES
 
@@ -163,6 +163,10 @@ class LogReport:
         """
         found = telling(self.doubts.values(), self.kept, "reward-outside-range" in self.rejected)
         return [str(doubt) for doubt in found if not (apart and doubt.kind == MIXED)]
+
+    def ignore_order(self) -> None:
+        """Doubt nothing of the order of rows: who reads them learns nothing from one to the next."""
+        self.doubts = {place: doubt for place, doubt in self.doubts.items() if place[0] not in ORDERS}
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
