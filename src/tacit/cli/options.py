@@ -132,7 +132,7 @@ class Explained(click.Command):
             raise
 
     def _doubt_variables(self, ctx: click.Context) -> None:
-        """Warn of variables of the environment that are nearly those of an option, and set nothing."""
+        """Warn of variables of the environment that are called nearly as an option's, but set nothing."""
         short = {f"TACIT_{str(each.name).upper()}": each for each in self.params}
         of = {name: each.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}" for name, each in short.items()}
         known = list(map(str, of.values()))

@@ -521,7 +521,7 @@ def progress_lists(
 ) -> None:
     """List by list fill in the probabilities of what was shown, then learn from it.
 
-    ``chances`` takes those of each arm at every position, unless it is empty.
+    If there is room in ``chances``, it gets the probability of each arm at every position.
     """
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.logs.doubts import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.rows import Chunk, numbers, representatives
@@ -371,7 +372,7 @@ def check_first(rows: LoggedRows, place: Ints) -> None:
     if len(place) and place.min() > 0:
         raise UnfitLog(
             f"{rows.where(0)}: position: none of the lists has a row at position 0, this row is at "
-            f"{place[0]}; positions count from 0: take 1 off each"
+            f"{place[0]}; {REMEDY[FROM_ONE]}"
         )
 
 

@@ -24,6 +24,7 @@ from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import MANY, small
+from tacit.logs.doubts import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.reader import LogReader
@@ -398,7 +399,7 @@ class _LogLessons:
         twice[np.unique(cells, return_index=True)[1]] = False
         if (wrong | twice).any():
             row = int(np.argmax(wrong | twice))
-            counted = "; positions count from 0: take 1 off each" * bool(place.min() > 0)
+            counted = f"; {REMEDY[FROM_ONE]}" * bool(place.min() > 0)
             raise UnfitLog(
                 f"{chunk.where(row)}: position: {place[row]:g} is not allowed; give each row of a "
                 f"list a position of its own, from 0 to {width - 1} for this policy{counted}"

@@ -449,6 +449,6 @@ class Columns(NamedTuple):
         return UNITS if self.unit is None else (self.unit,)
 
     def owners(self, names: Iterable[str]) -> list[str]:
-        """Return those of some columns that may say whose a search is, where it is not said which does."""
+        """Return the columns that may say who searched, where no unit was named."""
         known = {*UNITS, *self.by, *self.renamed.values()}
         return [name for name in names if self.unit is None and name not in known and OWNER.fullmatch(name)]
