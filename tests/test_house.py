@@ -4,7 +4,7 @@ import pytest
 from house import measured
 
 MOST = {
-    "code": 62_213,
+    "code": 62_225,
     "files": 354,
     "classes_twice": 5,
     "told": 0,
