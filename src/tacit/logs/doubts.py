@@ -39,6 +39,7 @@ CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "sh
 NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
 """Such a share of lists nobody clicks, such a share of rows goes back; so many rows have a click mostly."""
 ORDERS = {BACKWARDS, SHUFFLED}
+"""What is doubted of the order of rows."""
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
