@@ -1,8 +1,10 @@
 """Loops run compiled and, with TACIT_COMPILE=0, as plain Python: the same is shown and learned."""
 
+import gc
 import os
 import subprocess
 import sys
+import tracemalloc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +40,34 @@ def test_each_policy_plays_the_same(kind, monkeypatch):
     np.testing.assert_allclose(told, said, rtol=1e-6)
     for (name, plain), (_, found) in zip(leaves(state), leaves(other), strict=True):
         np.testing.assert_allclose(plain, found, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+MEMORY_ROUNDS = 1000
+GROWTH_LIMIT = 64_000
+"""Bytes that 1,000 decisions may add: the smallest array that a decision is given takes 120 of them each."""
+
+
+@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
+def test_choosing_and_learning_keeps_no_array(kind, monkeypatch):
+    monkeypatch.setenv("TACIT_COMPILE", "1")
+    trial = Trial(kind.example(arms=3, dim=2), 1, MEMORY_ROUNDS, 0, 0.0)
+    learner = trial.learner()
+    trial.play(learner, "a", ROUNDS)
+    arrays = [array for _, array in leaves(learner.lanes.state)]
+    references = list(map(sys.getrefcount, arrays))
+    tracemalloc.start()
+    try:
+        for round in range(10, 10 + MEMORY_ROUNDS):
+            trial.play(learner, "a", range(round, round + 1))
+            if round == 10 + MEMORY_ROUNDS // 10:
+                gc.collect()
+                before, _ = tracemalloc.get_traced_memory()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < GROWTH_LIMIT
+    assert list(map(sys.getrefcount, arrays)) == references
 
 
 def simulated(monkeypatch, mode, environment):

@@ -60,7 +60,7 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-HOW = "3"
+HOW = "4"
 """Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]

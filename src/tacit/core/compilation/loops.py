@@ -259,9 +259,17 @@ def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -
 
 @unbox(Held)  # type: ignore[untyped-decorator]
 def _unbox_held(kind: Held, given: Any, c: Any) -> NativeValue:
-    found = c.unbox(kind.whole, given)
-    address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, found.value), CHARACTERS)
-    return NativeValue(address, found.is_error, found.cleanup)  # type: ignore[no-untyped-call]
+    native = c.unbox(kind.whole, given)
+    address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
+
+    def release() -> None:
+        """Give back the references of the arrays: numba finds none in an address."""
+        if native.cleanup is not None:
+            native.cleanup()
+        if c.context.enable_nrt:
+            c.context.nrt.decref(c.builder, kind.whole, native.value)
+
+    return NativeValue(address, native.is_error, release)  # type: ignore[no-untyped-call]
 
 
 # ---- Where compiled loops are kept
