@@ -26,7 +26,7 @@ from test_cli import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.events.event_map import example_map, map_of
-from tacit.events.mapping import BadEvent, Joining, Mapper
+from tacit.events.mapping import MOST_EACH, BadEvent, Joining, Mapper
 from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
@@ -831,7 +831,45 @@ def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():
     joining = Joining(1000.0, most=3)
     for i in range(5):
         joining.note(("u",), float(10 * i), str(i))
-    assert [joining.found(("u",), 10.0 * i + 5) for i in range(5)] == [[], [], ["2"], ["3"], ["4"]]
+    found = [joining.find(("u",), 10.0 * i + 5) for i in range(5)]
+    assert found == [("", 0), ("", 0), ("2", 1), ("3", 1), ("4", 1)]
+
+
+class Counted(float):
+    """A time that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return float.__eq__(self, other)
+
+    def __lt__(self, other):
+        Counted.compared += 1
+        return float.__lt__(self, other)
+
+    __hash__ = float.__hash__
+
+
+def test_a_decision_is_remembered_without_a_look_at_each_of_its_user():
+    joining, count = Joining(1000.0, most=2000), 6000
+    Counted.compared = 0
+    for i in range(count):
+        joining.note(("u",), Counted(count - i), str(i))
+    assert Counted.compared < 60 * count
+
+
+def test_one_user_with_many_decisions_pushes_no_other_out():
+    joining = Joining(1e9, most=MOST_EACH + 10)
+    joining.note(("other",), 5.0, "kept")
+    for i in range(MOST_EACH + 100):
+        joining.note(("u",), float(i), str(i))
+    assert joining.find(("other",), 5.0) == ("kept", 1)
+    assert joining.find(("u",), 99.0) == ("", 0)
+    assert joining.find(("u",), 100.0) == ("100", 1)
+    # One that is earlier than all that are remembered is none of them.
+    joining.note(("u",), 50.0, "late")
+    assert joining.find(("u",), 60.0) == ("", 0)
 
 
 # Seen ----------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Webhooks: events that others push are feedback by the same map, from those alone who may push."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -17,7 +18,8 @@ from tacit.client import Client
 from tacit.errors import ConfigError
 from tacit.events.event_map import example_map
 from tacit.service.app.server import running
-from tacit.service.config.keys import new_key
+from tacit.service.config.keys import ANYBODY, new_key
+from tacit.service.http.feeds import Feeds, Hooks
 
 MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
 SECRET = "a secret that is long enough"
@@ -115,6 +117,48 @@ def test_cloudevents_count_alone_in_batches_and_in_binary_mode(tmp_path):
         said |= {"ce-id": "caf%C3%A9"}
         status, taken = push({"appinfoA": ids[2]}, **said)
         assert (status, taken["sent"]) == (200, {"learned": 1})
+
+
+class Idle:
+    """What records nothing; no event of its test gets so far."""
+
+    def __init__(self, config):
+        self.config = config
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"decision": 7, "clicked": 1}, {"skip": 1}, {"see": 1, "decision": "d", "at": 1e9}]
+)
+def test_a_body_gives_way_after_each_250_events_whatever_becomes_of_them(tmp_path, event):
+    text = """
+placement = { value = "home" }
+decision_id = "decision"
+time = "at"
+where = { skip = [0] }
+reward = "clicked"
+arm = "at"
+[shown]
+where = { see = 1 }
+arm = "at"
+"""
+    (tmp_path / "feed.toml").write_text(text)
+    config = configured(tmp_path / "t.db", feeds={"shop": {"map": str(tmp_path / "feed.toml")}})
+    count, turns = 5_000, 0
+
+    async def others(taking):
+        nonlocal turns
+        while not taking.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def pushed():
+        hooks = Hooks(Idle(config), Feeds())
+        taking = asyncio.ensure_future(hooks.take("shop", msgspec.json.encode([event] * count), {}, ANYBODY))
+        await others(taking)
+        return taking.result()
+
+    assert asyncio.run(pushed()).read == count
+    assert turns >= count / 250
 
 
 # Who may push --------------------------------------------------------------------------------

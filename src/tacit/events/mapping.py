@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,8 @@ from tacit.wire.site import FeedReport
 
 MOST = 500_000
 """Decisions that are remembered; of more, the first ones that came are forgotten."""
+MOST_EACH = 10_000
+"""Those with the same identity, such as a user's; of more, the earliest are forgotten."""
 
 Identity = tuple[str, ...]
 """What event and decision have in common: the placement, and what the map names of key, user and arm."""
@@ -48,44 +51,45 @@ class Joining:
     >>> shown = Joining(60.0)
     >>> shown.note(("home", "user 1"), 100.0, "a")
     >>> shown.note(("home", "user 1"), 130.0, "b")
-    >>> shown.found(("home", "user 1"), 120.0), shown.found(("home", "user 1"), 140.0)
-    (['a'], ['b'])
-    >>> shown.found(("home", "user 1"), 200.0), shown.found(("home", "user 2"), 120.0)
-    ([], [])
+    >>> shown.find(("home", "user 1"), 120.0), shown.find(("home", "user 1"), 140.0)
+    (('a', 1), ('b', 1))
+    >>> shown.find(("home", "user 1"), 200.0), shown.find(("home", "user 2"), 120.0)
+    (('', 0), ('', 0))
     """
 
     def __init__(self, window: float, most: int = MOST) -> None:
         self._window = window
         self._most = most
-        self._of: dict[Identity, list[tuple[float, str]]] = {}
-        self._order: deque[tuple[Identity, tuple[float, str]]] = deque()
+        self._decisions: dict[Identity, list[tuple[float, str]]] = {}
+        self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def note(self, who: Identity, time: float, decision: str) -> None:
         """Remember a decision."""
-        kept, known = self._of.setdefault(who, []), (time, decision)
-        place = bisect_left(kept, known)
-        if kept[place : place + 1] == [known]:
+        entry = time, decision
+        if (who, entry) in self._order:
             return
-        kept.insert(place, known)
-        self._order.append((who, known))
-        if len(self._order) > self._most:
-            oldest, gone = self._order.popleft()
-            self._of[oldest].remove(gone)
-            if not self._of[oldest]:
-                del self._of[oldest]
+        self._order[who, entry] = None
+        entries = self._decisions.setdefault(who, [])
+        insort(entries, entry)
+        if len(entries) > MOST_EACH:
+            self._forget(who, entries[0])
+        elif len(self._order) > self._most:
+            self._forget(*next(iter(self._order)))
 
-    def found(self, who: Identity, time: float) -> list[str]:
-        """Return the last decision before a time, within the window; several if all of them were the last."""
-        kept = self._of.get(who, [])
-        end = bisect_right(kept, time, key=_time)
-        if not end or time - kept[end - 1][0] > self._window:
-            return []
-        begin = bisect_left(kept, kept[end - 1][0], key=_time)
-        return [decision for _, decision in kept[begin:end]]
+    def _forget(self, who: Identity, entry: tuple[float, str]) -> None:
+        del self._order[who, entry]
+        entries = self._decisions[who]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self._decisions[who]
 
-
-def _time(known: tuple[float, str]) -> float:
-    return known[0]
+    def find(self, who: Identity, time: float) -> tuple[str, int]:
+        """Return the last decision within the window before a time, and how many have its time, or 0."""
+        entries = self._decisions.get(who, [])
+        end = bisect_right(entries, time, key=itemgetter(0))
+        if not end or time - entries[end - 1][0] > self._window:
+            return "", 0
+        return entries[end - 1][1], end - bisect_left(entries, (entries[end - 1][0], ""))
 
 
 Message = Feedback | Clicks | Event | LocalDecision
@@ -281,12 +285,12 @@ class Mapper:
             return text_of(field or "decision_id", value, "bad-decision-id")
         assert time is not None
         who = placement, *(text_of(field, get(event), "bad-join") for field, get in self._joined_by)
-        found = self._joining.found(who, time)
-        if len(found) == 1:
-            return found[0]
+        decision, count = self._joining.find(who, time)
+        if count == 1:
+            return decision
         by = f"{', '.join(self._map.joined_by)}: {', '.join(map(repr, who[1:]))}"
-        if found:
-            raise BadEvent("ambiguous", f"{by}: {len(found)} decisions at the same time; join by more fields")
+        if count:
+            raise BadEvent("ambiguous", f"{by}: {count} decisions at the same time; join by more fields")
         if doubt := self._shown and self._shown.doubt:
             raise BadEvent("unmatched", f"{by}: {doubt}")
         within = f"the {self._map.join_seconds:g} s before"
