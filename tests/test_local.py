@@ -145,6 +145,28 @@ async def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(
         assert len(await engine.decide_many("home", asked)) == 2
 
 
+FLOORED = tacit.ExplorationFloor(tacit.Thompson(NAMES), epsilon=0.3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "propensity"),
+    [(POLICIES["thompson"], 1e-300), (POLICIES["thompson"], 1e-17), (FLOORED, 1e-17), (FLOORED, 0.0999)],
+)
+async def test_a_propensity_that_no_draw_of_the_policy_has_is_refused(tmp_path, policy, propensity):
+    """Sums that weigh by it would know nothing else from then on."""
+    async with harness.served(tmp_path / "tacit.db", configured(policy)) as engine:
+        with pytest.raises(InvalidValue, match=r"^propensity: .* at least"):
+            made(engine, "one", propensity=propensity)
+        await engine.decide_many("home", [made(engine, "one", propensity=0.1)])
+
+
+async def test_a_propensity_from_before_a_rebuild_is_taken_over(tmp_path):
+    """What waits in a spool was decided by the policy of then, whose floor was another one."""
+    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
+        await engine.rebuild("home", "epsilon-greedy(epsilon=0.3)")
+        await engine.decide_many("home", [made(engine, "one", propensity=0.01)])
+
+
 # Over HTTP -----------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
@@ -14,7 +16,7 @@ from tacit.logs import read_log
 from tacit.proof import ALARM
 from tacit.proof.harms import HarmSums, comparisons_of
 from tacit.service.log.ids import as_text
-from tacit.service.log.requests import DecisionRequest, as_content
+from tacit.service.log.requests import DecisionRequest, Made, Record, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.maintenance.copies import export
 from tacit.service.page.overview import complaints, guarded_words
@@ -27,6 +29,7 @@ from tacit.wire.control import ArmsOf, EndHoldout, ModeOf, PinOf, Unpin
 ARMS = ["a", "b", "c"]
 RETURNS = {"metrics": {"returns": {"range": [0, 1], "better": "less"}}}
 RETIRE = {"metric": "returns", "margin": 0.02}
+UNBOUNDED = {"metrics": {"returns": {"better": "less"}}}
 HELD = {"share": 0.5, "control": {"arm": "a"}}
 
 
@@ -106,6 +109,49 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
     is_the_fold(config, path, after, seen)
+
+
+async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_path):
+    """A propensity that no draw has, and an amount whose square is infinite, are rows of such logs."""
+    path, config = (
+        tmp_path / "s.db",
+        guarded({"metric": "returns", "margin": 0.02, "then": "tell"}, **UNBOUNDED),
+    )
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
+        wrong = home.checked(DecisionRequest("key 0", id="wrong"))._replace(given=Made("b", 1e-300))
+        large = home.checked(DecisionRequest("key 0", id="large"))
+        await engine.decide_many("home", [wrong, large])
+        told = [Told(id, reward=1.0, metrics=as_content({"returns": 1e308})) for id in ("wrong", "large")]
+        # Past the checks of today.
+        await engine.writer.ask(Record("home", told))
+        engine.clock.now += 40 * SECOND
+        await engine.logged_by_now(["home"])
+        home.guardrail.settle(home)
+        home.lift.settle()
+        for saved in (home.guardrail.saved(home), home.lift.saved()):
+            assert math.isfinite(sum(numbers(saved)))
+        live = seen(home)
+    is_the_fold(config, path, live, seen)
+
+
+def numbers(saved):
+    """Yield all numbers of JSON data."""
+    for value in saved.values() if isinstance(saved, dict) else saved:
+        if isinstance(value, (dict, list, tuple)):
+            yield from numbers(value)
+        elif isinstance(value, (int, float)):
+            yield value
+
+
+async def test_an_amount_that_no_sum_can_hold_is_refused(tmp_path):
+    async with served(tmp_path / "s.db", guarded(**UNBOUNDED)) as engine:
+        row = await engine.decide("home", "key")
+        with pytest.raises(InvalidValue, match=r"^metrics\.returns: 1e\+101 .*1e\+100"):
+            await engine.record_many(
+                "home", [Told(row.id, reward=1.0, metrics=as_content({"returns": 1e101}))]
+            )
 
 
 async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):

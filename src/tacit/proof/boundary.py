@@ -24,6 +24,9 @@ ANY_TIME = {0.9: 2.98, 0.95: 3.25, 0.99: 3.75}
 """From the confidence to the boundary: flat over a thousandfold range of information, with 0.05
 added for skewness."""
 
+LEAST_PROPENSITY = 2.0**-53
+"""No arm is drawn with a smaller one, as random numbers have 53 bits; sums of weights stay finite."""
+
 PLANNED = 2.548
 """The boundary at one planned look, for a confidence of 95 %."""
 

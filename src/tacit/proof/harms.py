@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof.boundary import Interval, boundary
+from tacit.proof.boundary import LEAST_PROPENSITY, Interval, boundary
 from tacit.proof.scores import ENOUGH
 
 BLOCK = 64
@@ -116,7 +116,8 @@ class HarmSums:
         """
         arms: Ints = np.asarray(shown, np.int64)
         places: Ints = np.zeros_like(arms) if buckets is None else buckets
-        x, q = np.asarray(amounts, np.float64), np.asarray(propensities, np.float64)
+        x = np.asarray(amounts, np.float64)
+        q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
         last = self._last(arms, q, places)
         start = 0
         while start < len(arms):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.proof.boundary import Interval, Lift, boundary, claim_of
+from tacit.proof.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_of
 
 ROWS = np.arange(5)[:, None]
 ENOUGH = 10.0
@@ -184,6 +184,7 @@ class ScoreSums(NamedTuple):
         r, q = np.asarray(rewards, np.float64), np.asarray(propensities, np.float64)
         if not ((q > 0) & (q <= 1)).all():
             raise InvalidValue("propensities", propensities, "give probabilities in (0, 1]")
+        q = np.maximum(q, LEAST_PROPENSITY)
         own = (q if policy is None else np.asarray(policy, np.float64)) / q
         count = self.arms.shape[1] if offered is None else np.asarray(offered, np.float64)
         apart = r - self._means_before(r)

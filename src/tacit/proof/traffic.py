@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
-from tacit.proof.boundary import BUCKETS, HoldoutSums, checked_share
+from tacit.proof.boundary import BUCKETS, LEAST_PROPENSITY, HoldoutSums, checked_share
 
 ALARM = math.log(100.0)
 """Logarithm of the evidence at which there is an alarm."""
@@ -190,7 +190,8 @@ class FrequencySums(NamedTuple):
         offers : sequence of array of int
             The arms that each could show.
         """
-        arms, q = np.asarray(shown, np.int64), np.asarray(propensities, np.float64)
+        arms = np.asarray(shown, np.int64)
+        q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
         gains = np.log1p(BETS * (1 / q[:, None] - 1)) - np.log1p(-BETS)
         np.add.at(self.logs, arms, gains)
         sizes = np.array(list(map(len, offers)), np.float64)

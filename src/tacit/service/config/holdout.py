@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
     from tacit.service.kind import Kind
 
+MOST_AMOUNT = 1e100
+"""The largest amount of a metric: the squares of sums stay finite."""
 BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"
 
@@ -157,6 +159,11 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def least(self) -> float:
         """The least amount that may come."""
         return 0.0 if self.low >= 0 else -math.inf
+
+    @property
+    def most(self) -> float:
+        """The largest amount that may come."""
+        return MOST_AMOUNT
 
     @property
     def largest(self) -> float:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -393,7 +392,7 @@ def _check_metrics(content: str, placement: Any) -> None:
         if isinstance(amount, int | float) and amount < known[name].least:
             remedy = f"give a number from {known[name].least:g} on; what is given back is a metric of its own"
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
-        checks.number(f"metrics.{name}", amount, known[name].least, math.inf)
+        checks.number(f"metrics.{name}", amount, known[name].least, known[name].most)
         if name not in placement.doubted and (doubt := known[name].doubt(name, amount)):
             placement.doubted.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)

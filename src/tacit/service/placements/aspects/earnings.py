@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.proof import FrequencySums, HoldoutSums, Scores, ScoreSums
-from tacit.service.config.holdout import MetricConfig
+from tacit.service.config.holdout import MOST_AMOUNT, MetricConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ARMS, CONTROL, FIXED, DecisionRow, FeedbackRow
 from tacit.service.log.store import Snapshot
@@ -204,7 +204,7 @@ class LiftSums(chapters.Chapter):
             return {}
         came = [self._amounts.pop(seq, {}) for seq in seqs]
         return {
-            name: np.array([config.above_low(amounts.get(name, 0.0)) for amounts in came])
+            name: np.minimum([config.above_low(amounts.get(name, 0.0)) for amounts in came], MOST_AMOUNT)
             for name, config in self._configs.items()
         }
 

@@ -14,11 +14,14 @@ import msgspec
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
+from tacit.learning.columns import ROUNDING
+from tacit.proof.boundary import LEAST_PROPENSITY
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression, Made
 from tacit.service.log.rows import FED, DecisionRow, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
+from tacit.service.placements.aspects.control import floor_of
 from tacit.wire.site import FedOf, Offsets, Status
 
 if TYPE_CHECKING:
@@ -55,8 +58,8 @@ def checked_made(placement: Placement, request: DecisionRequest, made: Made) -> 
     Raises
     ------
     InvalidValue, UnknownName
-        If the impression does not fit, the arm was not on offer, or the propensity is none, or none
-        that the policy can have given, if this weighs by it.
+        If the impression does not fit, the arm was not on offer, or the propensity is one
+        that the policy cannot have given.
     """
     impression, names = placement.checked(request), placement.living.names
     if made.arm not in placement.living.slots:
@@ -66,7 +69,18 @@ def checked_made(placement: Placement, request: DecisionRequest, made: Made) -> 
     if made.propensity is not None:
         checks.number("propensity", made.propensity, 0.0, 1.0, open_low=True)
     placement.learner.check_propensities([made.propensity], [len(placement.offer_of(impression))])
+    least = _least_propensity(placement)
+    if made.propensity is not None and made.propensity < least:
+        remedy = f"the placement's policy gives at least {least:.6g}; deliver what it gave"
+        raise InvalidValue("propensity", made.propensity, remedy)
     return impression._replace(given=made)
+
+
+def _least_propensity(placement: Placement) -> float:
+    """Return the least propensity that any policy of a placement can have given since it began."""
+    # What waits in a spool may have been decided by the policy before a rebuild, or among more arms.
+    share = floor_of(placement.config.policy) if placement.regime is None else 0.0
+    return max(share * (1.0 - ROUNDING) / len(placement.living.names), LEAST_PROPENSITY)
 
 
 def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
