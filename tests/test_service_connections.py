@@ -18,6 +18,8 @@ from test_service_guard import KEY, MADE, process
 from test_service_http import Client
 
 from tacit.service.app.server import DRAIN_SECONDS, running
+from tacit.service.http import protocol
+from tacit.service.http.protocol import MOST_QUEUED, MOST_QUEUED_BYTES, SLICE, Protocol
 
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 DECIDE = (
@@ -304,6 +306,72 @@ def test_requests_sent_ahead_are_answered_in_their_order(small):
     assert [body.get("decision_id") for _, _, body in found] == [
         *(f"ahead-{n}" for n in range(100)), None
     ]  # fmt: skip
+
+
+@pytest.fixture
+def queued(monkeypatch):
+    """Requests that wait in a queue as each is parsed, and the bytes of their bodies."""
+    lengths, sizes = [0], [0]
+    on_message_complete = Protocol.on_message_complete
+
+    def observed(connection):
+        on_message_complete(connection)
+        lengths.append(len(connection.pipeline))
+        sizes.append(sum(len(cycle.body) for cycle, _ in connection.pipeline))
+
+    monkeypatch.setattr(Protocol, "on_message_complete", observed)
+    return lengths, sizes
+
+
+@pytest.mark.parametrize("head", [b"GET / HTTP/1.1\r\n\r\n", HELLO + b"\r\n"], ids=["bare", "usual"])
+def test_few_requests_are_parsed_ahead(small, queued, head):
+    """However many are sent at once, before anybody has shown a key."""
+    count = 4000
+    raw = head * count + HELLO + b"Connection: close\r\n\r\n"
+    with connected(small) as connection:
+        sender = threading.Thread(target=connection.sendall, args=(raw,))
+        sender.start()
+        found = all_of(connection)
+        sender.join()
+    assert found.count(b"HTTP/1.1 ") == count + 1
+    # A head that began in the piece before may come on top.
+    assert 1 < max(queued[0]) <= MOST_QUEUED + 1
+
+
+def test_bodies_sent_ahead_are_not_piled_up(tmp_path, queued):
+    body = b'{"key": "a"%s}' % (b" " * 60_000)
+    raw = DECIDE + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    with running(configured(tmp_path / "s.db")) as address, connected(address) as connection:
+        ahead = raw * 40 + HELLO + b"Connection: close\r\n\r\n"
+        sender = threading.Thread(target=connection.sendall, args=(ahead,))
+        sender.start()
+        statuses = [status for status, _, _ in answers(all_of(connection))]
+        sender.join()
+    assert statuses == [200] * 41
+    # What is looked at between two slices: one more body may have begun.
+    assert max(queued[1]) <= MOST_QUEUED_BYTES + len(body) + SLICE
+
+
+def test_what_all_connections_send_ahead_is_bounded(tmp_path, monkeypatch):
+    """Who sends too much ahead is answered what was parsed, and sent away; others go on."""
+    monkeypatch.setattr(protocol, "MOST_UNPARSED", 10_000)
+    with running(configured(tmp_path / "s.db")) as address:
+        with connected(address) as connection:
+            sender = threading.Thread(target=send_all, args=(connection, HELLO + b"\r\n", 4000))
+            sender.start()
+            statuses = all_of(connection).count(b"HTTP/1.1 200")
+            sender.join()
+        assert 1 <= statuses < 4000
+        assert ended(address, "connections") == 1
+        client = Client(address)
+        for _ in range(3):
+            assert client.post("default/decide", {"key": "a"})[0] == 200
+
+
+def send_all(connection, raw, times):
+    """Send something so many times in one go, as far as it is taken."""
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(raw * times)
 
 
 def test_a_bad_request_does_not_overtake_good_ones(small):

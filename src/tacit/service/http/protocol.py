@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
@@ -33,6 +34,10 @@ SWEPT = 256
 """Connections that are looked at before requests get their turn again."""
 SLICE = 16_384
 """Bytes that are parsed before limits are looked at again."""
+MOST_QUEUED, MOST_QUEUED_BYTES = 16, 65_536
+"""Requests of a connection, and bytes of their bodies, that are parsed ahead of their turn."""
+MOST_UNPARSED = 67_108_864
+"""Bytes behind these that all connections together may leave unparsed."""
 LINGER_SECONDS = 2.0
 """How long a client that was refused may take to read why."""
 LINGER_BYTES = 1_048_576
@@ -126,6 +131,8 @@ class Connections:
         How many the service ended, by the limit.
     clock : float
         Seconds, as of the last sweep.
+    unparsed : int
+        Bytes that were read and wait until the requests before them are answered.
     usual : UsualRequests or None
         What answers usual requests; without it, uvicorn does all.
     """
@@ -134,6 +141,7 @@ class Connections:
         self.live = 0
         self.ended = dict.fromkeys(REASONS, 0)
         self.clock = 0.0
+        self.unparsed = 0
         self.usual: UsualRequests | None = None
         self.dated: list[Header] = []
         self.date = b""
@@ -215,6 +223,20 @@ class AnswerUnderWay:
         connection.on_response_complete()
 
 
+class ReadControl(FlowControl):
+    """uvicorn's flow control, which reads no more of a connection that has unparsed bytes.
+
+    uvicorn resumes reading with each request that it begins, however many wait behind that.
+    """
+
+    has_unparsed = False
+
+    def resume_reading(self) -> None:
+        """Read on, unless there are unparsed bytes."""
+        if not self.has_unparsed:
+            super().resume_reading()
+
+
 class Protocol(HttpToolsProtocol):
     """One connection; a server is given a subclass that has ``shared``.
 
@@ -224,7 +246,9 @@ class Protocol(HttpToolsProtocol):
     """
 
     shared: Connections
+    flow: ReadControl
 
+    _unparsed = b""
     _phase = _BETWEEN
     _since = 0.0
     _asked = False
@@ -248,6 +272,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, or refuse one connection too many."""
         super().connection_made(transport)
+        self.flow = ReadControl(transport)
         shared = self.shared
         self._since = shared.clock
         if shared.live < shared.most:
@@ -263,6 +288,7 @@ class Protocol(HttpToolsProtocol):
         if self.turn is not None:
             self.turn.disconnected = True
             self.turn.message_event.set()
+        self._keep_unparsed(b"")
         super().connection_lost(exc)
         if self._counted:
             self._counted = False
@@ -270,10 +296,33 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what was sent, as long as it is within the limits."""
-        if self._phase == _BETWEEN and len(data) <= SLICE and self._again(data):
-            return
-        for start in range(0, len(data), SLICE):
-            self._feed(data[start : start + SLICE])
+        if self._unparsed:
+            self._keep_unparsed(self._unparsed + data)
+        elif not (self._phase == _BETWEEN and len(data) <= SLICE and self._again(data)):
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes until enough requests wait for their turn, and keep the rest unparsed."""
+        start, queue = 0, self.pipeline
+        while start < len(data):
+            waiting = sum(len(cycle.body) for cycle, _ in queue)
+            if len(queue) >= MOST_QUEUED or waiting > MOST_QUEUED_BYTES:
+                self._keep_unparsed(data[start:])
+                return
+            stop = _end_piece(data, start, MOST_QUEUED - len(queue))
+            self._feed(data[start:stop])
+            start = stop
+
+    def _keep_unparsed(self, data: bytes) -> None:
+        """Keep bytes for later and read no more meanwhile; refuse them if all connections keep too many."""
+        shared = self.shared
+        shared.unparsed += len(data) - len(self._unparsed)
+        self._unparsed, self.flow.has_unparsed = data, bool(data)
+        if shared.unparsed > MOST_UNPARSED and data:
+            self._keep_unparsed(b"")
+            self._refuse(CONNECTIONS)
+        elif data:
+            self.flow.pause_reading()
 
     def _feed(self, data: bytes) -> None:
         if self._phase == _ENDING:
@@ -409,10 +458,14 @@ class Protocol(HttpToolsProtocol):
             if self.pipeline:
                 self.turn = self.pipeline[-1][0]
             super().on_response_complete()
-            return
-        # As uvicorn does, but for its timer.
-        self.server_state.total_requests += 1
-        self.flow.resume_reading()
+        else:
+            # As uvicorn does, but for its timer.
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
+        if self._unparsed and not self.pipeline and not self.transport.is_closing():
+            data = self._unparsed
+            self._keep_unparsed(b"")
+            self._parse(data)
 
     # Limits ----------------------------------------------------------------------------------
 
@@ -478,6 +531,17 @@ class Protocol(HttpToolsProtocol):
         elif waited > (limits.idle_timeout if self._asked else limits.first_byte_timeout):
             shared.ended[IDLE if self._asked else FIRST_BYTE] += 1
             transport.close()
+
+
+def _end_piece(data: bytes, start: int, heads: int) -> int:
+    """Return where a piece of at most SLICE bytes ends that completes at most so many heads."""
+    stop = min(start + SLICE, len(data))
+    for _ in range(heads):
+        end = data.find(END, start, stop)
+        if end < 0:
+            return stop
+        start = end + len(END)
+    return start
 
 
 def raise_descriptors(connections: int) -> None:
