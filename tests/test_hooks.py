@@ -198,6 +198,21 @@ def test_a_forged_body_is_refused_whatever_is_wrong_with_it(tmp_path):
         assert (status, taken["sent"]) == (200, {"learned": 1})
 
 
+def test_headers_of_a_signed_body_say_nothing_as_nobody_signs_them(tmp_path):
+    text = MAP.replace('"decision"', '"data.decision"')
+    with served(tmp_path, text, secret=True) as (push, client):
+        one, two = decided(client, 2)
+        content = msgspec.json.encode({"data": {"decision": one}, "decision": two, "clicked": 0, "id": "e"})
+        forged = {"ce_specversion": "1.0", "ce_clicked": "1", "ce_id": "forged"}
+        status, taken = push(content, key=None, x_signature=signature(content), **forged)
+        assert (status, taken["sent"]) == (200, {"learned": 1})
+        # The same event without these headers is the same event.
+        assert push(content, key=None, x_signature=signature(content))[1]["sent"] == {"duplicate": 1}
+        bare = msgspec.json.encode({"decision": two})
+        status, taken = push(bare, key=None, x_signature=signature(bare), **forged)
+        assert (status, taken["sent"], taken["rejected"]) == (200, {}, {"missing-field": 1})
+
+
 def test_a_feed_that_there_is_not_is_named_to_those_with_a_key_alone(tmp_path):
     with served(tmp_path) as (push, _):
         assert push({}, key=None, name="other", x_signature="0" * 40)[0] == 401

@@ -147,13 +147,15 @@ class Hooks:
                 "single events, so send no batches"  # fmt: skip
             refusal = problem("unauthorized", "x-signature", what)
             return refused(refusal, (b"www-authenticate", b'Bearer realm="tacit"'))
-        events = _events(decoded(msgspec.json.decode, body), headers)
+        # A signature covers the body, and no header.
+        signed = config is not None and config.secret is not None
+        events = _events(decoded(msgspec.json.decode, body), {} if signed else headers)
         if config is None:
             return refused(problem("unknown-path", "feed", f"feed: there is none; configure [feeds.{name}]"))
         hook = self._hooks.get(name)
         if hook is None or hook.map != config.map:
             hook = self._hooks[name] = _Hook(config.map)
-        reached = caller if config.secret is None else ANYBODY
+        reached = ANYBODY if signed else caller
         taking = _Taking(self._engine, hook.mapper, reached)
         for first in range(0, len(events), AT_ONCE):
             await taking.take(events[first : first + AT_ONCE])
