@@ -139,7 +139,8 @@ async def test_the_states_of_its_store_are_those_that_version_2_folded(tmp_path)
             states = said[name].pop("states")
             assert found(placement) == said[name], name
             for learner, state in zip(placement.learners, states, strict=True):
-                sums = summed(learner)
+                # Decisions that are not yet learned are counted since 0.4.
+                sums = {field: sum for field, sum in summed(learner).items() if field != "open"}
                 assert {field: pytest.approx(state[field], rel=1e-9, abs=1e-9) for field in state} == sums
         clock.now += 3600 * harness.SECOND
         for name in said:

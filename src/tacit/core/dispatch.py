@@ -229,6 +229,15 @@ def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
     return parts[type(params)].estimate(params, state, lane, arm)
 
 
+OPEN_UNIT = 1024
+"""Decisions that are not yet learned are counted in whole parts of this: nothing is lost by rounding."""
+
+
+def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+    """Count more clicks and plays of decisions that are not yet learned, in units of 1/1024."""
+    parts[type(params)].count_open(params, state, lane, arm, hits, plays)
+
+
 POLICY_KERNELS = (
     choose,
     learn,
@@ -243,6 +252,7 @@ POLICY_KERNELS = (
     decide_and_weigh,
     shown_in,
     reward_in,
+    count_open,
 )
 
 # A click model's kernels ---------------------------------------------------------------------

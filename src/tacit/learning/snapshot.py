@@ -45,6 +45,8 @@ PLAYS = "counted/plays"
 IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors.npy"
 SPARE = 16
 """Room is made for so many lanes more: one for each 16."""
+LATER = "open"
+"""An array of a state that snapshots of version 0.3 do not have: nothing was open there."""
 
 
 class LearnerSnapshot(NamedTuple):
@@ -337,7 +339,11 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         raise SnapshotError(f"{source}: {unknown}; {remedy}") from error
     keys = json.loads(archive.read("keys.json"))
     like = policy.init(len(keys))
-    arrays = [_array(archive, name, expected) for name, expected in leaves(like)]
+    members = frozenset(archive.namelist())
+    arrays = [
+        expected if name.endswith(LATER) and f"{name}.npy" not in members else _array(archive, name, expected)
+        for name, expected in leaves(like)
+    ]
     plays = None
     if f"{PLAYS}.npy" in archive.namelist():
         plays = _array(archive, PLAYS, no_plays(policy, len(keys)))

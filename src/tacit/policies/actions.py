@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import refit, reward_in, shown_in
+from tacit.core.dispatch import count_open, refit, reward_in, shown_in
 from tacit.policies.base import Impression, Policy
 
 Duel = tuple[int, int]
@@ -169,6 +169,10 @@ class Wrapper(Policy, abstract=True):
     @staticmethod
     def refit(params: Any, state: Any) -> None:
         refit(params.policy, state.policy)
+
+    @staticmethod
+    def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        count_open(params.policy, state.policy, lane, arm, hits, plays)
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:

@@ -425,6 +425,10 @@ class Policy(Part, abstract=True):
         return math.nan
 
     @staticmethod
+    def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Count more clicks and plays of decisions that are not yet learned; by default nothing."""
+
+    @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
         """Return how often the lane has restarted; by default never."""
         return 0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tacit.classifiers.concepts import is_unusual
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import enter, kernel
+from tacit.core.dispatch import OPEN_UNIT, enter, kernel
 from tacit.core.part import param, within
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
@@ -229,6 +229,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         shared: shift_mixture.SharedByKeys
         means: Floats
         warned: Ints
+        open: npt.NDArray[np.int32]
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys, memory by "
@@ -284,7 +285,13 @@ class DriftMixture(shift_mixture.ShiftMixture):
             begun.shared,
             np.zeros((1, hypotheses.HYPOTHESES, arms)),
             np.zeros(lanes, np.int64),
+            np.zeros((lanes, arms, 2), np.int32),
         )
+
+    @staticmethod
+    def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        state.open[lane, arm, 0] += hits
+        state.open[lane, arm, 1] += plays
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
@@ -292,6 +299,10 @@ class DriftMixture(shift_mixture.ShiftMixture):
             a, b = remembered(state, lane, arm)
         else:
             a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
+        hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
+        if plays > 0 or hits > 0:
+            a += hits / OPEN_UNIT
+            b += max(plays - hits, 0) / OPEN_UNIT
         variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
         turns = state.own.counts.shape[2] * hypotheses.rate_of(state.own, lane)
         return a, b, float(np.sqrt(variance)) / (1.0 + turns)

@@ -6,12 +6,26 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Generator, borrowed, give_back
+from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import PositiveFraction, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms
 from tacit.policies.stationary.beta_maximum import probability_largest
+
+
+@kernel
+def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[float, float]:
+    """Return the parameters of the Beta posterior of an arm, decisions that are not yet learned included."""
+    a = params.prior_successes + state.successes[lane, arm]
+    b = params.prior_failures + state.failures[lane, arm]
+    hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
+    if plays > 0 or hits > 0:
+        a += hits / OPEN_UNIT
+        b += max(plays - hits, 0) / OPEN_UNIT
+    return a, b
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +72,7 @@ class Thompson(TellsArms):
     class State(NamedTuple):
         successes: Floats
         failures: Floats
+        open: npt.NDArray[np.int32]
 
     about: ClassVar[About] = About(
         source="Thompson (1933); Agrawal, Goyal (2012), algorithm 1",
@@ -74,7 +89,7 @@ class Thompson(TellsArms):
 
     def init(self, lanes: int) -> State:
         shape = (lanes, self.arm_count)
-        state = self.State(np.zeros(shape), np.zeros(shape))
+        state = self.State(np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2), np.int32))
         if self.priors:
             state.successes[:], state.failures[:] = self.known.T
         return state
@@ -83,10 +98,8 @@ class Thompson(TellsArms):
     def choose(params: Thompson, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         best, leader = -1.0, -1
         for arm in impression.arms:
-            draw = rng.beta(
-                params.prior_successes + state.successes[lane, arm],
-                params.prior_failures + state.failures[lane, arm],
-            )
+            a, b = posterior_with_open(params, state, lane, arm)
+            draw = rng.beta(a, b)
             if draw > best:
                 best, leader = draw, arm
         return leader
@@ -100,13 +113,17 @@ class Thompson(TellsArms):
         successes, failures = room[0], room[1]
         for i in range(count):
             offered = impression.arms[i]
-            successes[i] = params.prior_successes + state.successes[lane, offered]
-            failures[i] = params.prior_failures + state.failures[lane, offered]
+            successes[i], failures[i] = posterior_with_open(params, state, lane, offered)
             if offered == arm:
                 chosen = i
         found = probability_largest(successes, failures, chosen)
         give_back(room)
         return found
+
+    @staticmethod
+    def count_open(params: Thompson, state: State, lane: int, arm: int, hits: int, plays: int) -> None:
+        state.open[lane, arm, 0] += hits
+        state.open[lane, arm, 1] += plays
 
     @staticmethod
     def learn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:

@@ -1,0 +1,320 @@
+"""Feedback that comes late: when a decision is learned, by how long clicks take.
+
+Clicks come soon and silence is known only when a window closes. A policy that learned each when it came
+would take every wave of silence for a change. Here a decision is learned once, in the order of decisions,
+at an age by which nearly all clicks have come; until then it counts in what the policy believes, but is
+no evidence of a change.
+"""
+
+# 1. ``Delays``: the distribution of delays, per arm and over all, estimated without truncation bias.
+# 2. ``Queue``: the decisions that are not yet learned or not yet as old as their window.
+# 3. ``OpenAnswers``: by its entry, what is known of each of them.
+# 4. Kernels, in the order of a decision's life: ``enqueue``, ``pass_edges``, ``note_answer``, ``release``.
+# 5. ``refit_delays`` and ``learning_age``: the distribution, and the age at which decisions are learned.
+# Times are integers, in microseconds in the service; edges are passed in any steps with the same result.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core.arrays import Floats, Ints, copied_into
+from tacit.core.dispatch import OPEN_UNIT, count_open, kernel
+
+EDGES = 12
+"""Bins of delays, each twice as wide as the one before; the last ends with the window."""
+RELEASED = EDGES
+"""The place of the cursor that separates learned decisions from others."""
+QUANTILE = 0.95
+"""The share of clicks that have come when a decision is learned."""
+LEAST_CLICKS = 10
+"""Below so many clicks decisions are learned when their window closes."""
+PRIOR = 5.0
+"""How many clicks over all arms count as much as those of one arm."""
+MEMORY = 400.0
+"""Above so many clicks in a bin, its counts are halved: delays may change."""
+GROWTH = 1.05
+"""The distribution is estimated again when clicks have grown by this factor."""
+FIRST_WINDOW = 3
+"""In the first window only delays of a third of the time so far are trusted."""
+NO_CLICK = -1
+
+Counts = npt.NDArray[np.int32]
+
+
+class Delays(NamedTuple):
+    """The distribution of the delays of clicks.
+
+    Attributes
+    ----------
+    edges : array of int64, shape (12,)
+        Where bins end; the last is the window.
+    risk, clicked : array of float64, shape (classes, 12)
+        Clicks whose delay is at most the bin's end, and those whose delay is in the bin. A class is an
+        arm, or the only one.
+    clicks : array of float64, shape (classes,)
+        Clicks counted in all.
+    curve : array of float64, shape (classes, 13)
+        The share of clicks that have come at age 0 and at each edge.
+    age : array of int64, shape (1,)
+        The age by which nearly all clicks have come.
+    fitted : array of float64, shape (1,)
+        Clicks counted when the curve was estimated last.
+    begin : array of int64, shape (1,)
+        When the first window began; −1 before any.
+    """
+
+    edges: Ints
+    risk: Floats
+    clicked: Floats
+    clicks: Floats
+    curve: Floats
+    age: Ints
+    fitted: Floats
+    begin: Ints
+
+    @classmethod
+    def within(cls, window: int, classes: int) -> Delays:
+        """Return the distribution before any click, within a window."""
+        edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
+        edges[-1] = window
+        curve = np.ones((classes, EDGES + 1))
+        curve[:, 0] = 0.0
+        shape = classes, EDGES
+        age, begin = np.array([window]), np.array([-1])
+        return cls(edges, np.zeros(shape), np.zeros(shape), np.zeros(classes), curve, age, np.zeros(1), begin)
+
+
+class Queue(NamedTuple):
+    """Decisions in the order in which their windows began.
+
+    Attributes
+    ----------
+    start : array of int64, shape (capacity,)
+        When their windows began.
+    entry : array of int64, shape (capacity,)
+        Their places in ``OpenAnswers``.
+    cursor : array of int64, shape (13,)
+        For each edge, the first decision that has not reached it; last, the first that is not learned.
+    size : array of int64, shape (1,)
+    """
+
+    start: Ints
+    entry: Ints
+    cursor: Ints
+    size: Ints
+
+    @classmethod
+    def empty(cls, capacity: int) -> Queue:
+        """Return a queue without decisions."""
+        start, entry = np.zeros((2, capacity), np.int64)
+        return cls(start, entry, np.zeros(EDGES + 1, np.int64), np.zeros(1, np.int64))
+
+
+class OpenAnswers(NamedTuple):
+    """By its entry, what is known of each decision that is not yet learned.
+
+    Attributes
+    ----------
+    delay : array of int64, shape (entries,)
+        After what time its last click came; −1 for none.
+    lane, arm : array of int32, shape (entries,)
+        For which key and arm it counts in what is believed; −1 for none.
+    hits, plays : array of int32, shape (entries,)
+        How much it counts as a click and as a play, in units of 1/1024.
+    known : array of bool, shape (entries,)
+        Whether its outcome is final.
+    """
+
+    delay: Ints
+    lane: Counts
+    arm: Counts
+    hits: Counts
+    plays: Counts
+    known: npt.NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, entries: int) -> OpenAnswers:
+        """Return room for so many decisions."""
+        lane, arm, hits, plays = np.full((4, entries), -1, np.int32)
+        delay, known = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
+        return cls(delay, lane, arm, hits, plays, known)
+
+
+def make_room(queue: Queue, count: int) -> Queue:
+    """Return a queue with room for so many more decisions, without those that every cursor has passed."""
+    first, size = int(queue.cursor.min()), int(queue.size[0])
+    rest = size - first
+    larger = queue if 2 * (rest + count) <= len(queue.start) else Queue.empty(2 * (rest + count))
+    larger.start[:rest], larger.entry[:rest] = queue.start[first:size], queue.entry[first:size]
+    larger.cursor[:], larger.size[0] = queue.cursor - first, rest
+    return larger
+
+
+def add_classes(delays: Delays, classes: int) -> Delays:
+    """Return the distribution with more arms, which are as all arms together."""
+    larger = copied_into(delays, Delays.within(int(delays.edges[-1]), classes))
+    refit_delays(larger)
+    return larger  # type: ignore[no-any-return]
+
+
+# ---- A decision's life
+
+
+@kernel
+def class_of_arm(delays: Delays, arm: int) -> int:
+    """Return the class of an arm."""
+    return int(arm) if 0 <= arm < len(delays.clicks) else 0
+
+
+@kernel
+def share_in_bin(delays: Delays, arm: int, b: int) -> int:
+    """Return which share of the clicks of an arm has come in the middle of a bin, in units."""
+    k = class_of_arm(delays, arm)
+    return int(0.5 * OPEN_UNIT * (delays.curve[k, b] + delays.curve[k, b + 1]) + 0.5)
+
+
+@kernel
+def enqueue(
+    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, entry: int, start: int
+) -> None:
+    """Append a decision whose window begins; there must be room, and its lane and arm be filled in."""
+    place = queue.size[0]
+    queue.start[place], queue.entry[place] = start, entry
+    queue.size[0] = place + 1
+    if delays.begin[0] < 0:
+        delays.begin[0] = start
+    answers.delay[entry], answers.known[entry] = NO_CLICK, False
+    answers.hits[entry], answers.plays[entry] = 0, 0
+    if answers.lane[entry] >= 0:
+        plays = share_in_bin(delays, answers.arm[entry], 0)
+        answers.plays[entry] = plays
+        count_open(params, state, answers.lane[entry], answers.arm[entry], 0, plays)
+
+
+@kernel
+def pass_edges(
+    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int
+) -> None:
+    """Let decisions grow as old as they are at a time: count delays and what is open."""
+    for b in range(EDGES):
+        place, edge = queue.cursor[b], delays.edges[b]
+        while place < queue.size[0] and queue.start[place] + edge <= time:
+            entry = queue.entry[place]
+            delay, arm = answers.delay[entry], answers.arm[entry]
+            if 0 <= delay <= edge:
+                k = class_of_arm(delays, arm)
+                delays.risk[k, b] += 1.0
+                if b == 0 or delay > delays.edges[b - 1]:
+                    delays.clicked[k, b] += 1.0
+                    delays.clicks[k] += 1.0
+            waits = place >= queue.cursor[RELEASED] and answers.lane[entry] >= 0
+            # A bin further; what is known to be 0 counts whole already.
+            if waits and b + 1 < EDGES and answers.plays[entry] < OPEN_UNIT:
+                plays = share_in_bin(delays, arm, b + 1)
+                count_open(params, state, answers.lane[entry], arm, 0, plays - answers.plays[entry])
+                answers.plays[entry] = plays
+            place += 1
+        queue.cursor[b] = place
+
+
+@kernel
+def note_answer(
+    params: object, state: object, answers: OpenAnswers, entry: int, delay: int, reward: float, final: bool
+) -> None:
+    """Note a reward of a decision that is not yet learned; ``reward`` is all that came so far."""
+    if reward != 0.0:
+        answers.delay[entry] = delay
+    answers.known[entry] = answers.known[entry] or final
+    if answers.lane[entry] < 0:
+        return
+    hits = int(OPEN_UNIT * min(max(reward, 0.0), 1.0) + 0.5)
+    plays = OPEN_UNIT if reward == 0.0 and final else int(answers.plays[entry])
+    more = hits - answers.hits[entry], plays - answers.plays[entry]
+    count_open(params, state, answers.lane[entry], answers.arm[entry], more[0], more[1])
+    answers.hits[entry], answers.plays[entry] = hits, plays
+
+
+@kernel
+def release(
+    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, age: int
+) -> int:
+    """Take decisions from the front that are old enough, or whose outcome is known; return where they end.
+
+    What they counted as open is taken back: they are now to be learned.
+    """
+    place = queue.cursor[RELEASED]
+    while place < queue.size[0]:
+        entry = queue.entry[place]
+        if queue.start[place] + age > time and not answers.known[entry]:
+            break
+        if answers.lane[entry] >= 0:
+            hits, plays = answers.hits[entry], answers.plays[entry]
+            count_open(params, state, answers.lane[entry], answers.arm[entry], -hits, -plays)
+        place += 1
+    queue.cursor[RELEASED] = place
+    return int(place)
+
+
+# ---- The distribution of delays
+
+
+@kernel
+def is_outgrown(delays: Delays) -> bool:
+    """Return whether enough clicks came since the distribution was estimated."""
+    total = 0.0
+    for k in range(len(delays.clicks)):
+        total += delays.clicks[k]
+    return bool(total > delays.fitted[0] * GROWTH)
+
+
+@kernel
+def refit_delays(delays: Delays) -> None:
+    """Estimate the share of clicks that have come at each edge, and the age at which decisions are learned.
+
+    By the reverse product limit: of clicks that took at most so long, the share that took that long.
+    """
+    classes, total = len(delays.clicks), 0.0
+    for k in range(classes):
+        total += delays.clicks[k]
+        for b in range(EDGES):
+            if delays.risk[k, b] > MEMORY:
+                delays.risk[k, b] *= 0.5
+                delays.clicked[k, b] *= 0.5
+    delays.fitted[0] = total
+    longest = 0.0
+    # The first round estimates all arms together.
+    for k in range(-1, classes):
+        share, reached, upper = 1.0, -1.0, 1.0
+        for b in range(EDGES - 1, -1, -1):
+            risk, clicked = 0.0, 0.0
+            for each in range(classes):
+                risk += delays.risk[each, b]
+                clicked += delays.clicked[each, b]
+            hazard = clicked / risk if risk > 0.0 else 0.0
+            if k >= 0:
+                hazard = (delays.clicked[k, b] + PRIOR * hazard) / (delays.risk[k, b] + PRIOR)
+                delays.curve[k, b + 1] = share
+            upper, share = share, share * (1.0 - hazard)
+            below = 0.0 if b == 0 else share
+            if reached < 0.0 and below < QUANTILE:
+                left = 0.0 if b == 0 else float(delays.edges[b - 1])
+                part = (QUANTILE - below) / (upper - below) if upper > below else 1.0
+                reached = left + part * (delays.edges[b] - left)
+        if k < 0 or delays.clicks[k] >= LEAST_CLICKS:
+            longest = max(longest, reached)
+    window = delays.edges[EDGES - 1]
+    delays.age[0] = min(max(int(longest), 1), window) if total >= LEAST_CLICKS else window
+
+
+@kernel
+def learning_age(delays: Delays, time: int) -> int:
+    """Return the age at which decisions are learned at a time."""
+    age, window = delays.age[0], delays.edges[EDGES - 1]
+    elapsed = time - delays.begin[0]
+    # Otherwise delays of any length would look short.
+    if elapsed < window and age * FIRST_WINDOW > elapsed:
+        return int(window)
+    return int(age)

@@ -1,0 +1,264 @@
+"""A run of a policy that receives clicks only: silence is known when a decision's window closes."""
+
+# 1. ``DelayTable``: how long clicks take, by quantiles, so that one loop serves every distribution.
+# 2. ``play_clicks_only``: rounds whose clicks come late, learned as ``tacit.learning.delays`` says.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import (
+    arrive,
+    decide,
+    epoch,
+    kernel,
+    learn,
+    learned_propensity,
+    observe,
+    react,
+    regret,
+    shown_in,
+)
+from tacit.core.seeds import handed_back, taken_over
+from tacit.errors import InvalidValue
+from tacit.learning.delays import (
+    RELEASED,
+    Delays,
+    OpenAnswers,
+    Queue,
+    enqueue,
+    is_outgrown,
+    learning_age,
+    note_answer,
+    pass_edges,
+    refit_delays,
+    release,
+)
+from tacit.policies.base import Impression, Policy, outcome_of
+from tacit.simulation.rounds import Curve, InFlight, Round, depart, keep, record
+
+TICKS = 1024
+"""A round in the clock of delays."""
+STEPS = 1024
+"""Quantiles of a distribution between which delays are interpolated."""
+
+Delay = float | Callable[[Floats], Any] | Sequence[Any]
+
+
+def delay_table(delay: Delay, window: int, arms: int) -> Floats:
+    """Return the quantiles of the delays of clicks, in ticks.
+
+    Parameters
+    ----------
+    delay : number, function, or sequence of these
+        The mean of exponential delays, in rounds; or a function from shares in (0, 1) to quantiles, in
+        rounds; or one of these for each arm.
+    window : int
+        In rounds; what takes longer is never seen.
+    arms : int
+
+    Returns
+    -------
+    array of float64, shape (1 or arms, 1025)
+
+    Raises
+    ------
+    InvalidValue
+        If a delay is negative or no number, or there is not one for each arm.
+    """
+    if isinstance(delay, (list, tuple)):
+        if len(delay) != arms:
+            raise InvalidValue("delay", delay, f"give one for all arms, or one for each of {arms}")
+        return np.concatenate([delay_table(each, window, arms) for each in delay])
+    shares = (np.arange(STEPS + 1) + 0.5) / (STEPS + 2)
+    if callable(delay):
+        rounds = np.asarray(delay(shares), np.float64)
+        if rounds.shape != shares.shape or not np.all(rounds >= 0.0):
+            raise InvalidValue("delay", delay, "let it return a number of rounds, at least 0, for each share")
+    else:
+        rounds = -checks.number("delay", delay, 0.0, 1e9) * np.log1p(-shares)
+    return np.minimum(rounds, 2.0 * window)[None] * TICKS
+
+
+@kernel
+def draw_delay(table: Floats, arm: int, uniform: float) -> int:
+    """Return a delay in ticks."""
+    row = arm if arm < len(table) else 0
+    place = uniform * STEPS
+    step = int(place)
+    return int(table[row, step] + (place - step) * (table[row, step + 1] - table[row, step]))
+
+
+@kernel
+def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
+    """Learn what a decision earned, if its lane has not restarted since."""
+    lane = flight.lanes[row]
+    if flight.epochs[row] != epoch(params, state, lane):
+        return
+    count = flight.counts[row]
+    impression = Impression(
+        flight.offered[row, :count],
+        flight.contexts[row],
+        flight.relevance[row, :count],
+        flight.examination[row, :count],
+    )
+    action, propensity = flight.actions[row], flight.propensities[row]
+    learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
+
+
+@kernel
+def shift_queue(queue: Queue) -> None:
+    """Take decisions out of the queue that every cursor has passed."""
+    first = queue.cursor[0]
+    for each in queue.cursor:
+        first = min(first, each)
+    for place in range(first, queue.size[0]):
+        queue.start[place - first], queue.entry[place - first] = queue.start[place], queue.entry[place]
+    for b in range(len(queue.cursor)):
+        queue.cursor[b] -= first
+    queue.size[0] -= first
+
+
+class ClickStatus(NamedTuple):
+    """By its row, what became of each decision.
+
+    Attributes
+    ----------
+    took : array of int64, shape (span,)
+        How long its click takes, in ticks.
+    status : array of int64, shape (span,)
+        ``WAITING``, ``CLICKED``, or ``SILENT`` if it was learned without a click.
+    silence : array of float64, shape (feedback_width,)
+        The feedback that stands for none: 0, or a tie of two.
+    classes : int
+        How many arms have delays of their own; 0 where what is shown is not one arm.
+    """
+
+    took: Ints
+    status: Ints
+    silence: Floats
+    classes: int
+
+
+WAITING, CLICKED, SILENT = range(3)
+
+
+@kernel
+def deliver_clicks(
+    params: Any, state: Any, flight: InFlight, answers: OpenAnswers, clicks: ClickStatus, due: int
+) -> None:
+    """Take in the clicks that are due; one for a decision learned without it is learned as one more."""
+    row = flight.first[due]
+    while row >= 0:
+        feedback = flight.feedback[row]
+        if clicks.status[row] == SILENT:
+            learn_row(params, state, flight, row, feedback)
+        else:
+            clicks.status[row] = CLICKED
+            note_answer(params, state, answers, row, clicks.took[row], feedback.max() or 1.0, True)
+        row = flight.next[row]
+    flight.first[due] = -1
+
+
+@kernel
+def learn_released(
+    params: Any, state: Any, flight: InFlight, queue: Queue, clicks: ClickStatus, place: int, end: int
+) -> None:
+    """Learn the decisions between two places of the queue, in their order."""
+    for each in range(place, end):
+        row = queue.entry[each]
+        if clicks.status[row] == CLICKED:
+            learn_row(params, state, flight, row, flight.feedback[row])
+        else:
+            learn_row(params, state, flight, row, clicks.silence)
+            clicks.status[row] = SILENT
+
+
+@kernel
+def is_click(feedback: Floats, silence: Floats) -> bool:
+    """Return whether feedback is more than silence."""
+    differences = 0
+    for i in range(len(feedback)):
+        differences += feedback[i] != silence[i]
+    return differences > 0
+
+
+def play_clicks_only(
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    start: int,
+    stop: int,
+    rng: Generator,
+    env_rng: Generator,
+    curve: Curve,
+    flight: InFlight,
+    delay_rng: Generator,
+    table: Floats,
+    delays: Delays,
+    queue: Queue,
+    answers: OpenAnswers,
+    clicks: ClickStatus,
+) -> None:
+    """Play the rounds from ``start`` to ``stop``; clicks come late, and nothing else does."""
+    impression, span = world.impression, len(flight.lanes)
+    window = delays.edges[len(delays.edges) - 1]
+    policy_rng, users, chances = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
+    for round in range(start, stop):
+        now, row = round * TICKS, round % span
+        deliver_clicks(params, state, flight, answers, clicks, row)
+        pass_edges(params, state, delays, queue, answers, now)
+        if is_outgrown(delays):
+            refit_delays(delays)
+        place = queue.cursor[RELEASED]
+        end = release(params, state, delays, queue, answers, now, learning_age(delays, now))
+        learn_released(params, state, flight, queue, clicks, place, end)
+        if queue.size[0] == len(queue.start):
+            shift_queue(queue)
+        lane = arrive(env, world, round, users)
+        observe(params, state, lane, impression)
+        action, feedback = flight.actions[row], flight.feedback[row]
+        decide(params, state, lane, impression, policy_rng, action)
+        shown = shown_in(params, action)
+        flight.lanes[row], flight.epochs[row] = lane, epoch(params, state, lane)
+        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown)
+        react(env, world, lane, shown, feedback)
+        flight.counts[row] = len(impression.arms)
+        keep(flight, row, impression)
+        record(curve, round, regret(env, world, lane, shown), feedback)
+        if clicks.classes > 0:
+            answers.lane[row], answers.arm[row] = lane, action[0]
+        clicks.status[row] = WAITING
+        enqueue(params, state, delays, queue, answers, row, now)
+        clicks.took[row] = draw_delay(table, action[0], chances.random())
+        if clicks.took[row] < window and is_click(feedback, clicks.silence):
+            depart(flight, row, (round + 1 + clicks.took[row] // TICKS) % span)
+    handed_back(policy_rng, rng)
+    handed_back(users, env_rng)
+    handed_back(chances, delay_rng)
+
+
+def clicks_only_store(
+    policy: Policy, impression: Impression, window: int, delay: Delay, rng: Generator
+) -> tuple[Any, ...]:
+    """Return what :func:`play_clicks_only` takes besides what any run takes."""
+    span, single = window + 2, policy.showing.single and policy.arms is not None
+    now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+    silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
+    took, status = np.zeros((2, span), np.int64)
+    classes = policy.arm_count if single else 0
+    return (
+        InFlight.empty(span, now, impression),
+        rng,
+        delay_table(delay, window, policy.arm_count if policy.arms is not None else 1),
+        Delays.within(window * TICKS, max(classes, 1)),
+        Queue.empty(2 * span),
+        OpenAnswers.empty(span),
+        ClickStatus(took, status, silence, classes),
+    )
