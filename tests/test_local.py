@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import random
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,7 @@ from stores import free_port
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
-from tacit.client.lent import Spool
+from tacit.client.lent import LentShard, Spool, encode, write_anew
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
@@ -286,6 +288,86 @@ def test_what_the_service_never_takes_is_put_aside(tmp_path):
             assert client.feedback("home", shown.decision_id, 1).outcome == "learned"
 
 
+DAMAGED = (
+    b'{"torn', b"[]", b"5", b"", b'["decision"]', b'["decision",7]', b'["other",{}]', b"\xff\x00",
+    b'["feedback",{"decision_id":"\xff"}]', b'["decision",{"decision_id":"one"}]', b'["feedback",{},{}]',
+    b'["decision","id","k","a"]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_a_damaged_line_is_set_aside_and_said_and_the_rest_is_delivered(line, tmp_path, caplog):
+    with served_once(tmp_path) as url, local(url, tmp_path) as here, Client(url) as client:
+        shown = [here.decide("k") for _ in range(2)]
+        with open(tmp_path / "spool" / "open.jsonl", "ab") as file:
+            file.write(line + b"\n")
+        shown.append(here.decide("k"))
+        here.flush()
+        here.flush()
+        assert here.known()[0].waiting == 0
+        refused = (tmp_path / "spool" / "refused.jsonl").read_bytes()
+        assert refused.count(b"\n") == caplog.text.count("refused.jsonl") == 1
+        assert [client.feedback("home", one.decision_id, 1).outcome for one in shown] == ["learned"] * 3
+
+
+def test_any_flip_in_a_spool_leaves_the_other_lines_to_be_delivered(tmp_path):
+    rng = random.Random(1)
+    with served_once(tmp_path) as url, local(url, tmp_path) as here, Client(url) as client:
+        for _ in range(100):
+            shown = [here.decide("k") for _ in range(3)]
+            path = tmp_path / "spool" / "open.jsonl"
+            content = bytearray(path.read_bytes())
+            first, second = content.index(b"\n"), len(content) // 3 * 2
+            content[rng.randrange(first + 1, second)] ^= 1 << rng.randrange(8)
+            path.write_bytes(content)
+            here.flush()
+            assert here.known()[0].waiting == 0
+            outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown[::2]]
+            assert outcomes == ["learned", "learned"]
+
+
+def test_whatever_an_exchange_meets_the_next_one_is_tried(tmp_path, monkeypatch):
+    failures = [ZeroDivisionError("of a test")]
+    deliver = LentShard.deliver
+
+    def failing(self, *given):
+        if failures:
+            raise failures.pop()
+        deliver(self, *given)
+
+    with served_once(tmp_path) as url, local(url, tmp_path, every=0.01) as here:
+        here.decide("k")
+        monkeypatch.setattr(LentShard, "deliver", failing)
+        harness.eventually(lambda: not failures)
+        harness.eventually(lambda: here.known()[0].waiting == 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"shards":0}', b"\xff"])
+def test_a_damaged_layout_is_said_and_what_waits_is_delivered(content, tmp_path, caplog):
+    with served_once(tmp_path) as url:
+        with local(url, tmp_path) as here:
+            shown = here.decide("k")
+        left = tmp_path / "spool" / "1"
+        left.mkdir()
+        line = encode(("decision", LocalDecision("apart", "k", "a", 0.5)))
+        (left / "000000000001.jsonl").write_bytes(line + b"\n")
+        (tmp_path / "spool" / "shards.json").write_bytes(content)
+        with local(url, tmp_path), Client(url) as client:
+            assert "shards.json" in caplog.text
+            for id in (shown.decision_id, "apart"):
+                assert client.feedback("home", id, 1).outcome == "learned"
+
+
+def test_what_takes_the_place_of_a_file_is_durable_before(tmp_path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr("os.fsync", lambda file: (calls.append("fsync"), fsync(file)))
+    monkeypatch.setattr("os.replace", lambda *paths: (calls.append("replace"), replace(*paths)))
+    write_anew(tmp_path / "shards.json", b"{}")
+    # The file, then the folder that names it.
+    assert calls == ["fsync", "replace", "fsync"]
+
+
 def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
     port = {"server.port": free_port()}
     with served_once(tmp_path, **port) as url, local(url, tmp_path) as here:
@@ -406,7 +488,7 @@ def test_a_spool_gives_back_what_was_appended_whoever_ended(tmp_path):
     spool.append(b"three")
     spool.close_file()
     spool.close_file()
-    assert [spool.lines(file) for file in spool.files()] == [[b"one"], [b"two"], [b"three"]]
+    assert [spool.lines(file) for file in spool.files()] == [[b"one"], [b"two", b"torn"], [b"three"]]
     spool.close()
 
 

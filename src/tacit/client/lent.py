@@ -25,7 +25,7 @@ from tacit.client.clients import Client
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
-from tacit.wire.decisions import LocalDecision
+from tacit.wire.decisions import Feedback, LocalDecision
 
 # ---- A spool: records kept in a folder until they are delivered, in the order in which they came
 
@@ -39,7 +39,7 @@ class Spool:
     """Keeps lines in a folder. What was appended outlives the process.
 
     Lines are appended to one file; :meth:`close_file` puts it behind those that wait, and it is
-    dropped when it was delivered. A line that was torn by a crash of the machine is left out.
+    dropped when it was delivered. The last line may be torn, after a crash of the machine.
 
     Parameters
     ----------
@@ -138,11 +138,9 @@ class Spool:
         return size
 
     def lines(self, file: Path) -> list[bytes]:
-        """Return the lines of a file that are whole."""
+        """Return the lines of a file, a torn one at its end with them."""
         *whole, rest = file.read_bytes().split(b"\n")
-        if rest:
-            logger.warning("%s: its last line is not whole, and is left out", file)
-        return whole
+        return [*whole, rest] if rest else whole
 
     def drop(self, file: Path) -> None:
         """Forget a file."""
@@ -167,10 +165,18 @@ def _number(file: Path) -> int:
 
 
 def write_anew(path: Path, content: bytes) -> None:
-    """Write a file that takes the place of the one before as a whole."""
+    """Write a file durably that takes the place of the one before as a whole."""
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
+    with open(fresh, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 LEARNER = "learner.tacit"
@@ -183,6 +189,14 @@ logger = logging.getLogger("tacit.client")
 encode = msgspec.json.Encoder().encode
 DECIDED = msgspec.Raw(encode(DECISION))
 _decode = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_DECODERS = {
+    DECISION: msgspec.json.Decoder(LocalDecision).decode,
+    FEEDBACK: msgspec.json.Decoder(Feedback).decode,
+}
+Record = tuple[str, msgspec.Raw]
+"""What a line of the spool says: its kind, and the message that is sent."""
+UNREADABLE = ValueError, KeyError, TypeError, msgspec.MsgspecError
+"""Errors of a line that is not what was written."""
 
 
 class LentState(NamedTuple):
@@ -301,16 +315,34 @@ class LentShard:
             self.spool.close_file()
         self.spool.sync()
         for file in self.spool.files():
-            lines = self.spool.lines(file)
-            for start in range(0, len(lines), AT_ONCE):
-                self._deliver_lines(client, lines[start : start + AT_ONCE])
+            records = self._read_records(file)
+            for start in range(0, len(records), AT_ONCE):
+                self._deliver_records(client, records[start : start + AT_ONCE])
             self.spool.drop(file)
 
-    def _deliver_lines(self, client: Client, lines: Sequence[bytes]) -> None:
+    def _read_records(self, file: Path) -> list[Record]:
+        """Return the records of a file of the spool; set damaged lines aside, once."""
+        records: list[Record] = []
+        whole, damaged = list[bytes](), list[bytes]()
+        for line in self.spool.lines(file):
+            try:
+                records.append(_read_record(line))
+                whole.append(line)
+            except UNREADABLE:
+                damaged.append(line)
+        if damaged:
+            aside = self.spool.folder / SET_ASIDE
+            logger.warning(
+                "%s: %d damaged lines are not delivered; they are in %s", file, len(damaged), aside
+            )
+            self.spool.refuse(damaged)
+            write_anew(file, b"".join(line + b"\n" for line in whole))
+        return records
+
+    def _deliver_records(self, client: Client, records: Sequence[Record]) -> None:
         """Deliver decisions, then feedback; put aside what the service will never take."""
-        kept = list(map(_decode, lines))
-        made = [_made(fields) for kind, *fields in kept if kind == DECIDED]
-        given = [fields[0] for kind, *fields in kept if kind != DECIDED]
+        made = [message for kind, message in records if kind == DECISION]
+        given = [message for kind, message in records if kind == FEEDBACK]
         refused: list[Any] = []
         if made:
             taken = self._asked(client.take_over, made)
@@ -339,11 +371,18 @@ class LentShard:
         return [answer for message in messages for answer in self._asked(call, [message])]
 
 
-def _made(fields: Sequence[msgspec.Raw]) -> msgspec.Raw:
-    """Return a decision as it is sent; up to version 0.2, the fields of one were kept."""
-    if len(fields) == 1:
-        return fields[0]
-    return msgspec.Raw(encode(LocalDecision(*map(msgspec.json.decode, fields))))
+def _read_record(line: bytes) -> Record:
+    """Return a line's kind, and its message as it is sent; raise one of UNREADABLE if it is damaged."""
+    kind, *fields = _decode(line)
+    if kind == DECIDED and len(fields) > 1:
+        # Up to version 0.2, the fields of a decision were kept.
+        names, values = LocalDecision.__struct_fields__, map(msgspec.json.decode, fields)
+        decision = msgspec.convert(dict(zip(names, values, strict=True)), LocalDecision)
+        return DECISION, msgspec.Raw(encode(decision))
+    (message,) = fields
+    name = msgspec.json.decode(kind)
+    _DECODERS[name](message)
+    return name, message
 
 
 class _Refused(msgspec.Struct):

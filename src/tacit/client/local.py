@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -57,7 +57,7 @@ _context = {field.name: field.check for field in fields_of(LocalDecision)}["cont
 class ShardLayout(msgspec.Struct, frozen=True):
     """In how many parts what was learned is lent, and whether any of them may decide for any key."""
 
-    shards: int = 1
+    shards: Annotated[int, msgspec.Meta(ge=1)] = 1
     spread: bool = False
 
 
@@ -372,8 +372,8 @@ class Local:
         while not self._stopping.wait(self._every):
             try:
                 self._exchange()
-            except TacitError:
-                logger.exception("what the service knows cannot be taken; it is tried again")
+            except Exception:  # Nobody else would say that nothing is delivered any more.
+                logger.exception("the exchange with the service failed; it is tried again")
 
     def _exchange(self) -> None:
         try:
@@ -397,7 +397,7 @@ class Local:
                 shard.state = None
             return []
         if not self._kept_name:
-            (self._folder / PLACEMENT).write_text(self._placement)
+            write_anew(self._folder / PLACEMENT, self._placement.encode())
         self._go_on(ShardLayout(len(lent.rows), lent.spread))
         pairs = zip(self._shards, lent.rows, strict=True)
         return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
@@ -412,7 +412,16 @@ class Local:
 
     def _kept_layout(self) -> ShardLayout:
         path = self._folder / LAYOUT
-        return msgspec.json.decode(path.read_bytes(), type=ShardLayout) if path.exists() else ShardLayout()
+        if not path.exists():
+            return ShardLayout()
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=ShardLayout)
+        except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+            logger.warning(
+                "%s: it is damaged (%s), and each folder in there taken for a shard's", path, error
+            )
+            folders = [int(each.name) for each in self._folder.iterdir() if each.name.isdecimal()]
+            return ShardLayout(1 + max(folders, default=0))
 
     def _begin(self, layout: ShardLayout) -> None:
         """Have a spool for each shard: the first one's is in the folder, the others' are in there."""
