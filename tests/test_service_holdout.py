@@ -41,7 +41,7 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.control import Coin, Control
 from tacit.service.placements.results import DECISIONS
-from tacit.wire.control import ArmShown, HoldoutOf, ModeOf
+from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 # The coin ------------------------------------------------------------------------------------
 
@@ -515,6 +515,33 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
         asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", user="ann", session="s"))
         assert await engine.decide_many("home", [asked]) == [rows[0]]
+
+
+@pytest.mark.parametrize("by", ["verb", "configuration"])
+async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
+    """Clients send them until they are changed; none of their requests is refused for it."""
+    path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
+    async with served(path, configured(holdout=None)) as engine:
+        with pytest.raises(InvalidValue, match="session"):
+            engine.placements["home"].checked(DecisionRequest("k", session="s"))
+        await engine.reload(held)
+        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        (before,) = await engine.decide_many("home", [asked])
+        if by == "verb":
+            await engine.ask("home", EndHoldout())
+        else:
+            await engine.reload(configured(holdout=None))
+        for session in ("s", "t"):
+            asked = engine.placements["home"].checked(DecisionRequest("k", session=session))
+            await engine.decide_many("home", [asked])
+        again = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        assert await engine.decide_many("home", [again]) == [before]
+    async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
+        home = engine.placements["home"]
+        assert home.holdout is None
+        assert home.checked(DecisionRequest("k", session="s")).unit is None
+        with pytest.raises(InvalidValue, match="session"):
+            home.checked(DecisionRequest("k", session=""))
 
 
 def test_features_have_a_holdout(tmp_path):

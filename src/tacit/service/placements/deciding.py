@@ -120,7 +120,8 @@ class Deciding(State):
         if id is None:
             return None
         checked_id("session", id)
-        held = self.holdout is not None and self.holdout.unit == SESSION
+        # Clients go on to send it after such a holdout was taken away.
+        held = self.earnings.sums.has_held_out(SESSION)
         if self.signals is not None and (self.signals.stream.follows_sessions or not held):
             return self.signals.session(id)
         if not held:

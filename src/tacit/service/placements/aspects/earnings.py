@@ -277,6 +277,11 @@ class LiftSums(chapters.Chapter):
         """Whether the log shows what arms drawn uniformly would, as far as it can tell."""
         return chapters.holdout_in(self.terms) is not None or self.over_uniform.covered
 
+    def has_held_out(self, unit: str) -> bool:
+        """Return whether there is or ever was a holdout by a unit."""
+        holdouts = (chapters.holdout_in(chapter.terms) for chapter in (self, *self.past))
+        return any(holdout is not None and holdout.unit == unit for holdout in holdouts)
+
     @property
     def over(self) -> tuple[str, int, int]:
         """The terms, and how many arms there are and are on offer; with the same they merge."""
