@@ -18,6 +18,8 @@ HUGE = 1e100
 """Beyond it, squares and their sums overflow."""
 ONLY_KEY = "default"
 """The key of those who have one problem only."""
+DEEPEST = 100
+"""What is nested deeper could not be read again wherever it may go."""
 
 
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
@@ -199,3 +201,17 @@ def parsed(field: str, value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         raise InvalidValue(field, value, "give JSON") from None
+
+
+def is_deeper(value: Any, depth: int = DEEPEST) -> bool:
+    """True if lists and objects are nested deeper than so many levels.
+
+    Examples
+    --------
+    >>> is_deeper([[1]], 2), is_deeper({"a": [1]}, 1)
+    (False, True)
+    """
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(is_deeper(each, depth - 1) for each in inner)

@@ -13,15 +13,16 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.core.checks import ONLY_KEY
+from tacit.core.checks import DEEPEST, ONLY_KEY, is_deeper
 from tacit.events.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
-from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
+from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
 from tacit.wire.site import FeedReport
 
@@ -192,6 +193,8 @@ class Mapper:
     ----------
     doubts : list of str
         What is legal in the map, and mostly a mistake with events such as these.
+    has_one_placement : bool
+        True if no event names its placement.
 
     Examples
     --------
@@ -216,9 +219,35 @@ class Mapper:
         self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
         self._kind, self._id = path(event_map.event), path(event_map.id)
         self._placement = path(event_map.placement)
+        self.has_one_placement = isinstance(event_map.placement, Fixed)
         self._time = path(event_map.time)
         reward = None if isinstance(event_map.reward, dict) else event_map.reward
         self._value = path(event_map.clicks or event_map.items if reward is None else reward)
+
+    def read(self, event: dict[str, Any], named: str = "") -> Mapped | str:
+        """Return an event as feedback, or why the map leaves it out.
+
+        Parameters
+        ----------
+        event : dict
+        named : str, optional
+            Its id, where the map gives none; by default its content names it.
+
+        Raises
+        ------
+        BadEvent
+            If it cannot be feedback, whatever it holds.
+        """
+        try:
+            if is_deeper(event):
+                raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
+            why = self.left_out(event)
+            return self.mapped(event, named) if why is None else why
+        except BadEvent:
+            raise
+        except Exception as error:
+            # No event may stop those behind it.
+            raise BadEvent("unreadable", f"{type(error).__name__}: {error}") from error
 
     def left_out(self, event: dict[str, Any]) -> str | None:
         """Return why the map leaves an event out; None if it does not."""
@@ -246,7 +275,7 @@ class Mapper:
         ----------
         event : dict
         named : str
-            Its id, where the map gives none.
+            Its id, where the map gives none; if it is empty, the content names it.
 
         Raises
         ------
@@ -276,7 +305,10 @@ class Mapper:
 
     def _id_of(self, event: dict[str, Any], named: str) -> str:
         field = self._map.id
-        return named if field is None else text_of(field, self._id(event), "bad-id")
+        if field is not None:
+            return text_of(field, self._id(event), "bad-id")
+        # Sent again it has the same name, in whichever body.
+        return named or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
     def _decided(self, event: dict[str, Any], placement: str, time: float | None, field: str | None) -> str:
         """Return the id of the decision that an event is about."""
@@ -401,7 +433,7 @@ class ShownMapper:
         if not table.elsewhere:
             return None
         assert table.arm is not None
-        (arm,) = items_of(table.arm, get[table.arm](event))
+        arm = arm_of(table.arm, get[table.arm](event))
         propensity, arms, context = None, None, None
         if (value := self._propensity(event)) is not None:
             propensity = number_of(str(table.propensity), value, "bad-propensity")
@@ -419,6 +451,12 @@ class ShownMapper:
             context = {name: get[field](event) for name, field in table.context.items()}
         elif table.context is not None:
             context = get[table.context](event)
+        try:
+            context = msgspec.convert(context, Context | None)
+        except (msgspec.ValidationError, OverflowError) as error:
+            raise BadEvent(
+                "invalid-value", f"context: {error}; give numbers, or names with values"
+            ) from error
         key = ONLY_KEY if table.key is None else text_of(str(table.key), self._key(event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
 
@@ -527,7 +565,8 @@ def text_of(field: str, value: Any, reason: str) -> str:
     BadEvent
     """
     value = present(field, value)
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**LONGEST_ID
+    text = str(value) if is_whole else value
     if not isinstance(text, str) or len(text) > LONGEST_ID or not text.isprintable():
         raise BadEvent(reason, f"{field}: {shown(value)}; give 1 to {LONGEST_ID} printable characters")
     return text
@@ -606,6 +645,21 @@ def items_of(field: str, value: Any) -> list[int | str]:
     return [item if _is_number(item) else text_of(field, item, "bad-items") for item in items]
 
 
+def arm_of(field: str, value: Any) -> int | str:
+    """Return the one arm that a field names.
+
+    Raises
+    ------
+    BadEvent
+    """
+    arms = items_of(field, value)
+    if len(arms) != 1:
+        raise BadEvent(
+            "invalid-value", f"{field}: {shown(value)} is not one arm; name the field that has one"
+        )
+    return arms[0]
+
+
 def _is_number(item: Any) -> bool:
     return type(item) is int and abs(item) < 2**62
 
@@ -648,5 +702,9 @@ def _no_time(field: str, value: Any) -> BadEvent:
 
 def shown(value: Any) -> str:
     """Return a value as it is shown to people, at most 80 characters of it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python writes no integer of more than some thousand digits.
+        text = f"{type(value).__name__} of too many digits"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from tacit.client.call import InvalidRequest, NotFound, ServiceError, Unavailable
+from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue, TacitError
 from tacit.events.mapping import BadEvent, Mapper, Message, outcome_of
 from tacit.feed.sources import EventSource, Found
@@ -282,14 +282,15 @@ class Feeder:
         if found.event is None:
             self._reject(found, BadEvent(found.reason, found.detail))
             return None
-        if (why := self._mapper.left_out(found.event)) is not None:
-            self._tally.leave_out(why)
-            return None
         try:
-            placement, message, time = self._mapper.mapped(found.event, found.named)
+            mapped = self._mapper.read(found.event, found.named)
         except BadEvent as error:
             self._reject(found, error)
             return None
+        if isinstance(mapped, str):
+            self._tally.leave_out(mapped)
+            return None
+        placement, message, time = mapped
         if message is None:
             self._tally.count(REMEMBERED, time)
             return None
@@ -309,7 +310,13 @@ class Feeder:
         for (placement, _), places in sorted(
             groups.items(), key=lambda group: group[0][1] is not LocalDecision
         ):
-            sent = self._sender.send(placement, [batch[i].message for i in places])
+            try:
+                sent = self._sender.send(placement, [batch[i].message for i in places])
+            except Denied as error:
+                # Where events name placements, one that the key does not reach stops no other.
+                if error.field != "placement" or self._mapper.has_one_placement:
+                    raise
+                sent = [BadEvent("forbidden", str(error))] * len(places)
             answers.update(zip(places, sent, strict=True))
         return [answers[i] for i in range(len(batch))]
 
@@ -381,13 +388,14 @@ def _foreseen(mapper: Mapper, found: Found, tally: FeedTally) -> str:
     try:
         if found.event is None:
             raise BadEvent(found.reason, found.detail)
-        if (why := mapper.left_out(found.event)) is not None:
-            tally.leave_out(why)
-            return f"left out: {why}"
-        placement, message, time = mapper.mapped(found.event, found.named)
+        mapped = mapper.read(found.event, found.named)
     except BadEvent as error:
         tally.reject(found, error.reason, error.detail)
         return f"rejected, {error.reason}: {error.detail}"
+    if isinstance(mapped, str):
+        tally.leave_out(mapped)
+        return f"left out: {mapped}"
+    placement, message, time = mapped
     if message is None:
         tally.count(REMEMBERED, time)
         return f"{placement}: what was shown, to be joined to"

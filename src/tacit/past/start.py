@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from tacit.errors import ConfigError, LogError
 from tacit.events.event_map import EventMap
-from tacit.events.mapping import BadEvent, Mapper
+from tacit.events.mapping import BadEvent, Mapped, Mapper
 from tacit.feed.sources import Found, events_at
 from tacit.feed.tally import DUPLICATE, FeedTally
 from tacit.logs import write_log
@@ -98,19 +98,20 @@ class PastClicks:
             elif not self._mapper.is_shown(found.event):
                 self._take(found, self._reward)
 
-    def _take(self, found: Found, take: Callable[[Found], str]) -> None:
+    def _take(self, found: Found, take: Callable[[Mapped], str]) -> None:
         assert found.event is not None
         self.tally.read += 1
         try:
-            if (why := self._mapper.left_out(found.event)) is not None:
-                self.tally.leave_out(why)
+            mapped = self._mapper.read(found.event, found.named)
+            if isinstance(mapped, str):
+                self.tally.leave_out(mapped)
             else:
-                self.tally.sent[take(found)] += 1
+                self.tally.sent[take(mapped)] += 1
         except BadEvent as error:
             self.tally.reject(found, error.reason, error.detail)
 
-    def _show(self, found: Found) -> str:
-        placement, decision, time = self._mapper.mapped(found.event or {}, found.named)
+    def _show(self, mapped: Mapped) -> str:
+        placement, decision, time = mapped
         assert isinstance(decision, LocalDecision)
         assert time is not None
         number = self._number.setdefault(f"{placement}\0{decision.decision_id}", len(self._rows))
@@ -122,8 +123,8 @@ class PastClicks:
         self._rows.append(row)
         return DECISION
 
-    def _reward(self, found: Found) -> str:
-        placement, feedback, _ = self._mapper.mapped(found.event or {}, found.named)
+    def _reward(self, mapped: Mapped) -> str:
+        placement, feedback, _ = mapped
         assert isinstance(feedback, Feedback | Event)
         number = self._number.get(f"{placement}\0{feedback.decision_id}")
         if number is None:

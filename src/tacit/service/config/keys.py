@@ -91,9 +91,11 @@ class Caller(NamedTuple):
         """
         if self.placements is None or (placement is not None and self.reaches(placement)):
             return
-        asked = "for what is of all" if placement is None else f"for {placement!r}"
+        field, asked = "authorization", "for what is of all"
+        if placement is not None:
+            field, asked = "placement", f"for {placement!r}"
         raise Forbidden(
-            f"authorization: the key reaches the placements {', '.join(self.placements)}, and this "
+            f"{field}: the key reaches the placements {', '.join(self.placements)}, and this "
             f"is {asked}; send one that does"
         )
 

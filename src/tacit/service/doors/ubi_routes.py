@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from tacit.core import checks
+from tacit.core.checks import DEEPEST, is_deeper
 from tacit.errors import InvalidValue, TacitError
 from tacit.logs import ubi_records
 from tacit.logs.decided import at_position, given_above
@@ -24,7 +25,7 @@ from tacit.logs.ubi_records import EXAMINED as EXAMINED_ACTIONS
 from tacit.policies.spec import policy_from_stored
 from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict, UnknownDecision
-from tacit.service.http.messages import DEEPEST, deeper, problem_of
+from tacit.service.http.messages import problem_of
 from tacit.service.http.route import RouteCall, route_of
 from tacit.service.log.requests import Clicked, FeedbackRequest, action_of, checked_id
 from tacit.service.log.rows import (
@@ -437,7 +438,7 @@ async def _done(engine: Service, name: str, steps: Sequence[_Step]) -> list[UbiO
 
 def _read(read: Callable[[Mapping[str, Any]], Read], record: Mapping[str, Any]) -> Any:
     try:
-        if deeper(record):
+        if is_deeper(record):
             raise InvalidValue("record", "…", f"nest at most {DEEPEST} lists and objects")
         asked = read(record)
         checked_id("query_id", _decision(asked))

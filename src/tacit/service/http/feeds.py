@@ -10,7 +10,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -21,7 +20,7 @@ from tacit.events.event_map import EventMap
 from tacit.events.mapping import BadEvent, EventCounts, Mapped, Mapper, outcome_of
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
-from tacit.service.http.messages import DEEPEST, decoded, deeper, problem, problem_of, refused
+from tacit.service.http.messages import decoded, problem, problem_of, refused
 from tacit.service.http.route import Answer, RouteCall
 from tacit.service.http.verbs import MANY
 from tacit.wire.decisions import LocalDecision
@@ -241,14 +240,10 @@ class _Taking(EventCounts):
         """Return an event as feedback; None where the map leaves it out."""
         if not isinstance(event, dict):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
-        if deeper(event):
-            raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
-        if (why := self._mapper.left_out(event)) is not None:
-            self._first.setdefault("left-out", why)
+        mapped = self._mapper.read(event)
+        if isinstance(mapped, str):
+            self._first.setdefault("left-out", mapped)
             return None
-        # Sent again it has the same name, in whichever body.
-        name = blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
-        mapped = self._mapper.mapped(event, name)
         if not self._caller.reaches(mapped.placement):
             raise BadEvent("forbidden", "the key does not reach the placement; send one that does")
         return mapped

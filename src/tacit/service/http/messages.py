@@ -194,24 +194,6 @@ def _plain(body: bytes) -> Any:
         return None
 
 
-DEEPEST = 100
-"""What is nested deeper could not be read again wherever it may go."""
-
-
-def deeper(value: Any, depth: int = DEEPEST) -> bool:
-    """Whether lists and objects are nested deeper.
-
-    Examples
-    --------
-    >>> deeper([[1]], 2), deeper({"a": [1]}, 1)
-    (False, True)
-    """
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(deeper(each, depth - 1) for each in inner)
-
-
 def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
     """Return what the query of an address asks.
 
