@@ -195,24 +195,33 @@ def enqueue(
 
 
 @kernel
+def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
+    """Count a click among those that took at most as long as a bin's end; earlier ones fade."""
+    delays.risk[k, b] += 1.0
+    if b == 0 or delay > delays.edges[b - 1]:
+        delays.clicked[k, b] += 1.0
+        delays.clicks[k] += 1.0
+    if delays.risk[k, b] > MEMORY:
+        delays.risk[k, b] *= 0.5
+        delays.clicked[k, b] *= 0.5
+
+
+@kernel
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int
 ) -> None:
     """Let decisions grow as old as they are at a time: count delays and what is open."""
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
-        while place < queue.size[0] and queue.start[place] + edge <= time:
+        # Older than the edge: what comes at the very time of an edge may still be noted.
+        while place < queue.size[0] and queue.start[place] + edge < time:
             entry = queue.entry[place]
             delay, arm = answers.delay[entry], answers.arm[entry]
             if 0 <= delay <= edge:
-                k = class_of_arm(delays, arm)
-                delays.risk[k, b] += 1.0
-                if b == 0 or delay > delays.edges[b - 1]:
-                    delays.clicked[k, b] += 1.0
-                    delays.clicks[k] += 1.0
-            waits = place >= queue.cursor[RELEASED] and answers.lane[entry] >= 0
+                count_click(delays, class_of_arm(delays, arm), b, delay)
             # A bin further; what is known to be 0 counts whole already.
-            if waits and b + 1 < EDGES and answers.plays[entry] < OPEN_UNIT:
+            zero = answers.known[entry] and answers.hits[entry] == 0
+            if answers.lane[entry] >= 0 and b + 1 < EDGES and not zero:
                 plays = share_in_bin(delays, arm, b + 1)
                 count_open(params, state, answers.lane[entry], arm, 0, plays - answers.plays[entry])
                 answers.plays[entry] = plays
@@ -224,7 +233,7 @@ def pass_edges(
 def note_answer(
     params: object, state: object, answers: OpenAnswers, entry: int, delay: int, reward: float, final: bool
 ) -> None:
-    """Note a reward of a decision that is not yet learned; ``reward`` is all that came so far."""
+    """Note a reward of a decision; ``reward`` is all that came so far. Of a learned one only delays count."""
     if reward != 0.0:
         answers.delay[entry] = delay
     answers.known[entry] = answers.known[entry] or final
@@ -243,7 +252,7 @@ def release(
 ) -> int:
     """Take decisions from the front that are old enough, or whose outcome is known; return where they end.
 
-    What they counted as open is taken back: they are now to be learned.
+    What they counted as open is taken back, and their lanes become −1: they are now to be learned.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
@@ -253,6 +262,7 @@ def release(
         if answers.lane[entry] >= 0:
             hits, plays = answers.hits[entry], answers.plays[entry]
             count_open(params, state, answers.lane[entry], answers.arm[entry], -hits, -plays)
+            answers.lane[entry] = -1
         place += 1
     queue.cursor[RELEASED] = place
     return int(place)
@@ -264,10 +274,12 @@ def release(
 @kernel
 def is_outgrown(delays: Delays) -> bool:
     """Return whether enough clicks came since the distribution was estimated."""
-    total = 0.0
-    for k in range(len(delays.clicks)):
+    total, classes = 0.0, len(delays.clicks)
+    for k in range(classes):
         total += delays.clicks[k]
-    return bool(total > delays.fitted[0] * GROWTH)
+    # Of more than are remembered, a share of those that are.
+    before = delays.fitted[0]
+    return bool(total > before + (GROWTH - 1.0) * min(before, MEMORY * classes))
 
 
 @kernel
@@ -279,10 +291,6 @@ def refit_delays(delays: Delays) -> None:
     classes, total = len(delays.clicks), 0.0
     for k in range(classes):
         total += delays.clicks[k]
-        for b in range(EDGES):
-            if delays.risk[k, b] > MEMORY:
-                delays.risk[k, b] *= 0.5
-                delays.clicked[k, b] *= 0.5
     delays.fitted[0] = total
     longest = 0.0
     # The first round estimates all arms together.

@@ -156,11 +156,11 @@ def deliver_clicks(
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
+        note_answer(params, state, answers, row, clicks.took[row], feedback.max() or 1.0, True)
         if clicks.status[row] == SILENT:
             learn_row(params, state, flight, row, feedback)
         else:
             clicks.status[row] = CLICKED
-            note_answer(params, state, answers, row, clicks.took[row], feedback.max() or 1.0, True)
         row = flight.next[row]
     flight.first[due] = -1
 
