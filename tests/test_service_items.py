@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -36,10 +37,11 @@ from tacit.logs.items import ItemTable
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.doors.ubi_routes import export_ubi
+from tacit.service.engine import batches, group, writer
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.requests import Decide, DecisionRequest
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.items import shown_of
@@ -128,6 +130,84 @@ async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_p
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
             await engine.decide_many("home", [home.checked(given)])
+
+
+@contextlib.asynccontextmanager
+async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
+    """Serve 12 items in steps of so many numbers, with what the groups were asked."""
+    groups = []
+
+    def observed(pending, requests, found):
+        groups.append([len(each.impressions) for each in requests if isinstance(each, Decide)])
+        return group.apply(pending, requests, found)
+
+    monkeypatch.setattr(writer, "apply", observed)
+    monkeypatch.setattr(writer, "MOST_NUMBERS", numbers)
+    monkeypatch.setattr(batches, "MOST_NUMBERS", numbers)
+    async with served(tmp_path / "s.db", configured(**values)) as engine:
+        await put(engine)
+        groups.clear()
+        yield engine, engine.placements["home"], groups
+
+
+@pytest.mark.parametrize("durability", ["committed", "buffered"])
+async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
+    async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
+        asked = [home.checked(DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)]
+        batch = asyncio.create_task(engine.decide_many("home", asked))
+        await asyncio.sleep(0)
+        (row,) = await engine.decide_many("home", [home.checked(DecisionRequest("other"))])
+        assert row.key == "other"
+        assert not batch.done()
+        rows = await batch
+        assert [row.key for row in rows] == [f"k{i}" for i in range(40)]
+        assert rows[30].id == "d"
+        assert len({row.id for row in rows}) == 40
+        # Two decisions among all twelve fit in.
+        assert max(map(sum, groups)) <= 2
+        (again,) = await engine.decide_many("home", asked[30:31])
+        assert again == rows[30]
+        live = learned(engine)
+    with recovered(tmp_path / "s.db", configured(durability=durability)) as again:
+        assert learned(again) == live
+
+
+async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
+    async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
+        asked = [home.checked(DecisionRequest(f"k{i}")) for i in range(9)]
+        await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
+        assert sum(map(sum, groups)) == 9
+        assert max(map(sum, groups)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [(DecisionRequest("other", id="d"), InConflict), (DecisionRequest("k", ["nothing"]), UnknownName)],
+)
+async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, monkeypatch, last, error):
+    async with stepped(tmp_path, monkeypatch) as (engine, home, _):
+        await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d"))])
+        asked = [DecisionRequest("k") for _ in range(20)]
+        with pytest.raises(error):
+            await engine.decide_many("home", list(map(home.checked, [*asked, last])))
+        assert home.decisions == 1
+
+
+async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
+    limits = {"server.batch_candidates": 100}
+    async with served(tmp_path / "s.db", configured(values=limits)) as engine:
+        await put(engine)
+        home = engine.placements["home"]
+        asked = [home.checked(DecisionRequest("k")) for _ in range(9)]
+        with pytest.raises(
+            InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
+        ):
+            await engine.decide_many("home", asked)
+        assert home.decisions == 0
+        assert len(await engine.decide_many("home", asked[:8])) == 8
+        # By id and of a segment there are fewer.
+        few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
+        assert len(await engine.decide_many("home", [*asked[:7], *map(home.checked, few)])) == 9
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):

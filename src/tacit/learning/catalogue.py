@@ -62,6 +62,10 @@ class Located:
         return self.halves[self.rows].astype(np.float64)
 
 
+class Whole(list[Arm]):
+    """The ids of all items, or of all of a segment, in the order in which they were put."""
+
+
 class Catalogue:
     """Items by id: of each its vector, and the segment that it belongs to, if any.
 
@@ -108,6 +112,8 @@ class Catalogue:
         self._segments: list[str | None] = []
         self._rows: dict[Arm, int] = {}  # in the order of the rows
         self._members: dict[str, dict[Arm, int]] = {}  # of each segment, likewise
+        # What ``located`` returned last for all items, or for a segment, and of which version.
+        self._located: tuple[int, dict[str | None, Located]] = 0, {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -257,13 +263,32 @@ class Catalogue:
             if len(np.unique(rows)) < len(rows):
                 raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
         else:
+            return self._locate_all(segment)
+        self._check_count(len(names), segment)
+        return Located(names, self._vectors, rows)
+
+    def _locate_all(self, segment: str | None) -> Located:
+        """Return all items, or those of a segment, as they are now: one object while nothing changes."""
+        if self._located[0] != self.version:
+            self._located = self.version, {}
+        located = self._located[1].get(segment)
+        if located is None:
             members = self._rows if segment is None else self._members.get(segment, {})
-            names, rows = list(members), np.fromiter(members.values(), np.int64, len(members))
-        if not 1 <= len(names) <= MOST_CANDIDATES:
+            self._check_count(len(members), segment)
+            rows = np.fromiter(members.values(), np.int64, len(members))
+            located = self._located[1][segment] = Located(Whole(members), self._vectors, rows)
+        return located
+
+    def count(self, segment: str | None = None) -> int:
+        """Return how many items there are, or how many of a segment."""
+        return len(self._rows if segment is None else self._members.get(segment, ()))
+
+    def _check_count(self, count: int, segment: str | None) -> None:
+        """Check that a decision can have so many candidates."""
+        if not 1 <= count <= MOST_CANDIDATES:
             remedy = f"offer 1 to {MOST_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
-            raise InvalidValue("arms", f"{len(names):,} candidates{of_segment}", remedy)
-        return Located(names, self._vectors, rows)
+            raise InvalidValue("arms", f"{count:,} candidates{of_segment}", remedy)
 
     def vectors(self, ids: Sequence[Arm]) -> Floats:
         """Return the vectors of items, shape (items, dim).

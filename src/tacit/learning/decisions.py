@@ -265,8 +265,8 @@ def described(
     return Described(offered, slots, *blocks)
 
 
-def in_pieces(sizes: Sequence[int], width: int) -> Iterator[slice]:
-    """Yield stretches of decisions whose features take 32 MiB at most, laid out one below the other.
+def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> Iterator[slice]:
+    """Yield stretches of decisions whose features are so many numbers at most, by default 32 MiB.
 
     One decision may take more. Of many decisions among thousands of items they would take gigabytes.
 
@@ -276,13 +276,14 @@ def in_pieces(sizes: Sequence[int], width: int) -> Iterator[slice]:
         How many arms each has features of.
     width : int
         Numbers of one arm.
+    numbers : int, optional
 
     Examples
     --------
     >>> list(in_pieces([9, 1, 2**21, 2**21], 2))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    start, taken, most = 0, 0, LAID_OUT // max(width, 1)
+    start, taken, most = 0, 0, (numbers or LAID_OUT) // max(width, 1)
     for i, size in enumerate(sizes):
         if i > start and taken + size > most:
             yield slice(start, i)

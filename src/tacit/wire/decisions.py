@@ -182,7 +182,7 @@ class Fielded(msgspec.Struct, frozen=True):
 
 
 class ManyDecisions(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
-    """Many impressions, all decided in one commit or none; or what became of each, in their order."""
+    """Many impressions, all decided or none; or what became of each, in their order."""
 
     decisions: Annotated[list[T], Meta(min_length=1, max_length=1000)]
 

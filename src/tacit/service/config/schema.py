@@ -149,6 +149,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Bytes of a request's body above which it is refused.
     batch_limit : int
         The same for requests of many decisions or much feedback.
+    batch_candidates : int
+        Candidates of all decisions of a request together above which it is refused; a single decision
+        never is. They are decided in steps, between which others are answered.
     url_limit : int
         Bytes of an address, with its query, above which a request is refused.
     header_limit : int
@@ -188,6 +191,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
     body_limit: Count = 65536
     batch_limit: Count = 1_048_576
+    batch_candidates: Count = 10_000_000
     url_limit: Count = 8192
     header_limit: Count = 32768
     header_count: Count = 100

@@ -304,6 +304,10 @@ class PersonalizerPlacement(FeaturePlacement):
             made.append(row)
         return Block.joined(DecisionRow, made)
 
+    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+        # The slots of an event are decided together, and their actions came with the request.
+        return [0] * len(impressions)
+
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
         offer: DescribedActions = impression.given
         assert impression.arms is not None

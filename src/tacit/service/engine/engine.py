@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine import reading
+from tacit.service.engine.batches import Batches
 from tacit.service.engine.beside import Following, Forgetting, Logbook, ShardExchange
 from tacit.service.engine.fold import all_opened
 from tacit.service.engine.for_whom import Pictures
@@ -147,6 +148,7 @@ class Engine(Verbs):
             lambda: self.following.log(),
             lambda: self.config.store.archive,
         )
+        self._batches = Batches(self.writer, lambda: self.config.server.batch_candidates)
         self._rebuilder = Rebuilder(self, self.writer)
         self.writer.upkeep.spared = self._rebuilder.under_way
         self.following = Following(self, self._pending, self._rebuilder, self.writer)
@@ -237,15 +239,17 @@ class Engine(Verbs):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Choose for many impressions, each as :meth:`Placement.checked` returns it; all or none.
 
-        Many at once come back as a :class:`tacit.service.log.blocks.Block`.
+        Many at once come back as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
+        decided in steps, as :mod:`tacit.service.engine.batches` says.
 
         Raises
         ------
         UnknownName, Conflict, NotDurable
             As :meth:`decide`.
+        InvalidValue
+            If they have more candidates together than ``server.batch_candidates``.
         """
-        rows: Sequence[DecisionRow] = await self.writer.ask(self._checked(Decide(placement, impressions)))
-        return rows
+        return await self._batches.decide(self.placement(placement), impressions)
 
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
@@ -272,10 +276,8 @@ class Engine(Verbs):
         """
         self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
 
-    def _checked(self, request: Decide | Record) -> Decide | Record:
+    def _checked(self, request: Record) -> Record:
         placement = self.placement(request.placement)
-        if isinstance(request, Decide):
-            return request
         return Record(request.placement, checked_feedback(request.feedback, placement))
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:

@@ -29,7 +29,17 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.engine.pending import Key, Outcome, PendingLog
 from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
-from tacit.service.log.requests import Ask, Decide, Export, FeedbackRequest, Impression, Mark, Record, Request
+from tacit.service.log.requests import (
+    Ask,
+    CheckDecisions,
+    Decide,
+    Export,
+    FeedbackRequest,
+    Impression,
+    Mark,
+    Record,
+    Request,
+)
 from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
 from tacit.service.placements.attribution import DUPLICATE
 from tacit.service.placements.placement import CHANGES, Placement
@@ -191,6 +201,7 @@ def _refusal(
 
 # ---- Deciding for a group: what was decided before is answered again, the rest is chosen at once
 
+FoundDecisions = Mapping[Key, FoundDecision]
 Answers = range | list[DecisionRow | int]
 """Decisions that were made before, and the places of new ones."""
 
@@ -400,6 +411,8 @@ def apply(
         results |= decide(pending, kinds[Decide], found, now)
     if Record in kinds:
         results |= record(pending, kinds[Record], found, now)
+    for i, request in kinds.pop(CheckDecisions, {}).items():
+        results[i] = _check(pending, request, found)
     # 5. Exports, of what this group taught, too.
     for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
@@ -431,6 +444,17 @@ def _keep_closing(
                     for name, content in [*contents.items(), *nameless]
                 ]
                 found[placement.id, id] = FoundDecision(row, feedback[:times])
+
+
+def _check(
+    pending: PendingLog, request: CheckDecisions, found: Mapping[Key, FoundDecision]
+) -> TacitError | None:
+    """Return why impressions cannot be decided; None if they can."""
+    try:
+        _Batch(pending, request.placement, found).add(request.impressions)
+    except TacitError as error:
+        return error
+    return None
 
 
 def _mark(pending: PendingLog, request: Mark, now: int) -> None:

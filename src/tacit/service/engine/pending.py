@@ -18,7 +18,7 @@ from tacit.service.config.schema import BUFFERED
 from tacit.service.errors import Overloaded
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.ids import LogTime
-from tacit.service.log.requests import Decide, Record, Request
+from tacit.service.log.requests import CheckDecisions, Decide, Record, Request
 from tacit.service.log.rows import DecisionRow, FeedbackRow, FoundDecision, MarkRow, Rows
 from tacit.service.placements.placement import Placement
 
@@ -206,6 +206,13 @@ class PendingLog:
         """Whether decisions of placements that may be ahead of the log are not committed yet."""
         return bool(self._uncommitted)
 
+    def count_numbers(self, request: Request) -> int:
+        """Return how many numbers of candidates a request has its placement read."""
+        placement = self.placements.get(request.placement)
+        if placement is None or not isinstance(request, Decide):
+            return 0
+        return placement.candidate_size * sum(placement.count_candidates(request.impressions))
+
     # Logging ---------------------------------------------------------------------------------
 
     def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
@@ -265,6 +272,6 @@ class PendingLog:
 
 def _named(request: Request) -> list[str]:
     """Return the ids of the decisions that a request names."""
-    if isinstance(request, Decide):
+    if isinstance(request, Decide | CheckDecisions):
         return [id for id in values(request.impressions, "id") if id is not None]
     return values(request.feedback, "decision") if isinstance(request, Record) else []

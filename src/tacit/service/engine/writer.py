@@ -3,7 +3,7 @@
 Whatever changes a placement goes through here, one group after the other. A turn of the loop:
 
 1. it sleeps until requests come, a window closes, or a failed store is due to be tried again (``_woken``);
-2. all that waits is a group, at most 1024 requests (``_serve_groups``);
+2. what waits is a group, at most 1024 requests or 2²⁰ numbers of candidates (``_next_group``);
 3. the group is applied in memory, and its rows wait (:mod:`tacit.service.engine.group`);
 4. the rows are appended in one commit, by the store's thread or, as far as that takes less time, here
    (``_appended``);
@@ -95,6 +95,8 @@ class Commits:
 # ---- The writer: a loop that serves requests in groups, and makes each group durable
 
 LARGEST_GROUP = 1024
+MOST_NUMBERS = 2**20
+"""Numbers of candidates that a group reads, if it has more than one request: 10 to 20 ms of processor."""
 SMALL_GROUP = 16
 """Rows that may be committed in the loop's own thread."""
 QUICK_SECONDS = 0.001
@@ -304,9 +306,7 @@ class Writer:
             # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
-            # A bound, because a group is applied without giving others the loop.
-            size = min(len(self._waiting), LARGEST_GROUP)
-            group, began = [self._waiting.popleft() for _ in range(size)], clocks.monotonic()
+            group, began = self._next_group(), clocks.monotonic()
             try:
                 group = self._ready(group)
                 if self.failure is not None:
@@ -327,6 +327,17 @@ class Writer:
             idle = not self._waiting and not pending.waiting and not self._steps
             if idle and not self.stopping:
                 self._arrived.clear()
+
+    def _next_group(self) -> list[_Waiting]:
+        """Return the requests of the next group, which is applied without giving others the loop."""
+        group: list[_Waiting] = []
+        numbers, waiting = 0, self._waiting
+        while waiting and len(group) < LARGEST_GROUP:
+            numbers += self.pending.count_numbers(waiting[0][0])
+            if group and numbers > MOST_NUMBERS:
+                break
+            group.append(waiting.popleft())
+        return group
 
     async def _woken(self) -> None:
         """Wait for requests, for windows to close, or for the time to try the store again."""

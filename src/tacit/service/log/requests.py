@@ -1,7 +1,7 @@
 """Requests to the engine: impressions and clicks are checked, then wait for their group."""
 
 # 1. What callers ask for: impressions and clicks, checked once, at the edge.
-# 2. What the engine is given: ``Decide``, ``Record``, ``Mark``, ``Ask``, ``Export``; many make a group.
+# 2. What the engine is given: ``Decide``, ``CheckDecisions``, ``Record`` and so on; many make a group.
 # 3. Feedback, checked as a block.
 
 from __future__ import annotations
@@ -291,6 +291,13 @@ class Decide(NamedTuple):
     impressions: Sequence[Impression]
 
 
+class CheckDecisions(NamedTuple):
+    """To check that all impressions can be decided, as :class:`Decide` does, and decide none."""
+
+    placement: str
+    impressions: Sequence[Impression]
+
+
 class Record(NamedTuple):
     """To record feedback."""
 
@@ -322,7 +329,7 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | Record | Mark | Ask | Export
+Request = Decide | CheckDecisions | Record | Mark | Ask | Export
 
 
 def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:

@@ -19,7 +19,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.catalogue import Located
+from tacit.learning.catalogue import Located, Whole
 from tacit.learning.decisions import Arm, Decision, in_pieces
 from tacit.learning.explanation import as_rows
 from tacit.learning.learner import Learner
@@ -30,7 +30,7 @@ from tacit.service.log import requests
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.rows import DecisionRow, slate_of, slate_text, text_of
 from tacit.service.placements.aspects.control import Control, ListControl
-from tacit.service.placements.aspects.items import Sought, Whole, as_array, shown_of, shown_text, sought_by
+from tacit.service.placements.aspects.items import Sought, as_array, shown_of, shown_text, sought_by
 from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
@@ -255,6 +255,18 @@ class FeaturePlacement(Placement):
         found = impression.given.candidates(self.learner.items, impression.arms)
         return impression._replace(arms=found.ids, given=(found, None))
 
+    def count_candidates(self, impressions: Sequence[requests.Impression]) -> Sequence[int]:
+        return list(map(self._count_candidates, impressions))
+
+    def _count_candidates(self, impression: requests.Impression) -> int:
+        """Return how many candidates an impression has; 0 if it was decided elsewhere."""
+        given = impression.given
+        if isinstance(given, Sought):
+            return given.count_candidates(self.learner.items, impression.arms)
+        if isinstance(given, requests.Made):
+            return 0
+        return max(len(rows) for rows in given if rows is not None)
+
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         if self.living.slots:
             offer = self.living.named(arms)
@@ -275,8 +287,7 @@ class FeaturePlacement(Placement):
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
     def _chosen_many(self, asked: Block[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
-        sizes = [max(len(rows) for rows in given if rows is not None) for given in asked.column("given")]
-        pieces = in_pieces(sizes, sum(self.config.policy.feature_dims))
+        pieces = in_pieces(self.count_candidates(asked), self.candidate_size)
         chosen = super()._chosen_many
         parts = [chosen(asked[part], seq + part.start, time) for part in pieces]
         return Block.joined(DecisionRow, parts)

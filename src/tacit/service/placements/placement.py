@@ -16,6 +16,7 @@ from tacit.learning.decisions import Arm
 from tacit.policies.spec import name_in
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.marks import LoggedChange, Regime, regime_of, start_of
+from tacit.service.log.requests import Impression
 from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, SETTINGS, START, MarkRow
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.aspects.aspect import Effect, Note
@@ -72,6 +73,15 @@ class Placement(Deciding, Saving):
             learner.compile()
             if self.control.coin is not None:
                 _ = learner.loops.impose
+
+    @property
+    def candidate_size(self) -> int:
+        """How many numbers describe a candidate."""
+        return max(sum(self.config.policy.feature_dims), 1)
+
+    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+        """Return of each impression how many candidates it has, or all arms that there are."""
+        return [len(self.offer.slots)] * len(impressions)
 
     def still(self) -> Self:
         """Return what there is to see of it by now, for another thread while this one goes on."""

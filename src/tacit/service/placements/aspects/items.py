@@ -7,7 +7,6 @@ row of the log: what it teaches, the log says without the catalogue.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -111,10 +110,6 @@ class ItemShown(msgspec.Struct, frozen=True):
     def relevance(self) -> Floats:
         """The vector, shape (1, dim)."""
         return np.frombuffer(self.vector, np.float16).astype(np.float64)[None]
-
-
-class Whole(list[Arm]):
-    """All items, or all of a segment: the log says that, and not each of them."""
 
 
 def _catalogue(placement: Placement) -> Catalogue:
@@ -225,8 +220,11 @@ class Sought(NamedTuple):
             if arms and not there:
                 raise InvalidValue("arms", arms, "none of them is in the catalogue; put them there")
             return items.located(there)
-        found = items.located(None, self.segment)
-        return replace(found, ids=Whole(found.ids))
+        return items.located(None, self.segment)
+
+    def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
+        """Return how many candidates there are, if these arms are named."""
+        return items.count(self.segment) if arms is None else len(arms)
 
 
 def sought_by(request: DecisionRequest) -> Sought:
