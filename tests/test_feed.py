@@ -889,8 +889,8 @@ def test_the_service_says_how_far_a_feed_is(service, tmp_path):
     assert feeds[0]["sent"] == {"duplicate": 30}
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         metrics = answer.read().decode()
-    assert 'tacit_feed_sent_total{feed="shop",outcome="learned"} 30.0' in metrics
-    assert 'tacit_feed_rejected_total{feed="shop",reason="unknown-decision"} 1.0' in metrics
+    assert 'tacit_feed_sent_total{feed="shop",key="",outcome="learned"} 30.0' in metrics
+    assert 'tacit_feed_rejected_total{feed="shop",key="",reason="unknown-decision"} 1.0' in metrics
     with urllib.request.urlopen(url) as answer:
         page = answer.read().decode()
     assert '<tr data-feed="shop">' in page
@@ -923,6 +923,32 @@ def test_of_more_feeds_than_are_kept_the_silent_ones_are_forgotten():
     names = {feed.name for feed in feeds.now()}
     assert len(names) == MOST
     assert "feed 0" not in names
+
+
+def test_a_key_overwrites_no_report_of_another(tmp_path):
+    made = {name: new_key() for name in ("shop", "other")}
+    keys = {name: {"sha256": sha, "scopes": ["feedback", "read"]} for name, (_, sha) in made.items()}
+    with served_home(tmp_path, values={"keys": keys}) as (url, _):
+        clients = {name: Client(url, key) for name, (key, _) in made.items()}
+        clients["shop"].report_feed("clicks", FeedReport(read=7))
+        clients["other"].report_feed("clicks", FeedReport(read=9, ended=True))
+        # Nor does it crowd them out.
+        for i in range(MOST + 1):
+            clients["other"].report_feed(f"feed {i}", FeedReport(read=i))
+        clients["other"].report_feed("clicks", FeedReport(read=9, ended=True))
+        feeds = asked(url, "/v1/feeds", made["shop"][0])["feeds"]
+        read = {(feed["name"], feed["key"]): feed["read"] for feed in feeds}
+        assert (read["clicks", "shop"], read["clicks", "other"]) == (7, 9)
+        assert len(read) == MOST + 1
+        request = urllib.request.Request(
+            f"{url}/metrics", headers={"authorization": f"Bearer {made['shop'][0]}"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            metrics = answer.read().decode()
+        assert 'tacit_feed_events_total{feed="clicks",key="shop"} 7.0' in metrics
+        assert 'tacit_feed_events_total{feed="clicks",key="other"} 9.0' in metrics
+        for client in clients.values():
+            client.close()
 
 
 # Faults --------------------------------------------------------------------------------------

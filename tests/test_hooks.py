@@ -333,7 +333,7 @@ def test_feeds_page_and_metrics_show_what_was_pushed(tmp_path):
         assert (feed["name"], feed["read"], feed["sent"]) == ("shop", 4, {"learned": 3})
         assert feed["rejected"] == {"missing-field": 1}
         assert feed["rate"] > 0
-        assert 'tacit_feed_events_total{feed="shop"} 4.0' in push.get("/metrics")
+        assert 'tacit_feed_events_total{feed="shop",key=""} 4.0' in push.get("/metrics")
         assert 'data-feed="shop"' in push.get("/")
 
 

@@ -114,7 +114,7 @@ async def test_of_shards_the_one_that_is_least_far_says_it(tmp_path):
     assert whole.fed.of == {"clicks": {"0": 5, "1": 4}}
 
 
-def test_who_may_feed_may_log_how_far_and_who_reaches_a_placement_reads_it(tmp_path):
+def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path):
     scopes = {"feeder": ["feedback"], "reader": ["read"], "other": ["feedback"]}
     made = {name: new_key() for name in scopes}
     keys = {name: {"sha256": made[name][1], "scopes": scopes[name]} for name in scopes}
@@ -127,13 +127,37 @@ def test_who_may_feed_may_log_how_far_and_who_reaches_a_placement_reads_it(tmp_p
         feeder.fed("home", "a topic: clicks", {"0": 7, "1": 1})
         feeder.fed("shelf", "a topic: clicks", {"0": 5, "2": 3})
         assert feeder.fed_now("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
-        assert other.fed_now("a topic: clicks").offsets == {"0": 5, "2": 3}
+        # What another key says moves nobody on: else it could make a feed skip events.
+        assert other.fed_now("a topic: clicks").offsets == {}
+        other.fed("shelf", "a topic: clicks", {"0": 10**9, "1": 10**9, "7": 1})
+        assert feeder.fed_now("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
+        assert other.fed_now("a topic: clicks").offsets == {"0": 10**9, "1": 10**9, "7": 1}
         for denied in (lambda: reader.fed("home", "c", {"0": 1}), lambda: other.fed("home", "c", {"0": 1})):
             with pytest.raises(Denied):
                 denied()
         for wrong in ({"0": -1}, {}, {"0" * 65: 1}):
             with pytest.raises((InvalidValue, ValueError), match="offsets"):
                 feeder.fed("home", "c", wrong)
+        # Nor under a name that looks like that of another key and a feed.
+        with pytest.raises(ValueError, match="printable"):
+            other.fed("shelf", "feeder\na topic: clicks", {"0": 9})
+
+
+def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp_path):
+    key, sha256 = new_key()
+    values = {"keys": {"feeder": {"sha256": sha256, "scopes": ["feedback"]}}}
+    config = with_home(tmp_path / "s.db", arms=2, values=values)
+
+    async def before():
+        async with served(tmp_path / "s.db", config) as engine:
+            await engine.ask("home", FedOf("clicks", {"0": 7, "1": 1}), "feeder")
+
+    asyncio.run(before())
+    with running(config) as url, Client(url, key) as client:
+        assert client.fed_now("clicks").offsets == {"0": 7, "1": 1}
+        # It may go back, as where a topic was made again.
+        client.fed("home", "clicks", {"0": 5})
+        assert client.fed_now("clicks").offsets == {"0": 5, "1": 1}
 
 
 # Of a topic ----------------------------------------------------------------------------------

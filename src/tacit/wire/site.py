@@ -207,6 +207,8 @@ class FeedNow(FeedReport, frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
+    key : str or None
+        The name of the key that reported it; None without keys, and of webhooks.
     seconds : float
         How long ago it was reported.
     lag : float or None
@@ -228,6 +230,7 @@ class FeedNow(FeedReport, frozen=True, kw_only=True):
     """
 
     name: str
+    key: str | None
     seconds: float
     lag: float | None
 

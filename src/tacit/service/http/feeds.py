@@ -29,17 +29,16 @@ from tacit.wire.site import EventsTaken, FeedNow, FeedReport
 # ---- What feeds report
 
 MOST = 100
-"""Of more feeds, those that were silent for longest are forgotten."""
+"""Of more feeds of one key, those that were silent for longest are forgotten."""
 
 
 class _Reported(NamedTuple):
     report: FeedReport
     time: float
-    by: str | None
 
 
 class Feeds:
-    """What was reported last of each feed.
+    """What each key reported last of each of its feeds: no key overwrites or crowds out those of another.
 
     Parameters
     ----------
@@ -56,28 +55,32 @@ class Feeds:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._known: dict[str, _Reported] = {}
+        self._reports: dict[str | None, dict[str, _Reported]] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
         """Take a report."""
-        self._known.pop(name, None)
-        self._known[name] = _Reported(report, self._clock(), caller.name)
-        if len(self._known) > MOST:
-            del self._known[next(iter(self._known))]
+        reports = self._reports.setdefault(caller.name, {})
+        reports.pop(name, None)
+        reports[name] = _Reported(report, self._clock())
+        if len(reports) > MOST:
+            del reports[next(iter(reports))]
 
     def now(self, caller: Caller = ANYBODY) -> list[FeedNow]:
         """Return the feeds that a caller may know of: its own, unless its key reaches all placements."""
         now = self._clock()
-        return [
+        feeds = [
             FeedNow(
-                **msgspec.structs.asdict(known.report),
+                **msgspec.structs.asdict(report),
                 name=name,
-                seconds=max(0.0, now - known.time),
-                lag=None if known.report.last is None else max(0.0, known.time - known.report.last),
+                key=key,
+                seconds=max(0.0, now - time),
+                lag=None if report.last is None else max(0.0, time - report.last),
             )
-            for name, known in sorted(self._known.items())
-            if caller.placements is None or known.by == caller.name
+            for key, reports in self._reports.items()
+            if caller.placements is None or key == caller.name
+            for name, (report, time) in reports.items()
         ]
+        return sorted(feeds, key=lambda feed: (feed.name, feed.key or ""))
 
 
 # ---- Webhooks: events that others push, by the map of a feed

@@ -9,7 +9,7 @@ import asyncio
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -179,7 +179,8 @@ class _OfFeeds(Collector):
         self._feeds = feeds
 
     def collect(self) -> Iterable[Metric]:
-        return _of_each(OF_FEED, "feed", [(feed.name, feed) for feed in self._feeds.now()])
+        feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.now()]
+        return _of_each(OF_FEED, ["feed", "key"], feeds)
 
 
 class _OfEngine(Collector):
@@ -207,10 +208,10 @@ class _OfEngine(Collector):
             [([__version__, platform.python_version()], 1.0)],
         )  # fmt: skip
         placements = dict(self._engine.placements)
-        yield from _of_each(OF_PLACEMENT, "placement", list(placements.items()))
+        yield from _of_each(OF_PLACEMENT, ["placement"], _by_name(placements))
         # Of shards this process has only what is seen.
-        learned = () if self._engine.shards() else tuple(placements.items())
-        yield from _of_each(OF_LEARNED, "placement", learned)
+        learned = {} if self._engine.shards() else placements
+        yield from _of_each(OF_LEARNED, ["placement"], _by_name(learned))
         now = self._engine.clock()
         yield _family(
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
@@ -238,21 +239,25 @@ class _OfEngine(Collector):
 
 def _of_shards(engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]) -> Iterator[Metric]:
     """Yield how shards are, and how old what they know of each other is."""
-    yield from _of_each(OF_SHARD, "shard", [(str(shard.number), shard) for shard in shards])
+    yield from _of_each(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
     yield _family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
         ("placement",), [([of], engine.shared_seconds(of)) for of in placements],
     )  # fmt: skip
 
 
-def _of_each(table: Table, label: str, named: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
-    """Yield the metrics of a table: a value of each named thing, or several by a label of their own."""
+def _by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    return [([name], thing) for name, thing in things.items()]
+
+
+def _of_each(table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]) -> Iterator[Metric]:
+    """Yield the metrics of a table: a value of each labelled thing, or several by one more label."""
     for kind, name, help, by, read in table:
         if by:
-            samples = [([of, key], value) for of, thing in named for key, value in read(thing)]
+            samples = [([*of, key], value) for of, thing in labelled for key, value in read(thing)]
         else:
-            samples = [([of], read(thing)) for of, thing in named]
-        yield _family(kind, name, help, [label, by] if by else [label], samples)
+            samples = [(of, read(thing)) for of, thing in labelled]
+        yield _family(kind, name, help, [*labels, by] if by else labels, samples)
 
 
 def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
@@ -358,7 +363,7 @@ class LiftMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
-        return _of_each(OF_LIFT, "placement", list(self._reports().items()))
+        return _of_each(OF_LIFT, ["placement"], _by_name(self._reports()))
 
     def _reports(self) -> dict[str, LiftReport]:
         now = self._now()

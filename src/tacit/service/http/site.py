@@ -27,7 +27,7 @@ from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, Route
 from tacit.service.log.requests import checked_id
 from tacit.service.log.searches import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.elsewhere import together
+from tacit.service.placements.aspects.elsewhere import name_for, together
 from tacit.service.placements.placement import Placement
 from tacit.wire import site as wire
 
@@ -112,8 +112,10 @@ async def _push(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
 
 
 async def _fed(site: Site, call: RouteCall) -> wire.FedNow:
-    reached = (p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name))
-    return wire.FedNow(together(checked_id("feed", call.id), reached))
+    feed = checked_id("feed", call.id)
+    reached = [p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name)]
+    # Stores of 0.3 say it without the key.
+    return wire.FedNow(together(feed, reached) | together(name_for(feed, call.who), reached))
 
 
 async def _alive(site: Site, call: RouteCall) -> wire.Status:

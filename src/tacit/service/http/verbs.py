@@ -35,10 +35,11 @@ from tacit.service.log.requests import (
     Made,
     Record,
     as_content,
+    checked_id,
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
-from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made
+from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made, name_for
 from tacit.service.placements.aspects.items import items_now
 from tacit.service.placements.attribution import CORRECTED, DUPLICATE, INACTIVE, LATE, LEARNED, REPEATED
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
@@ -402,6 +403,11 @@ def _changing(verb: Verb[Any]) -> Handler:
     return change
 
 
+async def _fed(engine: Service, call: RouteCall) -> object:
+    feed = name_for(checked_id("feed", call.request.feed), call.who)
+    return await engine.ask(call.placement, msgspec.structs.replace(call.request, feed=feed), call.who)
+
+
 async def _history(engine: Service, call: RouteCall) -> wire_control.History:
     changes = await engine.history(call.placement)
     return wire_control.History(
@@ -460,7 +466,7 @@ ROUTES = (
     route_of(verbs.STANDINGS, _standings),
     route_of(verbs.FOR_WHOM, _for_whom),
     route_of(verbs.LIFT, _lift),
-    *(route_of(verb, _changing(verb)) for verb in verbs.CHANGES),
+    *(route_of(verb, _fed if verb is verbs.FED else _changing(verb)) for verb in verbs.CHANGES),
     route_of(verbs.REBUILD, _rebuild),
     route_of(verbs.ROLLBACK, _rollback),
     route_of(verbs.STATES, _states),

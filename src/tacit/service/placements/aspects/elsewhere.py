@@ -98,6 +98,24 @@ def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: i
 # ---- How far feeds of events have come with a placement
 
 
+class _Logged(msgspec.Struct):
+    """How far a feed has come, as the log says it: the name is that of :func:`name_for`."""
+
+    feed: str
+    offsets: Offsets
+
+
+def name_for(feed: str, key: str | None) -> str:
+    """Return the name of a feed in the log: each key has feeds of its own, so that none moves another's on.
+
+    Examples
+    --------
+    >>> name_for("clicks", "shop"), name_for("clicks", None)
+    ('shop\\nclicks', 'clicks')
+    """
+    return feed if key is None else f"{key}\n{feed}"
+
+
 class Fed(Aspect):
     """Remembers where feeds go on.
 
@@ -117,13 +135,13 @@ class Fed(Aspect):
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
         """Take in a mark."""
-        said = msgspec.json.decode(mark.value, type=FedOf)
+        said = msgspec.json.decode(mark.value, type=_Logged)
         self.of[said.feed] = _latest(self.of.pop(said.feed, {}) | said.offsets, MOST_PARTS)
         self.of = _latest(self.of, MOST_FEEDS)
 
     def is_news(self, placement: Placement, value: str) -> bool:
         """Whether a mark says what was not so before."""
-        said = msgspec.json.decode(value, type=FedOf)
+        said = msgspec.json.decode(value, type=_Logged)
         return not said.offsets.items() <= self.of.get(said.feed, {}).items()
 
     def saved(self, placement: Placement) -> dict[str, Any]:
