@@ -381,6 +381,40 @@ def test_a_bad_request_does_not_overtake_good_ones(small):
     assert statuses in ([200] * 3, [200] * 3 + [431])
 
 
+UPGRADE = (
+    b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
+)
+BODY = b'{"key": "a", "decision_id": "%s"}'
+
+
+@pytest.mark.parametrize("step", [None, 1000, 1])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_who_offers_an_upgrade_is_answered_as_others(small, step, chunked):
+    """Java's client offers HTTP/2 with its first request."""
+    raw, ids = b"", [f"{step}-{chunked}-{n}" for n in range(3)]
+    for id in ids:
+        body = BODY % id.encode()
+        if chunked:
+            frame, body = b"Transfer-Encoding: chunked\r\n", b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        else:
+            frame = b"Content-Length: %d\r\n" % len(body)
+        raw += DECIDE + UPGRADE + frame + b"\r\n" + body
+        raw += HELLO + UPGRADE + b"\r\n"
+    raw += HELLO + b"Connection: close\r\n\r\n"
+    with connected(small) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(raw), step or len(raw)):
+            connection.sendall(raw[start : start + (step or len(raw))])
+        found = answers(all_of(connection))
+    assert [status for status, _, _ in found] == [200] * 7
+    assert [body["decision_id"] for _, _, body in found[:-1:2]] == ids
+
+
+def test_an_upgrade_excuses_no_limit(small):
+    ((status, _, problem),) = asked(small, DECIDE + UPGRADE + header(401) + b"Content-Length: 1\r\n\r\nx")
+    assert (status, problem["type"]) == (431, "urn:tacit:problem:headers-too-large")
+
+
 def test_connections_beyond_the_limit_are_refused(tmp_path):
     values = {"server.connections": 3}
     with running(configured(tmp_path / "s.db", **values)) as address, contextlib.ExitStack() as stack:

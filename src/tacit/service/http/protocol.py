@@ -260,6 +260,8 @@ class Protocol(HttpToolsProtocol):
     _blocked: float | None = None
     _piece = b""
     """What the parser is being fed."""
+    _declines_upgrade = False
+    """Whether the latest head offers an upgrade, and is to be parsed again without it."""
     _fresh = False
     """Whether that began between two requests."""
     _found: Addressed | None = None
@@ -334,8 +336,11 @@ class Protocol(HttpToolsProtocol):
         self._piece = data
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # A request like any other: nothing is upgraded to.
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._declines_upgrade:
+                self._declines_upgrade, self._unfinished = False, 0
+                self._feed(self._head_without_upgrade() + data[upgrade.args[0] :])
+                return
         except httptools.HttpParserError:
             self._refuse(self._exceeded or MALFORMED)
             return
@@ -344,6 +349,14 @@ class Protocol(HttpToolsProtocol):
             exceeded = self._over()
             if exceeded is not None:
                 self._refuse(exceeded)
+
+    def _head_without_upgrade(self) -> bytes:
+        """Return the head that was parsed last, without the upgrade that it offers."""
+        # The parser takes what follows an upgrade for another protocol, so it gets the head again.
+        start = b"%s %s HTTP/%s\r\n" % (
+            self.parser.get_method(), self.url, self.parser.get_http_version().encode()
+        )  # fmt: skip
+        return start + lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
 
     def _again(self, data: bytes) -> bool:
         """Whether this is a whole request with a head that is known; then it is begun."""
@@ -393,6 +406,9 @@ class Protocol(HttpToolsProtocol):
         self._exceeded = self._over()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
+        self._declines_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._declines_upgrade:
+            return
         self._found = self._usual()
         if self._found is None:
             self._tell_uvicorn()
@@ -441,6 +457,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a request."""
+        if self._declines_upgrade:
+            return
         found, usual = self._found, self.shared.usual
         if found is None or usual is None:
             super().on_message_complete()
