@@ -44,7 +44,7 @@ def seconds(function: Callable[[], Any]) -> float:
 def unit(horizon: int, number: int, report: Any) -> float:
     """Play one run; return how long it took where it was played."""
     policy, points = tacit.Thompson(arms=5), np.array([horizon])
-    return seconds(lambda: play_runs(policy, WORLD, horizon, 1, number, number + 1, points, report))
+    return seconds(lambda: play_runs(policy, WORLD, horizon, 1, number, number + 1, points, None, report))
 
 
 def sweep(horizon: int, workers: int | None = None) -> tuple[float, float]:

@@ -222,6 +222,13 @@ def test_json_is_for_machines():
     assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "4").stdout) != rows
 
 
+def test_clicks_only_is_an_option():
+    late = "--feedback", "clicks only", "--window", "50", "--delay", "5"
+    result = tacit("simulate", *SHORT, "--policy", "thompson", *late)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[1].startswith("Thompson")
+
+
 def test_options_come_from_flags_then_environment_then_file(tmp_path):
     config = tmp_path / "study.toml"
     config.write_text('[simulate]\nhorizon = 300\nruns = 3\npolicy = ["ucb1"]\n')
@@ -243,6 +250,8 @@ def test_options_come_from_flags_then_environment_then_file(tmp_path):
         (["simulate", "--policy", "ucb1(alpha=-1)"], "alpha"),
         (["simulate", "--environment", "bernoulli-arms([2])"], "means"),
         (["simulate", "--horizon", "0"], "horizon"),
+        (["simulate", "--feedback", "clicks only"], "window"),
+        (["simulate", "--window", "30"], "feedback"),
         (["simulate", "--table", "x.xls"], ".csv or .parquet"),
         (["reproduce", "nothing"], "regret-basics"),
         (["reproduce"], "--list"),

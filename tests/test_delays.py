@@ -138,10 +138,25 @@ def test_counts_are_halved_as_they_come():
 
 
 def test_the_age_is_the_quantile_within_its_bin():
-    # 18 of 20 took 1, two took 1,025 to 2,048: 5 % are missing half way through the last octave.
-    delays = counted([[1] * 18 + [1500] * 2])
+    # 18 of 20 took 1, two took 1,536 on average: 5 % are missing half way through the last octave.
+    delays = counted([[1] * 18 + [1400, 1672]])
     assert delays.age[0] == pytest.approx(1024 + 1024 / 2, abs=1)
     assert counted([[1] * 20]).age[0] == 1
+
+
+@pytest.mark.parametrize("delay", [1, 3, 513, 600, 1000, 1023, 1024, 1025, 1500, 2000, 2047, 2048])
+def test_clicks_that_all_take_as_long_come_before_they_are_learned(delay):
+    assert delay <= counted([[delay] * 30]).age[0] <= delay * 1.5 + 1
+    assert counted([[delay] * 30, [1] * 30]).age[0] >= delay
+
+
+def test_within_a_bin_delays_are_about_their_mean():
+    quantile = late.quantile_in_bin
+    assert quantile(8.0, 16.0, 12.0, 0.5) == 12.0
+    assert quantile(8.0, 16.0, 12.0, 0.75) == 14.0
+    assert quantile(8.0, 16.0, 14.0, 0.5) == 14.0, "uniform from 12 to 16"
+    assert quantile(8.0, 16.0, 10.0, 0.5) == 10.0, "uniform from 8 to 12"
+    assert quantile(8.0, 16.0, 16.0, 0.9) == 16.0
 
 
 def test_the_slowest_arm_sets_the_age_once_it_has_ten_clicks():
@@ -157,9 +172,9 @@ def test_the_age_is_the_window_below_ten_clicks():
 
 def test_in_the_first_window_only_a_third_of_the_time_so_far_is_trusted():
     delays = counted([[60] * 20])
-    assert delays.age[0] == 62
-    assert late.learning_age(delays, 185) == WINDOW
-    assert late.learning_age(delays, 186) == 62
+    assert delays.age[0] == 64  # 56 + .95·8 = 63.6
+    assert late.learning_age(delays, 191) == WINDOW
+    assert late.learning_age(delays, 192) == 64
     delays.age[0] = 1500
     assert late.learning_age(delays, WINDOW - 1) == WINDOW
     assert late.learning_age(delays, WINDOW) == 1500

@@ -96,6 +96,9 @@ def simulate(
     runs: Count = 20,
     seed: Seed = 1,
     workers: Workers | None = None,
+    feedback: str = "at once",
+    window: int | None = None,
+    delay: float | None = None,
     cluster: Ray | None = None,
     plot: Path | None = None,
     table: Path | None = None,
@@ -113,6 +116,12 @@ def simulate(
         Rounds per run.
     runs
         Repetitions.
+    feedback
+        "clicks only": clicks come late, and their absence is known when a round's window ends.
+    window
+        With clicks only: rounds after which no click is known to come.
+    delay
+        With clicks only: rounds after which a click comes on average; by default a tenth of the window.
     cluster
         Never changes results.
     plot
@@ -124,16 +133,19 @@ def simulate(
     from tacit.plots import ready
     from tacit.policies import policy_from_spec
     from tacit.simulation import simulate as run
+    from tacit.simulation.clicks_only import clicks_only
 
     with usage():
         world = environment_from_spec(environment)
         players = [policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy]
+        clicks_only(feedback, window, delay, world)
         if plot:
             ready(plot)
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
+    late: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay}
     with where(cluster):
-        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers)
+        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers, **late)
     if plot:
         result.plot(plot)
     if table:

@@ -54,6 +54,8 @@ class Delays(NamedTuple):
     risk, clicked : array of float64, shape (classes, 12)
         Clicks whose delay is at most the bin's end, and those whose delay is in the bin. A class is an
         arm, or the only one.
+    sums : array of float64, shape (classes, 12)
+        The sum of the delays in each bin.
     clicks : array of float64, shape (classes,)
         Clicks counted in all.
     curve : array of float64, shape (classes, 13)
@@ -69,6 +71,7 @@ class Delays(NamedTuple):
     edges: Ints
     risk: Floats
     clicked: Floats
+    sums: Floats
     clicks: Floats
     curve: Floats
     age: Ints
@@ -82,9 +85,9 @@ class Delays(NamedTuple):
         edges[-1] = window
         curve = np.ones((classes, EDGES + 1))
         curve[:, 0] = 0.0
-        shape = classes, EDGES
+        risk, clicked, sums = np.zeros((3, classes, EDGES))
         age, begin = np.array([window]), np.array([-1])
-        return cls(edges, np.zeros(shape), np.zeros(shape), np.zeros(classes), curve, age, np.zeros(1), begin)
+        return cls(edges, risk, clicked, sums, np.zeros(classes), curve, age, np.zeros(1), begin)
 
 
 class Queue(NamedTuple):
@@ -200,10 +203,12 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
     delays.risk[k, b] += 1.0
     if b == 0 or delay > delays.edges[b - 1]:
         delays.clicked[k, b] += 1.0
+        delays.sums[k, b] += delay
         delays.clicks[k] += 1.0
     if delays.risk[k, b] > MEMORY:
         delays.risk[k, b] *= 0.5
         delays.clicked[k, b] *= 0.5
+        delays.sums[k, b] *= 0.5
 
 
 @kernel
@@ -283,6 +288,19 @@ def is_outgrown(delays: Delays) -> bool:
 
 
 @kernel
+def quantile_in_bin(left: float, right: float, mean: float, share: float) -> float:
+    """Return a quantile of the delays in a bin, as if uniform about their mean up to the nearer end.
+
+    All may take about as long: if they were held to fill the bin, all could come after they are learned.
+    """
+    if 2.0 * mean > left + right:
+        left = 2.0 * mean - right
+    else:
+        right = 2.0 * mean - left
+    return left + share * (right - left)
+
+
+@kernel
 def refit_delays(delays: Delays) -> None:
     """Estimate the share of clicks that have come at each edge, and the age at which decisions are learned.
 
@@ -297,24 +315,28 @@ def refit_delays(delays: Delays) -> None:
     for k in range(-1, classes):
         share, reached, upper = 1.0, -1.0, 1.0
         for b in range(EDGES - 1, -1, -1):
-            risk, clicked = 0.0, 0.0
+            risk, clicked, took = 0.0, 0.0, 0.0
             for each in range(classes):
                 risk += delays.risk[each, b]
                 clicked += delays.clicked[each, b]
+                took += delays.sums[each, b]
+            left, right = 0.0 if b == 0 else float(delays.edges[b - 1]), float(delays.edges[b])
             hazard = clicked / risk if risk > 0.0 else 0.0
+            mean = took / clicked if clicked > 0.0 else 0.5 * (left + right)
             if k >= 0:
+                mean = (delays.sums[k, b] + PRIOR * mean) / (delays.clicked[k, b] + PRIOR)
                 hazard = (delays.clicked[k, b] + PRIOR * hazard) / (delays.risk[k, b] + PRIOR)
                 delays.curve[k, b + 1] = share
             upper, share = share, share * (1.0 - hazard)
             below = 0.0 if b == 0 else share
             if reached < 0.0 and below < QUANTILE:
-                left = 0.0 if b == 0 else float(delays.edges[b - 1])
                 part = (QUANTILE - below) / (upper - below) if upper > below else 1.0
-                reached = left + part * (delays.edges[b] - left)
+                reached = quantile_in_bin(left, right, mean, part)
         if k < 0 or delays.clicks[k] >= LEAST_CLICKS:
             longest = max(longest, reached)
     window = delays.edges[EDGES - 1]
-    delays.age[0] = min(max(int(longest), 1), window) if total >= LEAST_CLICKS else window
+    # Not below a delay that many clicks have, by rounding.
+    delays.age[0] = min(max(int(np.ceil(longest)), 1), window) if total >= LEAST_CLICKS else window
 
 
 @kernel

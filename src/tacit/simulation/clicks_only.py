@@ -1,7 +1,8 @@
 """A run of a policy that receives clicks only: silence is known when a decision's window closes."""
 
-# 1. ``DelayTable``: how long clicks take, by quantiles, so that one loop serves every distribution.
+# 1. ``ClicksOnly``: the window, and how long clicks take, by quantiles: one loop serves every distribution.
 # 2. ``play_clicks_only``: rounds whose clicks come late, learned as ``tacit.learning.delays`` says.
+# 3. ``ClicksOnlyRun``: a run of them.
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
+from tacit.core.part import one_of
 from tacit.core.seeds import handed_back, taken_over
+from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.learning.delays import (
     RELEASED,
@@ -40,7 +43,7 @@ from tacit.learning.delays import (
     release,
 )
 from tacit.policies.base import Impression, Policy, outcome_of
-from tacit.simulation.rounds import Curve, InFlight, Round, depart, keep, record
+from tacit.simulation.rounds import Curve, InFlight, Round, Run, depart, keep, record
 
 TICKS = 1024
 """A round in the clock of delays."""
@@ -48,6 +51,52 @@ STEPS = 1024
 """Quantiles of a distribution between which delays are interpolated."""
 
 Delay = float | Callable[[Floats], Any] | Sequence[Any]
+
+
+WIDEST = 2**24
+"""Rounds of the longest window: each is kept until it ends."""
+FEEDBACKS = "at once", "clicks only"
+
+
+class ClicksOnly(NamedTuple):
+    """When clicks come, and after how many rounds none is known to be none.
+
+    Attributes
+    ----------
+    window : int
+    table : array of float64, shape (1 or arms, 1025)
+        Quantiles of the delays of clicks, in ticks.
+    """
+
+    window: int
+    table: Floats
+
+
+def clicks_only(
+    feedback: str, window: int | None, delay: Delay | None, environment: Environment
+) -> ClicksOnly | None:
+    """Return when clicks come, or None if all feedback comes as the environment says.
+
+    Raises
+    ------
+    InvalidValue
+        If a parameter is out of its range, or does not go with the others.
+    """
+    one_of(*FEEDBACKS)("feedback", feedback)
+    if feedback == FEEDBACKS[0]:
+        for name, value in (("window", window), ("delay", delay)):
+            if value is not None:
+                raise InvalidValue(name, value, "leave it out, or give feedback='clicks only' with it")
+        return None
+    if window is None:
+        raise InvalidValue("window", window, "give after how many rounds no click counts as 0, such as 300")
+    window = checks.integer("window", window, 1, WIDEST)
+    if environment.delays != (0, 0) or environment.batch != 1:
+        remedy = "leave out its delay and batch: with feedback='clicks only' delays are given by delay"
+        raise InvalidValue("environment", environment, remedy)
+    named = environment.takes == "arm" and environment.feature_dims == (0, 0)
+    delays = 0.1 * window if delay is None else delay
+    return ClicksOnly(window, delay_table(delays, window, environment.arm_count if named else 1))
 
 
 def delay_table(delay: Delay, window: int, arms: int) -> Floats:
@@ -73,7 +122,8 @@ def delay_table(delay: Delay, window: int, arms: int) -> Floats:
     """
     if isinstance(delay, (list, tuple)):
         if len(delay) != arms:
-            raise InvalidValue("delay", delay, f"give one for all arms, or one for each of {arms}")
+            each = f", or one for each of {arms}" if arms > 1 else ""
+            raise InvalidValue("delay", delay, f"give one for all{each}")
         return np.concatenate([delay_table(each, window, arms) for each in delay])
     shares = (np.arange(STEPS + 1) + 0.5) / (STEPS + 2)
     if callable(delay):
@@ -172,11 +222,10 @@ def learn_released(
     """Learn the decisions between two places of the queue, in their order."""
     for each in range(place, end):
         row = queue.entry[each]
-        if clicks.status[row] == CLICKED:
-            learn_row(params, state, flight, row, flight.feedback[row])
-        else:
-            learn_row(params, state, flight, row, clicks.silence)
+        is_silent = clicks.status[row] == WAITING
+        if is_silent:
             clicks.status[row] = SILENT
+        learn_row(params, state, flight, row, clicks.silence if is_silent else flight.feedback[row])
 
 
 @kernel
@@ -238,27 +287,49 @@ def play_clicks_only(
         enqueue(params, state, delays, queue, answers, row, now)
         clicks.took[row] = draw_delay(table, action[0], chances.random())
         if clicks.took[row] < window and is_click(feedback, clicks.silence):
-            depart(flight, row, (round + 1 + clicks.took[row] // TICKS) % span)
+            depart(flight, row, (round + max((clicks.took[row] + TICKS - 1) // TICKS, 1)) % span)
     handed_back(policy_rng, rng)
     handed_back(users, env_rng)
     handed_back(chances, delay_rng)
 
 
-def clicks_only_store(
-    policy: Policy, impression: Impression, window: int, delay: Delay, rng: Generator
-) -> tuple[Any, ...]:
-    """Return what :func:`play_clicks_only` takes besides what any run takes."""
-    span, single = window + 2, policy.showing.single and policy.arms is not None
-    now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
-    silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
-    took, status = np.zeros((2, span), np.int64)
-    classes = policy.arm_count if single else 0
-    return (
-        InFlight.empty(span, now, impression),
-        rng,
-        delay_table(delay, window, policy.arm_count if policy.arms is not None else 1),
-        Delays.within(window * TICKS, max(classes, 1)),
-        Queue.empty(2 * span),
-        OpenAnswers.empty(span),
-        ClickStatus(took, status, silence, classes),
-    )
+class ClicksOnlyRun(Run):
+    """One run of a policy that receives clicks only.
+
+    Parameters
+    ----------
+    clicks : ClicksOnly
+        When clicks come; the others are those of a run.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        environment: Environment,
+        horizon: int,
+        seed: int,
+        number: int,
+        checkpoints: Ints,
+        clicks: ClicksOnly,
+    ) -> None:
+        self.clicks = clicks
+        super().__init__(policy, environment, horizon, seed, number, checkpoints)
+
+    def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        """Return the loop that plays the rounds, and what it takes besides what any loop takes."""
+        policy, (window, table) = self.policy, self.clicks
+        span, single = window + 2, policy.showing.single and policy.arms is not None
+        now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+        silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
+        took, status = np.zeros((2, span), np.int64)
+        classes = policy.arm_count if single else 0
+        return play_clicks_only, (
+            InFlight.empty(span, now, self.world.impression),
+            delay_rng,
+            # A copy: what Ray brings is read-only, which is another type to compiled code.
+            np.array(table),
+            Delays.within(window * TICKS, max(classes, 1)),
+            Queue.empty(2 * span),
+            OpenAnswers.empty(span),
+            ClickStatus(took, status, silence, classes),
+        )

@@ -20,6 +20,7 @@ from tacit.core.text import Column, Tabulated, laid_out
 from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue, suggesting
 from tacit.policies.base import Policy
+from tacit.simulation.clicks_only import ClicksOnly, ClicksOnlyRun, Delay, clicks_only
 from tacit.simulation.rounds import POLICY_STREAM, Run, run_stream
 
 if TYPE_CHECKING:
@@ -221,6 +222,9 @@ def simulate(
     seed: int = 0,
     workers: int | None = None,
     checkpoints: int | Sequence[int] = 200,
+    feedback: str = "at once",
+    window: int | None = None,
+    delay: Delay | None = None,
 ) -> SimulationResult:
     """Play policies in an environment and count their regret.
 
@@ -246,6 +250,16 @@ def simulate(
         Threads; by default one per core.
     checkpoints : int or sequence of int, default 200
         How many evenly spaced rounds to note, or which.
+    feedback : "at once" or "clicks only", default "at once"
+        Whether each round is learned before the next begins (or as late as the environment says), or clicks
+        come late and nothing else does, as to a service: a round without a click is known to have none when
+        its window ends. Rounds are then learned once, in their order, when nearly all clicks have come.
+    window : int, optional
+        With clicks only: after how many rounds none is known to come; clicks that take longer are lost.
+    delay : number, function, or sequence of these, optional
+        With clicks only: the mean of exponential delays, in rounds; or a function from shares in (0, 1) to
+        quantiles of delays, such as ``lambda share: 300 * share``; or one of these for each arm. By default
+        a tenth of the window.
 
     Returns
     -------
@@ -264,29 +278,36 @@ def simulate(
     >>> result = tacit.simulate(policies, environment, horizon=2000, runs=20, seed=7)
     >>> result.compare("Thompson", "UCB1").difference < 0
     True
+
+    Clicks come after 30 rounds on average, and their absence is known after 300:
+
+    >>> late = tacit.simulate(policies, environment, 2000, feedback="clicks only", window=300, delay=30)
+    >>> bool(late.regret[1, 0, -1] < 200)
+    True
     """
     chosen = _fitting(policies, environment)
     horizon = checks.integer("horizon", horizon, 1)
     runs = checks.integer("runs", runs, 1)
     seed = checks.integer("seed", seed, 0, 2**128)
     rounds = _checkpoint_rounds(checkpoints, horizon)
+    clicks = clicks_only(feedback, window, delay, environment)
     environment.doubt(horizon)
     for policy in chosen:
         # Compiled here, once, before workers would ask for it side by side.
-        if is_sampled(policy, environment, horizon, rounds):
+        if is_sampled(policy, environment, rounds.tolist() == [horizon], clicks):
             sample_run(policy, environment, 1, seed, 0)
         else:
-            Run(policy, environment, horizon, seed, 0, rounds).advance(0)
+            begin_run(policy, environment, horizon, seed, 0, rounds, clicks).advance(0)
     size = max(1, ROUNDS_A_UNIT // horizon)
     units = [
-        (policy, environment, horizon, seed, first, min(first + size, runs), rounds)
+        (policy, environment, horizon, seed, first, min(first + size, runs), rounds, clicks)
         for policy in chosen
         for first in range(0, runs, size)
     ]
     parts = spread(
         play_runs,
         units,
-        [float((stop - first) * horizon) for _, _, _, _, first, stop, _ in units],
+        [float((stop - first) * horizon) for _, _, _, _, first, stop, _, _ in units],
         label=f"{len(chosen)} policies × {runs} runs",
         workers=workers,
     )
@@ -309,27 +330,43 @@ def play_runs(
     first: int,
     stop: int,
     rounds: Ints,
+    clicks: ClicksOnly | None,
     report: Callable[[float], None],
 ) -> Floats:
     """Return regret and reward at the checkpoints of the runs from ``first`` to ``stop``."""
     values = np.zeros((stop - first, len(rounds), 2))
-    if is_sampled(policy, environment, horizon, rounds):
+    if is_sampled(policy, environment, rounds.tolist() == [horizon], clicks):
         for number in range(first, stop):
             values[number - first] = sample_run(policy, environment, horizon, seed, number)
             report(horizon)
         return values
     for number in range(first, stop):
-        run = Run(policy, environment, horizon, seed, number, rounds)
+        run = begin_run(policy, environment, horizon, seed, number, rounds, clicks)
         while run.round < horizon:
             report(run.advance(ROUNDS_A_CALL))
         values[number - first] = run.curve.values
     return values
 
 
-def is_sampled(policy: Policy, environment: Environment, horizon: int, rounds: Ints) -> bool:
+def begin_run(
+    policy: Policy,
+    environment: Environment,
+    horizon: int,
+    seed: int,
+    number: int,
+    rounds: Ints,
+    clicks: ClicksOnly | None,
+) -> Run:
+    """Return a run before its first round."""
+    if clicks is None:
+        return Run(policy, environment, horizon, seed, number, rounds)
+    return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
+
+
+def is_sampled(policy: Policy, environment: Environment, end_only: bool, clicks: ClicksOnly | None) -> bool:
     """Whether runs are simulated without playing every duel: only their end is asked for."""
     possible = hasattr(policy, "sample_run") and environment.plain_duels is not None
-    return possible and rounds.tolist() == [horizon]
+    return possible and end_only and clicks is None
 
 
 def sample_run(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -293,18 +294,18 @@ class Run:
         self.curve = Curve(np.zeros(2), np.array(checkpoints), np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self.env_rng = env_rng
+        driver, self.extra = self.choose_loop(run_stream(seed, number, DELAY_STREAM))
+        self.loop = compiled(driver, policy.params, environment.params)
+
+    def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        """Return the loop that plays the rounds, and what it takes besides what any loop takes."""
+        policy, environment = self.policy, self.environment
         now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
-        parts = policy.params, environment.params
         if most == 0 and environment.batch == 1:
-            self.extra: tuple[Any, ...] = (now,)
-            self.loop = compiled(play, *parts)
-        else:
-            span = most + environment.batch + 1
-            flight = InFlight.empty(span, now, self.world.impression)
-            delay_rng = run_stream(seed, number, DELAY_STREAM)
-            self.extra = flight, delay_rng, least, most, environment.batch
-            self.loop = compiled(play_delayed, *parts)
+            return play, (now,)
+        flight = InFlight.empty(most + environment.batch + 1, now, self.world.impression)
+        return play_delayed, (flight, delay_rng, least, most, environment.batch)
 
     def advance(self, rounds: int) -> int:
         """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
