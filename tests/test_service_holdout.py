@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 
 import harness
 import msgspec
@@ -29,6 +30,7 @@ from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
+from tacit.learning.lanes import Loops
 from tacit.learning.learner import Learner
 from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
@@ -542,6 +544,28 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
         assert home.checked(DecisionRequest("k", session="s")).unit is None
         with pytest.raises(InvalidValue, match="session"):
             home.checked(DecisionRequest("k", session=""))
+
+
+@pytest.mark.parametrize("by", ["verb", "configuration"])
+async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compiler(tmp_path, monkeypatch, by):
+    first = {}
+    entry = Loops._entry
+
+    def noting(loops, loop, *others):
+        # What is found compiled from then on takes no time.
+        first.setdefault((type(loops.params).__qualname__, loop.__name__), threading.current_thread().name)
+        return entry(loops, loop, *others)
+
+    async with served(tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)) as engine:
+        if by == "verb":
+            await engine.ask("home", HoldoutOf(0.5))
+        monkeypatch.setattr(Loops, "_entry", noting)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 1)
+    # Neither in the loop of events nor in the thread of the store.
+    ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "impose_rows")
+    assert of_control[0].startswith("UCB1")
+    assert thread.startswith("asyncio_")
 
 
 def test_features_have_a_holdout(tmp_path):

@@ -210,6 +210,7 @@ class Rebuilder:
         learner = Learner(policy, 0, propensities=config.propensities)
         # Nobody's request shall wait for the compiler, nor for the store meanwhile.
         await asyncio.to_thread(learner.compile)
+        await self._compile_control(name, learner)
         made = await self._writer.of_store(
             lambda: opened(name, config, engine.store, placement.seed, snapshot=False, as_if=regime)
         )
@@ -217,6 +218,7 @@ class Rebuilder:
         while len(rows := await self._writer.of_store(self._next, fold)) == ROWS:
             await asyncio.to_thread(fold.take, rows)
         await asyncio.to_thread(fold.take, rows)
+        await self._compile_control(name, made.learner)
         left = await self._keep(name)
         regime = msgspec.structs.replace(regime, left=left, approximate=made.approximate)
         await self._writer.between_groups(lambda: self._switch(config, fold, regime, who))
@@ -226,6 +228,11 @@ class Rebuilder:
         if made.regime is None or there != made.regime:
             raise NotDurable("store: it failed at the switch, and all is as before; try again")
         return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
+
+    async def _compile_control(self, name: str, learner: Learner) -> None:
+        """Compile what a learner runs beside the holdout of a placement, in another thread."""
+        if self._engine.placement(name).control.coin is not None:
+            await asyncio.to_thread(getattr, learner.loops, "impose")
 
     def _next(self, fold: _Fold) -> list[Event]:
         return list(islice(self._engine.store.events(fold.behind), ROWS))
