@@ -541,13 +541,15 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
         home = engine.placements["home"]
         assert home.holdout is None
-        assert home.checked(DecisionRequest("k", session="s")).unit is None
+        assert home.unit_of(home.checked(DecisionRequest("k", session="s"))) is None
         with pytest.raises(InvalidValue, match="session"):
             home.checked(DecisionRequest("k", session=""))
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
-async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compiler(tmp_path, monkeypatch, by):
+async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compiler(
+    tmp_path, monkeypatch, by
+):
     first = {}
     entry = Loops._entry
 
@@ -556,7 +558,9 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
         first.setdefault((type(loops.params).__qualname__, loop.__name__), threading.current_thread().name)
         return entry(loops, loop, *others)
 
-    async with served(tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)) as engine:
+    async with served(
+        tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
+    ) as engine:
         if by == "verb":
             await engine.ask("home", HoldoutOf(0.5))
         monkeypatch.setattr(Loops, "_entry", noting)
@@ -566,6 +570,32 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
     ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "impose_rows")
     assert of_control[0].startswith("UCB1")
     assert thread.startswith("asyncio_")
+
+
+@pytest.mark.parametrize("control", ["uniform", {"policy": "ucb1"}])
+@pytest.mark.parametrize("unit", ["user", "session"])
+async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_group(tmp_path, unit, control):
+    sticky = configured(holdout={"share": 0.5, "unit": unit, "control": control})
+    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+        # Checked while there was none; a session is let in by an earlier one.
+        await engine.reload(configured(holdout={"unit": "session"}))
+        await engine.reload(configured(holdout=None))
+        request = DecisionRequest("k", **{unit: "ann"})
+        asked = [engine.placements["home"].checked(request._replace(id=f"d{i}")) for i in range(20)]
+        await engine.reload(sticky)
+        rows = await engine.decide_many("home", asked)
+        assert len({(row.control, row.bucket) for row in rows}) == 1
+        for row in rows:
+            again = engine.placements["home"].checked(request._replace(id=row.id))
+            assert await engine.decide_many("home", [again]) == [row]
+
+
+async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+        home = engine.placements["home"]
+        asked = [home.checked(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)]
+        first, *others = await engine.decide_many("home", asked)
+        assert others == [first, first]
 
 
 def test_features_have_a_holdout(tmp_path):
@@ -636,8 +666,8 @@ async def test_requests_that_do_not_fit_are_refused(tmp_path):
     config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
     async with served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
-        assert home.checked(DecisionRequest("k", session="s1")).unit == "s1"
-        assert home.checked(DecisionRequest("k", user="u1")).unit is None
+        assert home.unit_of(home.checked(DecisionRequest("k", session="s1"))) == "s1"
+        assert home.unit_of(home.checked(DecisionRequest("k", user="u1"))) is None
         with pytest.raises(InvalidValue, match="film"):
             home.checked(DecisionRequest("k", ["recipe"]))
         with pytest.raises(InvalidValue, match="user"):

@@ -328,7 +328,7 @@ class _Batch:
         # Two requests with one id in one group: the second gets the answer of the first.
         elif id in named or id in self._named:
             answer, earlier = named.get(id) or self._named[id]
-            same = earlier == impression
+            same = self._placement.asks_the_same(impression, earlier)
         else:
             return None
         if not same:

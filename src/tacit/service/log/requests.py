@@ -84,8 +84,9 @@ class Impression(NamedTuple):
         What else was said, as the log keeps it.
     given : object
         The same, as the placement uses it.
-    unit : str or None
-        The user or the session that stays in its group of a holdout.
+    session, user : str or None
+        As in a :class:`DecisionRequest`: either may stay in its group of a holdout that begins before the
+        decision.
     """
 
     key: str
@@ -95,7 +96,8 @@ class Impression(NamedTuple):
     deferred: bool = False
     asked: str | None = None
     given: Any = None
-    unit: str | None = None
+    session: str | None = None
+    user: str | None = None
 
     def asks_for(self, row: DecisionRow, context: str | None) -> bool:
         """Whether a decision answers this very impression; its context is as it was asked."""

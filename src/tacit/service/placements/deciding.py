@@ -21,7 +21,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
 from tacit.learning.learner import Learner
-from tacit.service.config.holdout import DECISION, SESSION, USER
+from tacit.service.config.holdout import DECISION, SESSION
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
@@ -66,7 +66,7 @@ class Deciding(State):
             _checked_key(key)
         nothing: list[Any] = [None] * len(keys)
         deferred = [False] * len(keys)
-        return Block(Impression, [list(keys), nothing, nothing, nothing, deferred, nothing, nothing, nothing])
+        return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
 
     def of_key(self, key: str) -> Impression:
         """Return an impression of which nothing is said but its key; as :meth:`checked`.
@@ -132,13 +132,10 @@ class Deciding(State):
         """Return an impression with who stays in their group of a holdout, checked."""
         if user is not None:
             checked_id("user", user)
-        holdout = self.holdout
-        if holdout is None:
-            return impression
-        arm = holdout.arm
+        arm = None if self.holdout is None else self.holdout.arm
         if arm is not None and impression.arms is not None and arm not in impression.arms:
             raise InvalidValue("arms", impression.arms, f"offer {arm!r}, which the control shows")
-        return impression._replace(unit={SESSION: session, USER: user}.get(holdout.unit))
+        return impression if session is user is None else impression._replace(session=session, user=user)
 
     def _impression(
         self,
@@ -225,9 +222,19 @@ class Deciding(State):
         # Whose it is, the log knows by the bucket alone, of the holdout that there is now.
         coin = self.control.coin
         known = None if coin is None or row.seq <= self.earnings.sums.seq else row.bucket
-        if coin is not None and known not in (None, coin.bucket(row.id, impression.unit)):
+        if coin is not None and known not in (None, coin.bucket(row.id, self.unit_of(impression))):
             return False
         return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
+
+    def asks_the_same(self, impression: Impression, earlier: Impression) -> bool:
+        """Whether two impressions, of which no decision is made yet, ask for one."""
+        plain = [each._replace(session=None, user=self.unit_of(each)) for each in (impression, earlier)]
+        return plain[0] == plain[1]
+
+    def unit_of(self, impression: Impression) -> str | None:
+        """Return the user or session that stays in its group of the holdout, if there is one."""
+        unit = DECISION if self.holdout is None else self.holdout.unit
+        return None if unit == DECISION else getattr(impression, unit)
 
     def _was_whole(self, offered: str | None) -> bool:
         """Whether these are arms that a request got which named none."""
@@ -252,7 +259,9 @@ class Deciding(State):
         """Return decisions, those of a control among them, and what its coin said."""
         offers = list(map(self.offer_of, asked))
         every = self.modes.control_decides
-        tossed = self._coin.toss(ids, asked.column("unit"), offers, every=every)
+        unit = self._coin.config.unit
+        units = [None] * len(ids) if unit == DECISION else asked.column(unit)
+        tossed = self._coin.toss(ids, units, offers, every=every)
         made = self.choose_many(self.learner, asked, tossed.imposed)
         return self.control.with_chances(made, offers, alone=every), tossed
 

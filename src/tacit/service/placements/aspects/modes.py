@@ -247,7 +247,9 @@ class Second(Aspect):
         assert coin is not None
         asked: Block[Impression] = Block.of(Impression, [impression])
         every = placement.modes.control_decides
-        tossed = coin.toss([id], [impression.unit], [placement.offer_of(impression)], every=every)
+        tossed = coin.toss(
+            [id], [placement.unit_of(impression)], [placement.offer_of(impression)], every=every
+        )
         policy, control = (placement.learner, placement.draws), (self.learner, self._draws)
         held = bool(tossed.control[0])
         (maker, draws), (beside, draws_beside) = (control, policy) if held else (policy, control)
