@@ -28,9 +28,9 @@ from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
+from tacit.core.running import compiled
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
-from tacit.learning.lanes import Loops
 from tacit.learning.learner import Learner
 from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
@@ -551,19 +551,18 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
     tmp_path, monkeypatch, by
 ):
     first = {}
-    entry = Loops._entry
 
-    def noting(loops, loop, *others):
+    def noting(loop, params):
         # What is found compiled from then on takes no time.
-        first.setdefault((type(loops.params).__qualname__, loop.__name__), threading.current_thread().name)
-        return entry(loops, loop, *others)
+        first.setdefault((type(params).__qualname__, loop.__name__), threading.current_thread().name)
+        return compiled(loop, params)
 
     async with served(
         tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
     ) as engine:
         if by == "verb":
             await engine.ask("home", HoldoutOf(0.5))
-        monkeypatch.setattr(Loops, "_entry", noting)
+        monkeypatch.setattr("tacit.learning.lanes.compiled", noting)
         await engine.rebuild("home", "ucb1")
         await traffic(engine, 1)
     # Neither in the loop of events nor in the thread of the store.
