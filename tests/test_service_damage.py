@@ -17,6 +17,7 @@ from stores import sql, store_at
 
 import tacit
 from tacit.cli import cli
+from tacit.errors import TacitError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, NotDurable
@@ -279,7 +280,8 @@ def test_verify_finds_a_damaged_index(tmp_path, kind):
     assert told in wrong_with(path)[0]
 
 
-def test_a_start_after_an_unclean_end_refuses_a_damaged_index(tmp_path):
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_refuses_a_damaged_index(tmp_path, clean):
     path = tmp_path / "s.db"
 
     async def session():
@@ -291,9 +293,8 @@ def test_a_start_after_an_unclean_end_refuses_a_damaged_index(tmp_path):
     copy = asyncio.run(session())
     opened(copy)
     lose_entry(copy, "sqlite")
-    # A clean end came before: only the next one that is not is looked at.
-    opened(copy)
-    sql(copy, "sqlite", "UPDATE store SET clean = 0")
+    if not clean:
+        sql(copy, "sqlite", "UPDATE store SET clean = 0")
     for _ in range(2):
         with pytest.raises(Damaged, match=r"decision_ids; restore a backup.*REINDEX"):
             opened(copy)
@@ -312,3 +313,48 @@ def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monke
     with caplog.at_level(logging.WARNING):
         opened(path)
     assert "its indexes were looked at for 5 s alone" in caplog.text
+
+
+# Placements, policies and what was configured -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE policies SET spec = replace(spec, 'Thompson', 'Thonpson')", "policy of placement 'home'"),
+        ("UPDATE policies SET spec = '{'", "policy of placement 'home'"),
+        ("UPDATE placements SET configuration = '{'", "configured"),
+        ("UPDATE placements SET configuration = '[]'", "configured"),
+        ("UPDATE placements SET configuration = '{\"polhcy\": 1}'", "configured"),
+    ],
+)
+def test_a_placement_that_is_not_what_was_written_is_refused(tmp_path, kind, change, said):
+    path = tmp_path / "s.db"
+    filled(path)
+    sql(path, kind, change)
+    with pytest.raises(Damaged, match=f"{said}.*is not what was written; restore a backup"):
+        opened(path)
+    assert said in wrong_with(path)[0]
+
+
+def test_a_flip_in_the_pages_of_placements_is_refused_or_none(tmp_path):
+    """Nothing but an error that names the damage comes of any, and no placement begins anew."""
+    path = tmp_path / "s.db"
+    state = filled(path)
+    whole = path.read_bytes()
+    size = sql(path, "sqlite", "PRAGMA page_size")[0][0]
+    tables = "'placements', 'policies'"
+    roots = sql(path, "sqlite", f"SELECT rootpage FROM sqlite_schema WHERE tbl_name IN ({tables})")
+    rng = np.random.default_rng(1)
+    refused = 0
+    for _ in range(60):
+        content = bytearray(whole)
+        (page,) = roots[rng.integers(len(roots))]
+        used = [i for i in range((page - 1) * size, page * size) if content[i]]
+        content[used[rng.integers(len(used))]] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        try:
+            assert opened(path)[0] == state[0]
+        except TacitError:
+            refused += 1
+    assert refused > 30

@@ -148,7 +148,8 @@ NEW_PLACEMENT = (
     "SELECT ?, id, ? FROM policies WHERE hash = ? ON CONFLICT DO NOTHING"
 )
 PLACEMENT = (
-    "SELECT p.name, p.id, p.policy, spec, seed FROM placements p JOIN policies ON policies.id = p.policy"
+    "SELECT p.name, p.id, p.policy, spec, seed, hash "
+    "FROM placements p JOIN policies ON policies.id = p.policy"
 )
 ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
@@ -157,6 +158,7 @@ CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
 CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
 
 UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
+NOT_WRITTEN, RESTORE = "is not what was written", "restore a backup"
 UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
 REFUSED = "request: the store does not take what it says: {}"
 MANY = 5000
@@ -220,7 +222,7 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def check_end(self) -> None:
-        """Raise Damaged if the owner before came to no clean end and left a damaged index."""
+        """Raise Damaged if an index is, as far as a start has time to look at them."""
 
     @abstractmethod
     def check(self) -> None:
@@ -315,7 +317,16 @@ class Store(SqlDatabase):
             self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
             self._run(writer, NEW_PLACEMENT, (name, seed, digest))
             row = self._run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
-        return StoredPlacement._make([*row[1:], self.salt])
+        if row is None:
+            raise Damaged(f"{self._where}: the policy of placement {name!r} is not there; {RESTORE}")
+        return self._stored_placement(row)
+
+    def _stored_placement(self, row: Any) -> StoredPlacement:
+        """Return a placement from a row of PLACEMENT; raise Damaged if its policy's hash is another."""
+        name, id, policy, spec, seed, digest = row
+        if hashlib.sha256(spec.encode()).hexdigest() != digest:
+            raise Damaged(f"{self._where}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
+        return StoredPlacement(id, policy, spec, seed, self.salt)
 
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Make records durable that are not there yet; return the content of those that are."""
@@ -412,8 +423,10 @@ class Store(SqlDatabase):
     def configuration(self, placement: int) -> str | None:
         """Return how a placement was configured when this was kept last."""
         with self._reading() as connection:
-            found: str | None = self._one(connection, CONFIGURED, placement)
-            return found
+            settings: str | None = self._one(connection, CONFIGURED, placement)
+        if settings is not None and not _is_configuration(settings):
+            raise Damaged(f"{self._where}: how placement {placement} was configured {NOT_WRITTEN}; {RESTORE}")
+        return settings
 
     def changes(self, placement: int) -> list[MarkRow]:
         """Return the marks that say who changed what of a placement, in order."""
@@ -424,7 +437,7 @@ class Store(SqlDatabase):
         """Return all placements by their names."""
         with self._reading() as connection:
             rows = self._run(connection, PLACEMENT)
-            return {name: StoredPlacement._make([*row, self.salt]) for name, *row in rows}
+            return {row[0]: self._stored_placement(row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
         """Return those decisions that exist, from their placements and ids."""
@@ -632,3 +645,11 @@ class Store(SqlDatabase):
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""
         self._cleanup.close()
+
+
+def _is_configuration(settings: str) -> bool:
+    """True if a text is JSON of a placement's settings, as far as a store can tell."""
+    try:
+        return "policy" in msgspec.json.decode(settings, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return False

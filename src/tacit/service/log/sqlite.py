@@ -48,10 +48,12 @@ UNFIT = (
     apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
 )  # fmt: skip
 """Errors that are about what was to be kept."""
-CHECK_SECONDS = 5.0
-"""How long a start looks at indexes after an end that was not clean."""
+CHECK_SECONDS, CLEAN_SECONDS = 5.0, 0.5
+"""How long a start looks at the indexes of the log: after an end that was not clean, and a clean one."""
 BUSY_MILLISECONDS = 10_000
 """How long a connection waits for who cleans up after a crash."""
+SMALL = "store", "policies", "placements", sql.SNAPSHOTS, sql.BASES, sql.STATES
+"""Tables of few rows."""
 STEPS = 10_000
 """Of SQLite's machine, between two looks at the clock."""
 REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
@@ -248,23 +250,24 @@ class SqliteStore(sql.Store):
             return self._wrong(connection, "")
 
     def check_end(self) -> None:
-        """Raise Damaged if the owner before came to no clean end and left a damaged index.
+        """Raise Damaged if an index is; of the log's tables as far as there is time.
 
-        It takes :data:`CHECK_SECONDS` at most; what was not seen by then is said.
+        It takes :data:`CHECK_SECONDS` at most, :data:`CLEAN_SECONDS` after a clean end; what was not seen
+        after one that was not clean is said.
         """
-        if self._clean:
-            return
-        until = time.monotonic() + CHECK_SECONDS
         with self._reading() as connection:
+            wrong = [text for table in SMALL for text in self._wrong(connection, f"({table})")]
+            until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
-                wrong = [text for table in sql.NUMBERS for text in self._wrong(connection, f"({table})")]
+                for table in sql.NUMBERS:
+                    wrong += self._wrong(connection, f"({table})")
             except apsw.InterruptError:
-                logger.warning(
-                    "%s: its last end was not a clean one, and its indexes were looked at for "
-                    "%g s alone; see them all with: tacit log verify", self._where, CHECK_SECONDS,
-                )  # fmt: skip
-                wrong = []
+                if not self._clean:
+                    logger.warning(
+                        "%s: its last end was not a clean one, and its indexes were looked at for "
+                        "%g s alone; see them all with: tacit log verify", self._where, CHECK_SECONDS,
+                    )  # fmt: skip
             finally:
                 connection.set_progress_handler(None)
         if wrong:

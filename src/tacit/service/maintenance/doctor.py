@@ -83,7 +83,7 @@ def holds(path: Path, kind: str, name: str) -> bool:
                 return True
             units = [
                 f'%"unit":"{unit}"%'
-                for _, id, _, _, seed in backup.execute(PLACEMENT)
+                for _, id, _, _, seed, _ in backup.execute(PLACEMENT)
                 for unit in subject.units(salt or "", id, seed)
             ]
             asked = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
@@ -108,6 +108,8 @@ def verify(config: Config, store: Store) -> list[str]:
     try:
         if damaged := store.damaged():
             wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
+        for stored in store.placements().values():
+            store.configuration(stored.id)
     except StoreError as error:
         wrong.append(str(error))
     if wrong:
