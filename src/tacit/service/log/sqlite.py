@@ -19,6 +19,7 @@ from tacit.service.errors import Damaged, Refused, StoreError
 from tacit.service.log import sql
 from tacit.service.log.owned_file import OwnedFile
 from tacit.service.log.rows import Rows, with_checksums
+from tacit.service.log.store import BASES, SNAPSHOTS, STATES
 from tacit.service.log.tables import scripts
 
 APPLICATION_ID = 0x7AC17
@@ -52,7 +53,7 @@ CHECK_SECONDS, CLEAN_SECONDS = 5.0, 0.5
 """How long a start looks at the indexes of the log: after an end that was not clean, and a clean one."""
 BUSY_MILLISECONDS = 10_000
 """How long a connection waits for who cleans up after a crash."""
-SMALL = "store", "policies", "placements", sql.SNAPSHOTS, sql.BASES, sql.STATES
+SMALL = "store", "policies", "placements", SNAPSHOTS, BASES, STATES
 """Tables of few rows."""
 STEPS = 10_000
 """Of SQLite's machine, between two looks at the clock."""

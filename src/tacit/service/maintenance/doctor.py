@@ -108,8 +108,8 @@ def verify(config: Config, store: Store) -> list[str]:
     try:
         if damaged := store.damaged():
             wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
-        for stored in store.placements().values():
-            store.configuration(stored.id)
+        for known in store.placements().values():
+            store.configuration(known.id)
     except StoreError as error:
         wrong.append(str(error))
     if wrong:
