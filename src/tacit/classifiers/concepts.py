@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.classifiers.base import TIE, Classifier
-from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import kernel
 from tacit.core.part import PositiveFraction, param
+from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
 
 
@@ -133,7 +134,7 @@ class Usual(NamedTuple):
         The extremes of the latest blocks, a ring.
     """
 
-    seen: Ints
+    seen: IntCount
     sides: Floats
     present: Floats
     peaks: Floats

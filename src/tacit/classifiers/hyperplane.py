@@ -19,6 +19,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import PositiveFraction, whole
 from tacit.core.running import compiled
+from tacit.core.state_ranges import IntCount, ValueRange
 
 GAP = 1e-13
 """Distances are exact to this: the search stops when its two bounds are as near."""
@@ -43,7 +44,7 @@ class Scratch(NamedTuple):
         From the context to the nearest point so far; and the same, made orthogonal to the basis.
     """
 
-    corral: Ints
+    corral: IntCount
     weights: Floats
     target: Floats
     basis: Floats
@@ -80,8 +81,8 @@ class HullPoints(NamedTuple):
     """
 
     points: Floats
-    held: Ints
-    dropped: Ints
+    held: Annotated[Ints, ValueRange(0, -1, "points", 1)]
+    dropped: IntCount
     scratch: Scratch
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints, lane_rows, lanes_without_numbers, leaves, rebuilt
 from tacit.core.dispatch import learns_from_propensity
+from tacit.core.state_ranges import check_state
 from tacit.errors import SnapshotError, TacitError, UnknownName, undoing
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.lanes import no_plays
@@ -307,12 +308,22 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
         raise SnapshotError(f"{source}: damaged: {error}") from error
     with archive:
         try:
+            _refuse_inflating(archive, len(content))
             return restore(_snapshot(archive, _header(archive, source), source))
         except TacitError:
             raise
         except Exception as error:
             # A damaged archive makes zipfile and NumPy raise almost anything.
             raise SnapshotError(f"{source}: damaged: {error}") from error
+
+
+def _refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive whose members take more memory than the file has bytes: none is compressed."""
+    members = archive.infolist()
+    if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+        raise ValueError("a part of it is compressed, and save compresses none")
+    if sum(each.file_size for each in members) > size:
+        raise ValueError(f"its parts say that they are longer than its {size} bytes")
 
 
 def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
@@ -347,6 +358,8 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
     plays = None
     if f"{PLAYS}.npy" in archive.namelist():
         plays = _array(archive, PLAYS, no_plays(policy, len(keys)))
+    state = rebuilt(like, iter(arrays))
+    check_state(state, policy.arms)
     return LearnerSnapshot(
         policy=policy,
         retired=header["retired"],
@@ -354,7 +367,7 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         decisions=header["decisions"],
         generator=header["generator"],
         keys=keys,
-        state=rebuilt(like, iter(arrays)),
+        state=state,
         plays=plays,
         items=_items(archive, header, policy),
         logs=[(count, mark) for count, mark in header.get("logs", ())],
@@ -373,9 +386,13 @@ def _items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> 
 def _array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
     """Return an array of an archive, which must be of the expected shape and type."""
     with archive.open(f"{name}.npy") as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError(f"{name} is of another version of NumPy's format")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        if shape != expected.shape or dtype != expected.dtype:
+            raise ValueError(f"{name} is {dtype}{shape}, not {expected.dtype}{expected.shape}")
+        member.seek(0)
         array = np.lib.format.read_array(member, allow_pickle=False)
         if member.read(1):
             raise ValueError(f"{name} is longer than it says")
-    if array.shape != expected.shape or array.dtype != expected.dtype:
-        raise ValueError(f"{name} is {array.dtype}{array.shape}, not {expected.dtype}{expected.shape}")
     return array

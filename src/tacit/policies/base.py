@@ -20,6 +20,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.part import Part
+from tacit.core.state_ranges import Count
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue
 from tacit.policies.context import Declared
@@ -86,9 +87,9 @@ class Counts(NamedTuple):
     rounds : array of float64, shape (lanes,)
     """
 
-    plays: Floats
+    plays: Count
     rewards: Floats
-    rounds: Floats
+    rounds: Count
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> Counts:

@@ -20,6 +20,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe, propensity, refit, unlearn
 from tacit.core.part import Fraction, PositiveFraction, whole
 from tacit.core.seeds import derived
+from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.actions import Wrapper, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -49,7 +50,7 @@ class Past(NamedTuple):
         A number that follows from the impressions and the rewards, in their order.
     """
 
-    code: Ints
+    code: Annotated[Ints, ValueRange(-(2.0**63), 2.0**63)]
 
 
 @kernel

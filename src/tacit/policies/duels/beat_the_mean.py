@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import optional, param, whole, within
+from tacit.core.state_ranges import ArmIndexOrNone, IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import working_set
@@ -56,14 +57,14 @@ class State(NamedTuple):
     working: working_set.WorkingSet
     wins: Floats
     means: Floats
-    plays: Ints
-    recent: npt.NDArray[np.uint8]
-    met: Ints
+    plays: IntCount
+    recent: Annotated[npt.NDArray[np.uint8], ValueRange(0)]
+    met: IntCount
     low: Floats
     high: Floats
     radius: Floats
-    spent: Ints
-    winner: Ints
+    spent: IntCount
+    winner: ArmIndexOrNone
 
 
 @kernel

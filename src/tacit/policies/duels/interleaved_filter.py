@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, param, whole
+from tacit.core.state_ranges import ArmIndexOrNone, IntCount
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import working_set
 
@@ -39,11 +40,11 @@ class State(NamedTuple):
     """
 
     working: working_set.WorkingSet
-    candidate: Ints
+    candidate: ArmIndexOrNone
     wins: Floats
-    plays: Ints
-    spent: Ints
-    winner: Ints
+    plays: IntCount
+    spent: IntCount
+    winner: ArmIndexOrNone
 
 
 @kernel

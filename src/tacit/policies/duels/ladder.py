@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.state_ranges import ArmIndexOrNone, Count, ValueRange
 
 # ---- How much each arm beats each other: utilities that all duels teach, and what a pair has of its own
 
@@ -187,9 +188,9 @@ class Ladder(NamedTuple):
     """
 
     margins: Margins
-    rounds: Floats
-    leader: Ints
-    beaten: Ints
+    rounds: Count
+    leader: ArmIndexOrNone
+    beaten: Annotated[Ints, ValueRange(0, 0, "arms")]
     gates: Floats
     gains: Floats
     soonest: Floats

@@ -16,6 +16,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import optional, param, within
+from tacit.core.state_ranges import ArmIndex, Count, ValueRange
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.ucb import bernoulli_kl
@@ -67,16 +68,16 @@ class RMED1(DuelPolicy):
     """
 
     class State(NamedTuple):
-        wins: Floats  # (lanes, arms, arms) of the row's arm over the column's
+        wins: Count  # (lanes, arms, arms) of the row's arm over the column's
         terms: Floats  # (lanes, arms, arms) n·kl(μ, 1/2) where the row's arm does not win more
         evidence: Floats  # (lanes, arms) sums of the rows of terms
         met: Floats  # (lanes, arms) how many others an arm has dueled
         waiting: Floats  # (lanes, arms) 1 while the arm's turn in this pass is to come
         next: Floats  # (lanes, arms) 1 if it takes part in the next pass
-        rounds: Floats  # (lanes,)
+        rounds: Count  # (lanes,)
         alone: Floats  # (lanes,) until which round the best arm surely duels itself
-        best: Ints  # (lanes,) that arm
-        among: Ints  # (lanes,) of how many arms it is the best
+        best: ArmIndex  # (lanes,) that arm
+        among: Annotated[Ints, ValueRange(0, 0, "arms")]  # (lanes,) of how many arms it is the best
 
     about: ClassVar[About] = About(
         source="Komiyama, Honda, Kashima, Nakagawa (2015), algorithms 1 and 2",

@@ -12,9 +12,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive
+from tacit.core.state_ranges import ArmIndexOrNone, Count
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
@@ -47,12 +48,12 @@ class PairBounds(NamedTuple):
     rounds : array of float64, shape (lanes,)
     """
 
-    wins: Floats
+    wins: Count
     lost: Floats
     losses: Floats
     until: Floats
     soonest: Floats
-    rounds: Floats
+    rounds: Count
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> PairBounds:
@@ -197,7 +198,7 @@ class RUCB(DuelPolicy):
 
     class State(NamedTuple):
         bounds: PairBounds
-        best: Ints  # (lanes,) the hypothesised best arm, or −1
+        best: ArmIndexOrNone  # (lanes,) the hypothesised best arm, or −1
         still: Floats  # (lanes,) of all arms, if it duels itself until a verdict changes; else 0
 
     about: ClassVar[About] = About(
@@ -344,7 +345,7 @@ class DoubleThompsonSampling(DuelPolicy):
         bounds: PairBounds
         above: Floats  # (lanes, arms, arms) probability that θ of row against column exceeds 1/2
         votes: Floats  # (lanes, arms) room for counting; all zero between choices
-        favourite: Ints  # (lanes,) the left arm of the last duel, likely to win all its pairs
+        favourite: ArmIndexOrNone  # (lanes,) the left arm of the last duel, likely to win all its pairs
 
     about: ClassVar[About] = About(
         source="Wu, Liu (2016), algorithm 1 (D-TS)",

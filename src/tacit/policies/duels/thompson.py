@@ -11,9 +11,10 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints, borrowed, give_back
+from tacit.core.arrays import Floats, Generator, borrowed, give_back
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, whole, within
+from tacit.core.state_ranges import ArmIndex, Count, ValueRange
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features.gaussian import dot, learn_logit, project
@@ -60,11 +61,11 @@ class SelfSparring(DuelPolicy):
     """
 
     class State(NamedTuple):
-        wins: Floats  # (lanes, arms)
-        losses: Floats  # (lanes, arms)
-        leader: Ints  # (lanes,) an arm that is likely to have the largest draw
-        level: Floats  # (lanes,) a value that the leader's draw exceeds almost surely
-        below: Floats  # (lanes, arms) probability that an arm's draw does not; −1 if not known
+        wins: Count  # (lanes, arms)
+        losses: Count  # (lanes, arms)
+        leader: ArmIndex  # (lanes,) an arm that is likely to have the largest draw
+        level: Annotated[Floats, ValueRange(0, 1)]  # (lanes,) the leader's draw exceeds it almost surely
+        below: Annotated[Floats, ValueRange(-1, 1)]  # (lanes, arms) probability that a draw does not, or −1
         due: Floats  # (lanes,) duels of the leader at which the level is set anew
 
     about: ClassVar[About] = About(

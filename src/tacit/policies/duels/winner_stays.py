@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import one_of, param, within
+from tacit.core.state_ranges import ArmIndexOrNone
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 
@@ -59,8 +60,8 @@ class WinnerStays(DuelPolicy):
 
     class State(NamedTuple):
         score: Floats  # (lanes, arms) wins minus losses
-        pair: Ints  # (lanes, 2) the last duel's arms, or −1
-        winner: Ints  # (lanes,) who is exploited
+        pair: ArmIndexOrNone  # (lanes, 2) the last duel's arms, or −1
+        winner: ArmIndexOrNone  # (lanes,) who is exploited
         exploit: Floats  # (lanes,) duels of exploitation to come
         passed: Floats  # (lanes,) rounds of the tournament that are over
 

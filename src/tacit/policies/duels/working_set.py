@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.state_ranges import Permutation, ValueRange
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.base import Impression
 
@@ -35,11 +36,11 @@ class WorkingSet(NamedTuple):
         Comparisons made when an arm left; −1 while it has not.
     """
 
-    members: Ints
-    place: Ints
-    size: Ints
-    due: Ints
-    left: Ints
+    members: Permutation
+    place: Permutation
+    size: Annotated[Ints, ValueRange(0, 0, "arms")]
+    due: Annotated[Ints, ValueRange(0, 0, "arms")]
+    left: Annotated[Ints, ValueRange(-1)]
 
     @classmethod
     def full(cls, lanes: int, arms: int) -> WorkingSet:

@@ -6,13 +6,14 @@ means, scales, and the directions in which they differ most; then the features t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.state_ranges import ValueRange
 
 Singles = npt.NDArray[np.float32]
 
@@ -105,7 +106,7 @@ class Kept(NamedTuple):
 
     origin: Floats
     contexts: Singles
-    arms: npt.NDArray[np.int32]
+    arms: Annotated[npt.NDArray[np.int32], ValueRange(0, -1, "arms")]
     rewards: Floats
 
     @classmethod

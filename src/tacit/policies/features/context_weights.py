@@ -13,6 +13,7 @@ import numpy as np
 from tacit.classifiers.concepts import Usual
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
+from tacit.core.state_ranges import Count
 from tacit.policies.features import context_models
 from tacit.policies.features.context_inputs import KEPT, Kept, Measure
 from tacit.policies.features.context_models import Base, Design, Models, Room, Sighting
@@ -77,9 +78,9 @@ class MixtureTally(NamedTuple):
     announced : Announced
     """
 
-    rounds: Floats
+    rounds: Count
     clicks: Floats
-    age: Floats
+    age: Count
     weights: Floats
     spread: Spread
     announced: Announced

@@ -15,6 +15,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import param, whole
+from tacit.core.state_ranges import IntCount
 from tacit.policies.base import Impression
 from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import MAX_DIM, SKIPPED, UNSEEN, Coupled
@@ -188,7 +189,7 @@ class Inputs(NamedTuple):
     squares: Floats
     factor: Floats
     arms: Floats
-    counts: Ints
+    counts: IntCount
 
     @classmethod
     def unmet(cls, lanes: int, width: int, relevance_dim: int) -> Inputs:

@@ -13,9 +13,10 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Positive, PositiveFraction, whole
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import ClickModel, place_of
@@ -23,6 +24,7 @@ from tacit.policies.features.linear import LinearModel, LogisticTS, fill_feature
 
 TRUNCATION = 0.64
 """Where the two proposals of the Pólya–Gamma sampler meet."""
+HUGE_TILT = 1e9
 
 
 @kernel
@@ -66,6 +68,8 @@ def series_term(n: int, x: float) -> float:
 @kernel
 def draw_polya_gamma(tilt: float, rng: Generator) -> float:
     """Draw from PG(1, tilt), by rejection against an alternating series."""
+    if not abs(tilt) < HUGE_TILT:
+        return 0.5 / abs(tilt)  # its mean, or NaN: no draw would ever be accepted
     z, t = 0.5 * abs(tilt), TRUNCATION
     rate = 0.125 * np.pi**2 + 0.5 * z * z
     low = np.sqrt(1.0 / t) * (t * z - 1.0)
@@ -174,8 +178,8 @@ class PolyaGammaTS(LinearModel, ClickModel):
     class State(NamedTuple):
         laplace: gaussian.Gaussian
         rows: Floats  # (lanes, memory, d)
-        rewards: Floats  # (lanes, memory)
-        seen: Ints  # (lanes,)
+        rewards: Annotated[Floats, ValueRange(0, 1)]  # (lanes, memory)
+        seen: IntCount  # (lanes,)
         precision: Floats  # (lanes, d, d), zeros between calls
 
     about: ClassVar[About] = LogisticTS.about._replace(

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import clear, kernel
 from tacit.core.part import Flag
+from tacit.core.state_ranges import ArmList, IntCount
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import mass
 from tacit.policies.lists.one_draw import EVERYTHING, Draw, LinePolicy, Lines, MixPolicy, narrowed, place_in
@@ -135,9 +136,9 @@ class State(NamedTuple):
     """
 
     readers: Readers
-    standing: Ints
-    order: Ints
-    learned: Ints
+    standing: ArmList
+    order: ArmList
+    learned: IntCount
 
 
 @kernel

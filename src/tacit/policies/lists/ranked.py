@@ -15,6 +15,7 @@ import numpy as np
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
 from tacit.core.part import whole
+from tacit.core.state_ranges import ArmIndex, ArmIndexOrNone, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -69,10 +70,10 @@ class RankedBandit(SlatePolicy):
 
     class State(NamedTuple):
         policy: Any  # of lanes × positions lanes
-        shown: Ints  # (lanes, UNDER_WAY, positions) lists that had a replacement
-        wanted: Ints  # (lanes, UNDER_WAY, positions) what the bandits had chosen
-        cursor: Ints  # (lanes,) where the next one is remembered
-        one: Ints  # (lanes, 1) room for an action of a bandit; 0 between updates
+        shown: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) lists that had a replacement
+        wanted: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) what the bandits had chosen
+        cursor: Annotated[Ints, ValueRange(0, UNDER_WAY - 1)]  # (lanes,) where the next one is remembered
+        one: ArmIndex  # (lanes, 1) room for an action of a bandit; 0 between updates
 
     about: ClassVar[About] = About(
         source="Radlinski, Kleinberg, Joachims (2008), ranked bandits algorithm",

@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
+from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import ArmBeliefs
 
 BY_POSITION = 4
@@ -57,7 +58,7 @@ class Readers(NamedTuple):
     weights: Floats
     mean: Floats
     spread: Floats
-    rank: Ints
+    rank: Annotated[Ints, ValueRange(-1, -1, "arms")]
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Readers:

@@ -20,6 +20,7 @@ from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
 from tacit.core.part import PositiveFraction, optional, whole
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.actions import passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
@@ -109,16 +110,16 @@ class Phases(NamedTuple):
         Where the present testing phase stands in the diary.
     """
 
-    number: Ints
-    length: Ints
-    seen: Ints
-    epochs: Ints
-    late: Ints
+    number: IntCount
+    length: IntCount
+    seen: IntCount
+    epochs: IntCount
+    late: IntCount
     good: Booleans
     full: Booleans
     context: Floats
     witnesses: Floats
-    entry: Ints
+    entry: Annotated[Ints, ValueRange(0, REMEMBERED - 1)]
 
 
 class Diary(NamedTuple):
@@ -132,10 +133,10 @@ class Diary(NamedTuple):
     context : array of float64, shape (1, entries, dim)
     """
 
-    restarts: Ints
-    lane: Ints
-    round: Ints
-    label: Ints
+    restarts: IntCount
+    lane: Annotated[Ints, ValueRange(-1, -1, "lanes")]
+    round: IntCount
+    label: Annotated[Ints, ValueRange(-1, 1)]
     context: Floats
 
 

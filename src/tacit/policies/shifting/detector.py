@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Fraction, Positive, PositiveFraction, param, whole
+from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, radius_index
@@ -95,7 +96,7 @@ class DriftState(NamedTuple):
     baseline: Floats
     rise: Floats
     fall: Floats
-    restarts: Ints
+    restarts: IntCount
 
 
 @kernel
@@ -261,8 +262,8 @@ class HalvesState(NamedTuple):
     recent: npt.NDArray[np.float32]
     older: Floats
     newer: Floats
-    shown: Ints
-    restarts: Ints
+    shown: IntCount
+    restarts: IntCount
 
 
 @kernel

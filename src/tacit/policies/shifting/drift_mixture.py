@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.classifiers.concepts import is_unusual
-from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import OPEN_UNIT, enter, kernel
 from tacit.core.part import param, within
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER
@@ -228,8 +229,8 @@ class DriftMixture(shift_mixture.ShiftMixture):
         memory: Memory
         shared: shift_mixture.SharedByKeys
         means: Floats
-        warned: Ints
-        open: npt.NDArray[np.int32]
+        warned: IntCount
+        open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys, memory by "

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Floats
 from tacit.core.part import Positive, PositiveFraction, whole, within
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, ArmBeliefs, Outcome
 from tacit.policies.index import RadiusPolicy
 from tacit.policies.stationary.chance import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
@@ -180,11 +181,11 @@ class SlidingWindowUCB(RadiusPolicy):
     """
 
     class State(NamedTuple):
-        recent_arms: npt.NDArray[np.int32]  # (lanes, window) a ring
+        recent_arms: Annotated[npt.NDArray[np.int32], ValueRange(0, -1, "arms")]  # (lanes, window) a ring
         recent_rewards: npt.NDArray[np.float32]  # (lanes, window) a ring
         plays: Floats  # (lanes, arms) in the window
         rewards: Floats  # (lanes, arms) in the window
-        rounds: Ints  # (lanes,) so far
+        rounds: IntCount  # (lanes,) so far
 
     about: ClassVar[About] = About(
         source="Garivier, Moulines (2011), SW-UCB",

@@ -27,6 +27,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.shifting.detector import ForcingDetector
 from tacit.policies.stationary.ucb import bernoulli_kl, kl_index
@@ -48,7 +49,7 @@ class Hull(NamedTuple):
 
     times: Floats
     sums: Floats
-    sizes: Ints
+    sizes: Annotated[Ints, ValueRange(0, 0, "times")]
 
 
 @kernel
@@ -108,8 +109,8 @@ class RatioState(NamedTuple):
     counts: Counts
     started: Floats
     hull: Hull
-    shown: Ints
-    restarts: Ints
+    shown: IntCount
+    restarts: IntCount
 
 
 @kernel

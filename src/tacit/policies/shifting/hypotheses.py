@@ -15,13 +15,14 @@ most eight at a time, and with rates of earlier times among what a key may have 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Floats
 from tacit.core.dispatch import enter, kernel
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.shifting.common_priors import Priors
 
 HYPOTHESES, EPOCHS = 8, 4
@@ -72,17 +73,17 @@ class Hypotheses(NamedTuple):
     """
 
     weight: Floats
-    counts: npt.NDArray[np.float32]
-    born: npt.NDArray[np.int32]
-    kind: npt.NDArray[np.int8]
-    leading: npt.NDArray[np.int8]
-    rounds: Ints
+    counts: Annotated[npt.NDArray[np.float32], ValueRange(0, 2**25)]
+    born: Annotated[npt.NDArray[np.int32], ValueRange(0)]
+    kind: Annotated[npt.NDArray[np.int8], ValueRange(0, 127)]
+    leading: Annotated[npt.NDArray[np.int8], ValueRange(0, -1, "weight")]
+    rounds: IntCount
     hazard: Floats
-    found: npt.NDArray[np.int32]
-    warnings: npt.NDArray[np.int32]
-    announced: npt.NDArray[np.int32]
-    epochs: npt.NDArray[np.int8]
-    remembered: npt.NDArray[np.uint16]
+    found: Annotated[npt.NDArray[np.int32], ValueRange(0)]
+    warnings: Annotated[npt.NDArray[np.int32], ValueRange(0)]
+    announced: Annotated[npt.NDArray[np.int32], ValueRange(0)]
+    epochs: Annotated[npt.NDArray[np.int8], ValueRange(0, EPOCHS)]
+    remembered: Annotated[npt.NDArray[np.uint16], ValueRange(0)]
 
     @classmethod
     def unchanged(cls, lanes: int, arms: int) -> Hypotheses:

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, learn_false
+from tacit.core.state_ranges import Count, IntCount, ValueRange
 from tacit.policies.base import Impression
 from tacit.policies.stationary.beta_mixture import mixture_largest, two_valued_largest
 from tacit.policies.stationary.ucb import kl_upper_bound
@@ -67,13 +68,13 @@ class ProbationLanes(NamedTuple):
     new: Floats
     factor: Floats
     start: Floats
-    rounds: Floats
+    rounds: Count
     found: Floats
     due: Floats
     prior: Floats
-    mode: Ints
-    length: Ints
-    restarts: Ints
+    mode: Annotated[Ints, ValueRange(0, 2)]
+    length: IntCount
+    restarts: IntCount
     context: Floats
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import believed, choose, decide, learn, propensity, restart
 from tacit.core.part import Positive, whole, within
+from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy, Wrapper, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -95,7 +96,7 @@ class OracleRestart(Restarting):
 
     class State(NamedTuple):
         policy: Any
-        restarts: Ints
+        restarts: IntCount
 
     about: ClassVar[About] = About(
         source="Syed, Slivkins, Mishra (2009), section 8 (ORA)",
@@ -188,8 +189,8 @@ class CUSUMRestart(Restarting):
     class State(NamedTuple):
         policy: Any
         walks: Floats  # (lanes, 2)
-        rounds: Ints  # (lanes,) since the last start
-        restarts: Ints  # (lanes,)
+        rounds: IntCount  # (lanes,) since the last start
+        restarts: IntCount  # (lanes,)
 
     about: ClassVar[About] = About(
         source="Page (1954), on the residuals of any model of clicks",

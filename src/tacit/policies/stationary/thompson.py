@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tacit.core.arrays import Floats, Generator, borrowed, give_back
 from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import PositiveFraction, within
+from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms
 from tacit.policies.stationary.beta_maximum import probability_largest
@@ -70,9 +71,9 @@ class Thompson(TellsArms):
     """
 
     class State(NamedTuple):
-        successes: Floats
-        failures: Floats
-        open: npt.NDArray[np.int32]
+        successes: Annotated[Floats, ValueRange(-1)]
+        failures: Annotated[Floats, ValueRange(-1)]
+        open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     about: ClassVar[About] = About(
         source="Thompson (1933); Agrawal, Goyal (2012), algorithm 1",

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, PositiveFraction, param, whole, within
+from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import LATER, CountingPolicy, IndexPolicy, RadiusPolicy
 
@@ -269,8 +269,8 @@ class TestableUCB1(IndexPolicy):
 
     class State(NamedTuple):
         counts: Counts
-        late: Ints  # (lanes, arms) plays in the window
-        recent: npt.NDArray[Any]  # (lanes, horizon // 2 + 1) a ring of arms
+        late: IntCount  # (lanes, arms) plays in the window
+        recent: Annotated[npt.NDArray[Any], ValueRange(0, -1, "arms")]  # (lanes, horizon // 2 + 1) a ring
 
     about: ClassVar[About] = About(
         source="Syed, Slivkins, Mishra (2009), full version, algorithm 2",
