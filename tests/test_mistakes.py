@@ -505,6 +505,15 @@ def test_a_value_that_differs_by_its_capitals_is_doubted(given):
         learner.choose(context={"device": "android"})
 
 
+@pytest.mark.parametrize(("declared", "given"), [("é", "e\u0301"), ("e\u0301", "É"), ("fi", "ﬁ")])
+def test_a_value_in_another_form_of_unicode_is_doubted(declared, given):
+    learner = tacit.Learner(tacit.auto(ARMS, context={"accent": [declared, "none"]}))
+    with pytest.warns(AssumptionWarning, match=r"context\.accent: .* counts as other; send .*") as said:
+        learner.choose(context={"accent": given})
+    if given == "e\u0301":
+        assert r"'e\u0301' counts as other; send '\xe9'" in str(said[0].message)
+
+
 ONE_KEY = "key: there is no such column, so all rows are of one key, 'default'"
 
 

@@ -306,11 +306,13 @@ def map_at(path: Path) -> EventMap:
         If it cannot be read, or is wrong; the message names the file and the key.
     """
     try:
-        return map_of(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
         made = "begin with one that tacit feed --example segment prints"
-        raise ConfigError(f"{path}: {why}; {made}") from error
+        raise ConfigError(f"{str(path)[:200]}: {why[:300]}; {made}".replace("\0", "\\0")) from error
+    try:
+        return map_of(text)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

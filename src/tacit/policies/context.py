@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -528,11 +529,19 @@ class Encoder:
 
 
 def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> str:
-    """Return what is said of a value that is one of those declared, but for capitals and blanks around it."""
-    meant = [value for value in values if value.casefold() == given.strip().casefold()]
+    """Return a warning if a value differs from a declared one only by capitals, blanks or Unicode form."""
+    meant = [value for value in values if _fold(value) == _fold(given)]
     if not meant or given in values:
         return ""
-    return f"{field}: {given!r} counts as other; send {meant[0]!r}, as the schema has it, if that is meant"
+    # Forms of a character look the same, so their code points are shown.
+    composed = unicodedata.normalize("NFC", given) == unicodedata.normalize("NFC", meant[0])
+    got, declared_value = map(ascii if composed else repr, (given, meant[0]))
+    return f"{field}: {got} counts as other; send {declared_value}, as the schema has it, if that is meant"
+
+
+def _fold(text: str) -> str:
+    """Return a text without capitals, blanks around it, and forms of the same characters."""
+    return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
 def _is_named(value: Any) -> bool:

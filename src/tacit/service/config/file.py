@@ -5,6 +5,7 @@ First settings as the log knows them, the learner that a placement starts from, 
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import hashlib
 import json
@@ -307,6 +308,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Lea
         If the file cannot be read, or holds what another policy or other arms have learned.
     """
     path = Path(config.start or "")
+    _check_path(str(path), f"placements.{name}.start")
     try:
         content = path.read_bytes()
         kept = from_bytes(content, str(path), lambda snapshot: snapshot)
@@ -463,6 +465,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
     """Check that no file is named by an address: it would be made in a folder named ``file:``."""
     for place in PATHS:
         value = getattr(store, place)
+        _check_path(value or "", f"{source}: store.{place}")
         if value is not None and any(part.startswith("file:") for part in Path(value).parts):
             path = value.partition("file:")[2].partition("?")[0]
             raise ConfigError(f"{source}: store.{place}: {value} is an address; give the path alone: {path}")
@@ -477,6 +480,18 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
         raise ConfigError(
             f"{source}: store.path: {store.path} is a folder; give a file in it, such as {such}"
         )
+
+
+def _check_path(value: str, place: str) -> None:
+    """Check that a file can have such a path, whether there is one or not."""
+    try:
+        Path(value).stat()
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"{place}: {value[:60]!r}, of {len(value):,} characters, is no path ({why}); give another"
+            ) from error
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:
@@ -573,7 +588,7 @@ def _placement(name: str, table: Any, source: str, retention: float | None) -> s
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
     kind = table.get("kind", schema.ARMS) if isinstance(table, dict) else schema.ARMS
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
         raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
     _check_keys(table, kind_of(kind).table, f"{source}: {key}.")

@@ -134,6 +134,7 @@ SCHEMA = {"such": "lower-case letters, digits and underscores, such as tacit"}
 ORIGIN = {"such": "an origin alone, such as https://shop.example"}
 Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[a-z0-9.:\[\]-]+$", extra=ORIGIN)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+ArmCount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

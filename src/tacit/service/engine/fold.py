@@ -124,7 +124,16 @@ def all_opened(
     """Return placements that have taken in the whole log; those of a shard name decisions as it does."""
     for name in names:
         start(name, configs[name], store, secrets.randbits(63))
-    made = {name: opened(name, configs[name], store, secrets.randbits(63)) for name in names}
+    made = {}
+    for name in names:
+        try:
+            made[name] = opened(name, configs[name], store, secrets.randbits(63))
+        except MemoryError as error:
+            arms = configs[name].policy.arm_count
+            raise ConfigError(
+                f"placements.{name}: what its policy learns of {arms:,} arms has no room in memory; "
+                "give fewer arms or numbers, or another policy"
+            ) from error
     fold({placement.id: placement for placement in made.values()}, store)
     if shard is not None:
         for name, placement in made.items():

@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.policies import MinimumShares, Policy
 from tacit.policies.spec import is_auto
 from tacit.service.config.file import checked_within
-from tacit.service.config.schema import ARMS, Aggregation, Count, Seconds, Share
+from tacit.service.config.schema import ARMS, Aggregation, ArmCount, Seconds, Share
 from tacit.service.config.tables import AskingTable
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
@@ -96,7 +96,7 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         at most 0.5 in all. What has begun without them takes them over with ``rebuild``.
     """
 
-    arms: Count | list[str]
+    arms: ArmCount | list[str]
     default_reward: Share = 0.0
     aggregation: Aggregation = "first"
     late: Literal["record", "correct"] = "record"
@@ -216,7 +216,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
         Features of each arm that the recommended policy reads; at least one of the first.
     """
 
-    arms: Count | list[str] | None = None  # type: ignore[assignment]
+    arms: ArmCount | list[str] | None = None  # type: ignore[assignment]
     relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
     examination_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
 

@@ -13,7 +13,7 @@ import msgspec
 from tacit.errors import InvalidValue
 from tacit.policies import ListMix, Policy, SafeListMix
 from tacit.policies.actions import SlatePolicy
-from tacit.service.config.schema import ClickAggregation, Count
+from tacit.service.config.schema import ArmCount, ClickAggregation
 from tacit.service.config.tables import AskingTable
 from tacit.service.http.arms import Form, example, featured_example, read
 from tacit.service.kind import ExportTable, Kind
@@ -44,7 +44,7 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         in all. What has begun without them takes them over with ``rebuild``.
     """
 
-    arms: Count | list[str] | None = None
+    arms: ArmCount | list[str] | None = None
     positions: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     relevance_dim: Annotated[int, msgspec.Meta(ge=0)] = 0
     aggregation: ClickAggregation = "union"
