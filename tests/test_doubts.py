@@ -206,3 +206,24 @@ def test_many_decisions_each_learned_once_are_told_nothing_of():
     for _ in range(3):
         decisions = learner.choose_many(["tomato"] * 10_000)
         assert told(learner.learn_many, decisions, np.zeros(10_000)) == []
+
+
+def decide(learner, rounds, keys):
+    """Decide one by one for keys in turn, each with a context."""
+    for i in range(rounds):
+        learner.learn(learner.choose(f"key {i % keys}", context=[i % 3]), float(i % 2))
+
+
+def test_several_keys_that_share_one_model_are_warned_of_once():
+    learner = tacit.Learner(tacit.auto(2, context_dim=1), seed=1)
+    assert told(decide, learner, 1000, 4) == []
+    assert told(decide, learner, 10_100, 4) == [
+        "key: 4 keys share one model, which learns nothing of what differs between them; give "
+        "per_key=True, or what tells keys apart as a field of the context"
+    ]
+
+
+@pytest.mark.parametrize(("options", "keys"), [({"per_key": True}, 4), ({}, 1), ({}, 1000)])
+def test_keys_with_models_of_their_own_and_keys_of_one_decision_are_not_warned_of(options, keys):
+    learner = tacit.Learner(tacit.auto(2, context_dim=1, **options), seed=1)
+    assert told(decide, learner, 1100, keys) == []

@@ -42,6 +42,8 @@ from tacit.policies.stationary.chance import UniformRandom
 
 BOOLEANS = bool, np.bool_
 NEARLY = 0.98
+SHOWN_EACH = 20
+"""Decisions per key from which on keys that share a model are warned of."""
 """Share of decisions that have keys of their own where a key is taken for a user."""
 SHOWN = 12
 """Arms that a notebook names."""
@@ -117,6 +119,7 @@ class Learner(BelievingLearner[ArmT_co]):
         self._learned = Taught(policy.showing.compared)
         self._ring = self._learned.ring
         self._doubted_after: float = SOME
+        self._warned_of_keys = False
 
     if not TYPE_CHECKING:
 
@@ -245,6 +248,7 @@ class Learner(BelievingLearner[ArmT_co]):
         self._doubted_after = MANY if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
             return
+        self._warn_of_dropped_keys()
         doubts = [self._learned.lacking(self.decisions)]
         alone = len(self) >= NEARLY * self.decisions and not any(key in self for key in keys)
         if alone and not early and all(self.lanes.rows):
@@ -253,6 +257,20 @@ class Learner(BelievingLearner[ArmT_co]):
         for doubt in filter(None, doubts):
             self._doubted_after = math.inf
             warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+
+    def _warn_of_dropped_keys(self) -> None:
+        """Warn, once, that all of several keys share one model, which no key changes."""
+        policy, count = self.policy, len(self)
+        several = not self._warned_of_keys and 2 <= count <= self.decisions / SHOWN_EACH
+        if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:
+            self._warned_of_keys = True
+            own_models = "per_key=True, or " if getattr(policy, "per_key", None) is False else ""
+            warnings.warn(
+                f"key: {count:,} keys share one model, which learns nothing of what differs between them; "
+                f"give {own_models}what tells keys apart as a field of the context",
+                AssumptionWarning,
+                stacklevel=4,
+            )
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn from what came back for a decision.
