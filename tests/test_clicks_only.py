@@ -148,9 +148,13 @@ def gains(result, kind):
     return 0.25 * 6000 - result.regret[0, :, -1] if kind == "duels" else result.reward[0, :, -1]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind in HEAVY)) for kind in WORLDS]
+LATE_DUELS = pytest.mark.xfail(
+    strict=True, reason="HorizonDraw meets a rival again for as long as lost duels are under way"
 )
+MARKS = {"duels": LATE_DUELS} | dict.fromkeys(HEAVY, pytest.mark.long)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in WORLDS])
 def test_the_recommended_policy_earns_as_much_from_clicks_only_as_with_zeros_sent(kind):
     policy, world = WORLDS[kind]
     runs = {"runs": 8 if kind in ("arms", "lists", "duels") else 3, "seed": 11, "checkpoints": 1}

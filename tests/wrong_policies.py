@@ -217,3 +217,12 @@ class OfAnObject(Right):
 class Unwritten(tacit.Policy):
     def init(self, lanes):
         return Counts(np.zeros((lanes, self.arm_count)), np.zeros((lanes, self.arm_count)))
+
+
+@dataclass(frozen=True, repr=False)
+class KeepsWhatWasOpen(tacit.Thompson):
+    """It goes on counting decisions as open that were learned since, and as those of one arm."""
+
+    @staticmethod
+    def count_open(params, state, lane, arm, hits, plays):
+        state.open[lane, 2, 1] += abs(plays)

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,13 @@ from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
+from tacit.simulation.clicks_only import clicks_only
+from tacit.simulation.method import begin_run
 
 # ---- What simulation, replay and the decision service make of a policy: the learner's very state
 
 SPEED_ROUNDS = 50_000
+CLICK_WINDOW, CLICK_RUNS, LEAST_SHARE = 50, 30, 0.97
 MICROSECONDS = 1_000_000
 
 
@@ -103,6 +107,44 @@ def _fits(trial: Trial, world: Environment) -> bool:
     wide = policy.action_width == world.action_width
     context = policy.context_dim in (0, world.context_dim)
     return features and wide and context and trial.slotted == (world.feature_dims == (0, 0))
+
+
+# Clicks only ----------------------------------------------------------------------------------
+
+
+def learns_from_clicks_only(trial: Trial) -> str:
+    """Play runs in which only clicks are sent, late, and the same runs with zeros sent at once.
+
+    Where a policy earns at least 97 % as much in half of all possible runs, each is worse with a probability
+    of at most a half, and so are as many as fail the test with that of a binomial tail.
+    """
+    policy, horizon = trial.policy, 10 * trial.rounds
+    environment, points = _environment(trial), np.array([horizon])
+    clicks = clicks_only("clicks only", CLICK_WINDOW, None, environment)
+    shares = []
+    for number in range(CLICK_RUNS):
+        gains = []
+        for mode in (clicks, None):
+            run = begin_run(policy, environment, horizon, trial.seed, number, points, mode)
+            run.advance(horizon)
+            regret, reward = run.curve.total
+            # Duels earn nothing.
+            gains.append(horizon - regret if policy.showing.compared else reward)
+        shares.append(gains[0] / gains[1] if gains[1] > 0.0 else 1.0)
+    worse, middle = sum(share < LEAST_SHARE for share in shares), float(np.median(shares))
+    text = (
+        f"{CLICK_RUNS} runs of {horizon} rounds, windows of {CLICK_WINDOW}: {middle:.3f} of what zeros earn"
+    )
+    if _tail(worse) <= trial.error:
+        raise Failed(
+            f"{text}; below {LEAST_SHARE} in {worse}: it takes late silence for a change, or what is open"
+        )
+    return text
+
+
+def _tail(count: int) -> float:
+    """Return with what probability so many of the runs, or more, are heads."""
+    return float(sum(comb(CLICK_RUNS, k) for k in range(count, CLICK_RUNS + 1)) / 2**CLICK_RUNS)
 
 
 # Replay ---------------------------------------------------------------------------------------
@@ -274,6 +316,7 @@ TESTS: dict[str, Test] = {
     "unlearn": kernels.takes_back,
     "snapshot": kernels.goes_on_from_a_snapshot,
     "simulation": simulates_as_it_learns,
+    "clicks only": learns_from_clicks_only,
     "replay": replays_as_it_learns,
     "service": serves_as_it_learns,
     "speed": how_fast,
@@ -294,7 +337,8 @@ def check(
     Its kernels run in plain Python, where an index out of bounds is noticed, and compiled; what
     they show must be on offer, drawn from ``rng`` alone, with the very propensity that they tell;
     keys must learn apart; a snapshot, a simulation, a replay and the service's engine must come to
-    the state of a learner, bit for bit. Impressions and rewards are made up.
+    the state of a learner, bit for bit; and where clicks come late and silence later still it must earn
+    nearly as much as where all is known at once. Impressions and rewards are made up.
 
     Parameters
     ----------
@@ -311,7 +355,7 @@ def check(
         p is found where d² > 40·p(1 − p)/draws, about.
     error : float, default 1e-6
         With what probability, at most, a right policy fails a test of frequencies (Chernoff's
-        bound).
+        bound), or that of clicks only (signs of 30 runs).
 
     Returns
     -------

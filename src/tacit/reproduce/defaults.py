@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +157,8 @@ class RegretSetting(NamedTuple):
         More worlds of the kind; runs are dealt out among all.
     looks : sequence of int
         After how many rounds regret is looked at besides the horizon; each look is a cell.
+    feedback : mapping, optional
+        When feedback comes, as :func:`tacit.simulate` takes it; else at once.
     """
 
     environment: Environment
@@ -164,6 +167,7 @@ class RegretSetting(NamedTuple):
     stealthy: bool = False
     others: Sequence[Environment] = ()
     looks: Sequence[int] = ()
+    feedback: Mapping[str, Any] | None = None
 
 
 def _recurring(count: int, horizon: int) -> ShiftingArms:
@@ -243,6 +247,53 @@ def _series() -> dict[str, RegretSetting]:
     return {f"series, {name}": RegretSetting(stream_of(name, 10_000), 10_000) for name in series_names()}
 
 
+RATES = (0.3, 0.5, 0.1)
+LATE_WINDOW, BUSIEST = 1_000, 3_000
+"""The window, in rounds, under which delays of all kinds are played; the longest that is played."""
+
+
+def _delays(window: int) -> dict[str, Any]:
+    """Return distributions of delays, as :func:`tacit.simulate` takes them."""
+
+    def lognormal(share: Floats) -> Floats:
+        normal = np.array([NormalDist().inv_cdf(each) for each in share])
+        return 0.1 * window * np.exp(1.5 * normal - 1.125)
+
+    def uniform(share: Floats) -> Floats:
+        return window * share
+
+    return {
+        "1 % of it": 0.01 * window,
+        "log-normal": lognormal,
+        "four of five at once": lambda share: np.where(share < 0.8, 0.0, window * (5.0 * share - 4.0)),
+        "uniform": uniform,
+        "from 60 % of it on": lambda share: window * (0.6 + 0.4 * share),
+        "uniform of one arm, 1 % of others": [0.01 * window, uniform, 0.01 * window],
+    }
+
+
+def _clicks_only() -> dict[str, RegretSetting]:
+    """Return settings in which only clicks are sent, and silence is known when a window ends."""
+    late: list[tuple[str, tuple[float, ...], int, Any]] = [
+        (f"window {window:,}", RATES, window, None) for window in (30, 100, 300, LATE_WINDOW, BUSIEST)
+    ]
+    late += [(f"delays {text}", RATES, LATE_WINDOW, each) for text, each in _delays(LATE_WINDOW).items()]
+    late += [
+        (f"clicks of {text}", tuple(share * rate for rate in RATES), LATE_WINDOW, None)
+        for text, share in (("1 to 5 %", 0.1), ("2 to 10 %", 0.2))
+    ]
+    found = {}
+    for text, rates, window, delay in late:
+        feedback = {"feedback": "clicks only", "window": window, "delay": delay}
+        for shifts, horizon in ((0, 12_000), (3, 20_000)):
+            events = [1 + i * horizon // (shifts + 1) for i in range(1, shifts + 1)]
+            clicks = [rates[i:] + rates[:i] for i in (0, 1, 2, 0)[: shifts + 1]]
+            world = ShiftingArms(arms=len(rates), events=events, clicks=clicks)
+            name = f"{text}, {'3 shifts' if shifts else 'steady'}"
+            found[name] = RegretSetting(world, horizon, feedback=feedback)
+    return found
+
+
 def _interest(data: Path | None) -> dict[str, RegretSetting]:
     """Return settings of search interest: of a table, or of each one in a folder."""
     if data is None:
@@ -264,6 +315,7 @@ FAMILIES: dict[str, Callable[[study.Setup], dict[str, RegretSetting]]] = {
     "lists": lambda setup: _of_lists(),
     "series": lambda setup: _series(),
     "interest": lambda setup: _interest(setup.data),
+    "clicks-only": lambda setup: _clicks_only(),
 }
 
 
@@ -305,7 +357,9 @@ def _regrets(players: Sequence[policies.Policy], setting: RegretSetting, setup: 
     dealt = setup._replace(runs=max(setup.runs // len(worlds), 1))
     looks = [*setting.looks, setting.horizon]
     found = [
-        study.play(players, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks).regret
+        study.play(
+            players, world, setting.horizon, dealt._replace(seed=setup.seed + i), looks, setting.feedback
+        ).regret
         for i, world in enumerate(worlds)
     ]
     return np.concatenate(found, axis=1)

@@ -241,8 +241,12 @@ def play(
     horizon: int,
     setup: Setup,
     checkpoints: int | Sequence[int] = 1,
+    feedback: Mapping[str, Any] | None = None,
 ) -> SimulationResult:
-    """Return what came of policies in an environment, in the runs that were asked for."""
+    """Return what came of policies in an environment, in the runs that were asked for.
+
+    ``feedback`` is when it comes, as :func:`tacit.simulate` takes it.
+    """
     return simulate(
         list(policies.values()) if isinstance(policies, Mapping) else policies,
         environment,
@@ -251,6 +255,7 @@ def play(
         seed=setup.seed,
         workers=setup.workers,
         checkpoints=checkpoints,
+        **(feedback or {}),
     )
 
 
