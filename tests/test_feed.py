@@ -27,7 +27,8 @@ from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.events.event_map import example_map, map_of
 from tacit.events.mapping import MOST_EACH, BadEvent, Joining, Mapper
-from tacit.feed.sources import CHUNK, LONGEST_LINE, EventLines, events_at
+from tacit.feed.sources import CHUNK, EventLines, events_at
+from tacit.logs.formats import LONGEST_LINE
 from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 from tacit.service.http.feeds import MOST, Feeds

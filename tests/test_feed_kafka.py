@@ -21,7 +21,7 @@ from test_cli import tacit
 from test_feed import MAP, decided, ended, events_of, feedback_of, feeding, served_home
 
 from tacit.errors import ConfigError, InvalidValue, LogError
-from tacit.feed.sources import LONGEST_LINE
+from tacit.logs.formats import LONGEST_LINE
 
 kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402

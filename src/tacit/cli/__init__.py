@@ -17,6 +17,7 @@ from tacit.cli.options import ExplainedGroup
 from tacit.cli.placement import items, lift, placement
 from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
 from tacit.cli.service import decide_server, key, log, serve
+from tacit.core.text import escape_controls
 from tacit.errors import AssumptionWarning, TacitError
 
 EPILOG = """\b
@@ -84,7 +85,7 @@ def say_warning(
 ) -> None:
     """Print a warning of ours for people; any other as Python does."""
     if issubclass(category, AssumptionWarning):
-        click.echo(f"warning: {message}", err=True)
+        click.echo(escape_controls(f"warning: {message}"), err=True)
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)
         click.echo(text, err=True, nl=False)
@@ -104,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo("interrupted", err=True)
         code = 130
     except TacitError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(escape_controls(f"error: {error}"), err=True)
         code = 1
     except BrokenPipeError:
         # The reader of a pipe has left (as head does); nothing more can be said.

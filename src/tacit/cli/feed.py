@@ -18,6 +18,7 @@ import click
 
 from tacit.cli.options import File, Json, Map, NewFile, NewFolder, Typed, command, interruptible, show, usage
 from tacit.cli.placement import connected
+from tacit.core.text import escape_controls
 from tacit.errors import needing
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
             if as_json:
                 lines.append(line)
             else:
-                click.echo(line)
+                click.echo(escape_controls(line))
     text = "nothing was sent; whether the service knows these decisions is said when they are fed"
     show(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
 
@@ -291,12 +292,13 @@ def _feed(
             feeder.feed()
         except TooManyRejected as error:
             line.clear()
-            click.echo(f"error: {error}", err=True)
+            click.echo(escape_controls(f"error: {error}"), err=True)
             code = REJECTED
         except BaseException:
             line.clear()
             if tally.read:
-                click.echo(f"{tally.summary()}\nfeed it again: what is sent counts once", err=True)
+                summary = escape_controls(tally.summary())
+                click.echo(f"{summary}\nfeed it again: what is sent counts once", err=True)
             raise
         line.clear()
         report(ended=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import click
 
-from tacit.core.text import no_toml, number_of, said_in
+from tacit.core.text import escape_controls, no_toml, number_of, said_in
 from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, meant
 from tacit.policies.context import declared
 
@@ -527,7 +527,7 @@ def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) 
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
         notes = [note for note in rows.notes() if note not in text]
         text = "\n".join([text, *notes, *([rows.summary()] if rows.rejected else [])])
-    click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else text)
+    click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else escape_controls(text))
 
 
 def plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import click
 
 from tacit.cli import options
+from tacit.core.text import escape_controls
 from tacit.errors import AssumptionWarning, ConfigError, TacitError, needing
 
 if TYPE_CHECKING:
@@ -394,7 +395,7 @@ def follow_log(
 
 
 def _show_lines(lines: "Sequence[LogLine]") -> None:
-    click.echo("\n".join(line.text for line in lines))
+    click.echo("\n".join(escape_controls(line.text) for line in lines))
 
 
 @options.command(group=log, name="import")

@@ -25,6 +25,9 @@ LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
 
 MISSING = "–"
 
+_CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of what is read."""
+
 
 def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
     r"""Return the text of a docstring, and what a section of it says of each name.
@@ -72,6 +75,17 @@ def no_toml(error: ValueError) -> str:
     'is not TOML: Invalid value (at line 2, column 9); write lines such as name = "text", tables as [name]'
     """
     return f'is not TOML: {error}; write lines such as name = "text", tables as [name]'
+
+
+def escape_controls(text: str) -> str:
+    """Escape the characters that a terminal obeys as JSON does; ends of lines and tabs stay.
+
+    Examples
+    --------
+    >>> print(escape_controls("red: \x1b[31m, left: \u202e, é"))
+    red: \\u001b[31m, left: \\u202e, é
+    """
+    return _CONTROLS.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from tacit.errors import LogError, needing
 from tacit.events.topics import PATIENCE, Access, Address
-from tacit.feed.sources import LONGEST_LINE, POLL_SECONDS, EventSource, Found, Kept, found_in, named
+from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
+from tacit.logs.formats import LONGEST_LINE
 
 with needing("kafka"):
     import confluent_kafka as kafka

@@ -16,18 +16,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
 from tacit.logs import formats
+from tacit.logs.formats import KEPT_OF_LONGER, LONGEST_LINE
 from tacit.wire.complaints import no_json
 
-LONGEST_LINE = 16 * 2**20
-"""Bytes of a line; of a longer one only the beginning is kept, and it is no event."""
-KEPT_OF_LONGER = 1000
 CHUNK = 2**20
 ROWS = 1000
 POLL_SECONDS = 0.2
@@ -147,7 +145,7 @@ def _read(file: formats.File, format: str) -> Iterator[Found]:
     read: Callable[[Any], Iterator[Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}[format]
     try:
         yield from read(file)
-    except (OSError, pa.ArrowException, EOFError) as error:
+    except (OSError, pa.ArrowException, EOFError, csv.Error) as error:
         raise LogError(f"{file}: cannot be read as {format}: {error}") from error
 
 
@@ -387,6 +385,37 @@ def _followable(path: Path, format: str | None) -> Path:
 # ---- CSV and Parquet
 
 
+class _RowLines:
+    """Lines of a CSV file for its reader, with an error where a row takes too many characters.
+
+    Attributes
+    ----------
+    left : int
+        Characters that the row under way may have still.
+    number : int
+        Lines that were read.
+    """
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self.left, self.number = LONGEST_LINE, 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(self.left + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.left -= len(line)
+        if self.left >= 0:
+            return line
+        while line and not line.endswith(("\n", "\r")):
+            line = self._text.readline(LONGEST_LINE)
+        raise csv.Error(f"a row of more than {LONGEST_LINE:,} characters")
+
+
 def _csv(file: Path) -> Iterator[Found]:
     with (
         pa.input_stream(str(file), compression="detect") as stream,
@@ -394,10 +423,15 @@ def _csv(file: Path) -> Iterator[Found]:
             io.BufferedReader(stream, CHUNK), encoding="utf-8-sig", errors="surrogateescape", newline=""
         ) as text,
     ):
-        rows = csv.reader(text, delimiter=formats.delimiter_of(file), strict=True)
+        lines = _RowLines(text)
+        rows = csv.reader(lines, delimiter=formats.delimiter_of(file), strict=True)
         names = next(rows, [])
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError:
+            raise csv.Error("its header is not in UTF-8") from None
         while True:
-            line = rows.line_num + 1
+            lines.left, line = LONGEST_LINE, lines.number + 1
             try:
                 row = next(rows)
             except StopIteration:

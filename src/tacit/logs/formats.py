@@ -13,9 +13,9 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
@@ -221,6 +221,11 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 # In CSV a list is JSON text, nothing between two commas is null, and ``""`` is empty text.
 
 JSON_LINES_LOOKED_AT = 1000
+LONGEST_LINE = 16 * 2**20
+"""Bytes of a line; of a longer one only the beginning is kept, and it is no row and no event."""
+KEPT_OF_LONGER = 1000
+CUT = "…\n".encode()
+"""What ends a line that was cut."""
 UTF_16 = "in UTF-16; save it in UTF-8"
 GZIP = b"\x1f\x8b"
 SIGNS = {
@@ -462,14 +467,37 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def lines_of(path: Path) -> BinaryIO:
-    """Open a file of text by its lines."""
-    return io.BufferedReader(_stream_of(path))
+@contextmanager
+def lines_of(path: Path) -> Iterator[Iterator[bytes]]:
+    """Open a file of text by its lines; of one that is too long only the beginning is kept, no JSON."""
+    with io.BufferedReader(_stream_of(path)) as file:
+        yield _bounded_lines(file)
+
+
+def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            part = line
+            while part and not part.endswith(b"\n"):
+                part = file.readline(LONGEST_LINE)
+            line = line[:KEPT_OF_LONGER] + CUT
+        yield line
+
+
+def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
+    """Return the next lines: at most so many, and fewer where they are long."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if len(block) == most or size >= LONGEST_LINE:
+            break
+    return block
 
 
 def _json_names(path: Path) -> list[str]:
     with lines_of(path) as file:
-        lines = [line for line in islice(file, JSON_LINES_LOOKED_AT) if line.strip()]
+        lines = [line for line in _next_lines(file, JSON_LINES_LOOKED_AT) if line.strip()]
         objects = list(map(_object, lines))
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
@@ -480,7 +508,7 @@ def _json_names(path: Path) -> list[str]:
 def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
     first = 1
     with lines_of(path) as file:
-        while lines := list(islice(file, batch_rows)):
+        while lines := _next_lines(file, batch_rows):
             objects = [(row, line, _object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)
             good = [found for _, _, found in objects if found is not None]
