@@ -231,7 +231,7 @@ def environment(python, folder, wheel, extras, *constraints):
     """Make an empty environment and install the wheel into it; return its Python."""
     run(python, "-m", "venv", folder)
     inside = folder / "bin" / "python"
-    wanted = f"tacit[{extras}] @ {wheel.resolve().as_uri()}" if extras else wheel
+    wanted = f"tacit-learn[{extras}] @ {wheel.resolve().as_uri()}" if extras else wheel
     run(inside, "-m", "pip", "install", "--quiet", *constraints, wanted, quiet=True)
     return inside
 
@@ -331,7 +331,7 @@ def main():
             for extra in told.extra or EXTRAS:
                 start = time.monotonic()
                 try_extra(python, wheel, extra)
-                label = f"tacit[{extra}]" if extra else "tacit"
+                label = f"tacit-learn[{extra}]" if extra else "tacit-learn"
                 print(f"{named}: {label} installs and works, {time.monotonic() - start:.0f} s")
             if told.compiled:
                 built = compiled(python, wheel, told.out or folder)

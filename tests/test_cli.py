@@ -31,7 +31,9 @@ from stores import free_port
 
 from tacit import demo
 from tacit.cli import cli, main
+from tacit.core import namesake
 from tacit.errors import AssumptionWarning
+from tacit.service.maintenance import doctor
 
 HERE = Path(__file__).parent
 SHORT = ["--horizon", "500", "--runs", "2"]
@@ -282,7 +284,7 @@ def test_a_missing_extra_is_told_before_the_work_and_not_after(arguments, tmp_pa
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('not here')")
     result = process(*arguments, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
-    assert "pip install 'tacit[plots]'" in result.stderr
+    assert "pip install 'tacit-learn[plots]'" in result.stderr
     assert result.returncode in (1, 2)
     assert "Traceback" not in result.stderr
 
@@ -298,7 +300,7 @@ def test_help_needs_no_extra(tmp_path):
         ["doctor"],
     ):
         ran = process(*words, env=env)
-        assert "pip install 'tacit[" in ran.stdout + ran.stderr
+        assert "pip install 'tacit-learn[" in ran.stdout + ran.stderr
         assert "Traceback" not in ran.stderr
 
 
@@ -581,13 +583,42 @@ def test_an_edited_policy_is_compiled_anew(tmp_path):
     assert regrets[1] > 2 * regrets[0]  # it now commits to the worst
 
 
-def test_without_a_writable_package_the_cache_goes_to_the_user(tmp_path, monkeypatch):
-    from tacit.core.compilation import loops
+def test_what_is_compiled_goes_to_the_user_and_not_to_the_package(tmp_path):
+    """So that pip uninstall leaves nothing behind."""
+    installed = tmp_path / "site-packages"
+    skipped = shutil.ignore_patterns("__pycache__", "reproduce", "compiled")
+    shutil.copytree(Path(demo.__file__).parent, installed / "tacit", ignore=skipped)
+    before = {path for path in installed.rglob("*") if path.suffix != ".pyc"}
+    environment = os.environ | {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("TACIT_CACHE_DIR", None)
+    code = "import tacit; print(tacit.__file__); tacit.Learner(tacit.UniformRandom(2), seed=1).choose('a')"
+    ran = subprocess.run(
+        [sys.executable, "-B", "-c", code], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == str(installed / "tacit" / "__init__.py")
+    assert {path for path in installed.rglob("*") if path.suffix != ".pyc"} == before
+    assert list((tmp_path / "cache" / "tacit" / "compiled").rglob("*.nbi"))
 
-    monkeypatch.delenv("TACIT_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(loops, "PACKAGE", Path("/proc/tacit"))  # nobody can write there
-    assert loops.cache_root.__wrapped__() == tmp_path / "tacit" / "compiled"
+
+def test_a_namesake_that_is_installed_over_it_is_told(tmp_path):
+    assert namesake.find_namesake(tmp_path) == ""
+    assert namesake.find_namesake(tmp_path / "tacit.zip") == ""
+    for ours in ("tacit_learn-0.4.0.dist-info", "tacit"):
+        (tmp_path / ours).mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        namesake.warn_of_namesake(tmp_path)
+    (tmp_path / "tacit-0.3.0.dist-info").mkdir()
+    with pytest.warns(UserWarning, match=r"tacit-0\.3\.0 is installed next to .*pip uninstall tacit "):
+        namesake.warn_of_namesake(tmp_path)
+
+
+def test_the_doctor_tells_of_a_namesake(tmp_path, monkeypatch):
+    monkeypatch.setattr(namesake, "find_namesake", lambda: "tacit-0.3.0.dist-info")
+    (check,) = [check for check in doctor.checks() if check.name == "name"]
+    assert check.ok is False
+    assert "pip install tacit-learn" in check.remedy
 
 
 def test_on_a_terminal_a_first_run_says_that_it_compiles(tmp_path):

@@ -34,7 +34,7 @@ def metadata(built):
 
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     inside = release.contents(built[0])
-    info = {f"tacit-{tacit.__version__}.dist-info/{name}" for name in (
+    info = {f"tacit_learn-{tacit.__version__}.dist-info/{name}" for name in (
         "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
     )}  # fmt: skip
     assert inside == release.package_files() | info

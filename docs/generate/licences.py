@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
 
 from generate.tables import code, table
 
 EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 WANTED = re.compile(r"([\w.-]+)(?:\[([^]]*)\])?")
 
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+
+
+def project_requirements() -> list[str]:
+    """Return what pyproject.toml requires, as the metadata of an installed package says it."""
+    extras = PROJECT["optional-dependencies"].items()
+    inside = [f"{each}; extra == '{extra}'" for extra, requires in extras for each in requires]
+    return [*PROJECT["dependencies"], *inside]
+
 
 def part() -> str:
     """Return a table of all packages that tacit needs with any of its extras."""
-    own = set(distribution("tacit").metadata.get_all("Provides-Extra") or ()) - {"all", "dev", "docs"}
+    own = set(PROJECT["optional-dependencies"]) - {"all", "dev", "docs"}
     wanted: dict[str, set[str]] = {}
-    for name, _, extra in requirements(distribution("tacit"), own):
+    for name, _, extra in requirements(project_requirements(), own):
         wanted.setdefault(name, set()).add(extra or "tacit")
     found = sorted(needed(own).items())
     return table(
@@ -28,9 +39,9 @@ def part() -> str:
     )
 
 
-def requirements(of: Distribution, extras: set[str]) -> Iterator[tuple[str, set[str], str]]:
+def requirements(requires: Iterable[str], extras: set[str]) -> Iterator[tuple[str, set[str], str]]:
     """Yield what a package needs with some extras: name, extras, and for which of the former."""
-    for line in of.requires or ():
+    for line in requires:
         head, _, marker = line.partition(";")
         extra, named = EXTRA.search(marker), WANTED.match(head)
         if named and (extra is None or extra[1] in extras):
@@ -46,7 +57,8 @@ def canonical(name: str) -> str:
 def needed(own: set[str]) -> dict[str, Distribution]:
     """Return what is installed of all that tacit needs, directly or not."""
     found: dict[str, Distribution] = {}
-    seen, waiting = set(), [("tacit", own)]
+    seen = set()
+    waiting = [(each, inside) for each, inside, _ in requirements(project_requirements(), own)]
     while waiting:
         name, extras = waiting.pop()
         if (name, frozenset(extras)) in seen:
@@ -56,8 +68,7 @@ def needed(own: set[str]) -> dict[str, Distribution]:
             found[name] = distribution(name)
         except PackageNotFoundError:  # of another platform
             continue
-        waiting += [(each, inside) for each, inside, _ in requirements(found[name], extras)]
-    del found["tacit"]
+        waiting += [(each, inside) for each, inside, _ in requirements(found[name].requires or (), extras)]
     return found
 
 

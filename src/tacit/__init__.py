@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.classifiers import *  # noqa: F403
 from tacit.core.dispatch import kernel as kernel
 from tacit.core.dispatch import public as _public
+from tacit.core.namesake import warn_of_namesake as _warn_of_namesake
 from tacit.environments import *  # noqa: F403
 from tacit.errors import TacitError as TacitError
 from tacit.learning.decisions import Decision as Decision
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from tacit.logs import write_log as write_log
 
 __version__ = "0.3.0"
+
+_warn_of_namesake()
 
 # pyarrow would double the time that the import takes, and click models would add to it.
 _HOMES = {

@@ -326,7 +326,7 @@ def report(found: Played, address: str, folder: Path, query: str = "", *, keep: 
             f"\n{found.count:,} {found.of} through the service in {found.seconds:.1f} s, "
             "each a decision and its feedback, both in its log"
         )
-        click.echo(f"plot {found.figure or 'none: install it with: pip install tacit[plots]'}")
+        click.echo(f"plot {found.figure or 'none: install it with: pip install tacit-learn[plots]'}")
         click.echo(f"page {page}, as it was at the end: open it in a browser")
         kept = "is open" if keep else "has ended; tacit demo --keep leaves it open"
         click.echo(f"the live page {here} {kept}")
@@ -457,7 +457,7 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         while time.time() < log.stat().st_mtime + PATIENCE:
             if process.poll() is not None:
                 text = log.read_text(encoding="utf-8", errors="replace").strip()
-                if "tacit[service]" in text:
+                if "tacit-learn[service]" in text:
                     raise MissingExtra("the service", "service")
                 raise TacitError(f"the service stopped: {text[-2000:]}")
             try:

@@ -198,7 +198,7 @@ class MissingExtra(TacitError, ImportError):
     """An optional part was used without the packages it needs."""
 
     def __init__(self, module: str, extra: str) -> None:
-        super().__init__(f"{module} is not installed; install it with: pip install 'tacit[{extra}]'")
+        super().__init__(f"{module} is not installed; install it with: pip install 'tacit-learn[{extra}]'")
         self.extra = extra
 
 

@@ -200,7 +200,7 @@ def serves_as_it_learns(trial: Trial) -> str:
         from tacit.service.config.schema import Config, PlacementConfig
         from tacit.service.log.sqlite import SqliteStore
     except ImportError:
-        raise LeftOut("the service is not installed: pip install 'tacit[service]'") from None
+        raise LeftOut("the service is not installed: pip install 'tacit-learn[service]'") from None
     from tacit.service.maintenance.doctor import verify
 
     try:

@@ -238,7 +238,8 @@ def lacking(name: str, error: MissingExtra) -> click.Command:
 
     typed = click.Argument(["typed"], nargs=-1)
     settings = {"ignore_unknown_options": True}
-    return click.Command(name, callback=refuse, params=[typed], help=f"{error}.", context_settings=settings)
+    unwrapped = f"\b\n{error}."  # click would break the line within the name of the package
+    return click.Command(name, callback=refuse, params=[typed], help=unwrapped, context_settings=settings)
 
 
 def asking(name: str, asked: VerbCommand) -> click.Command:

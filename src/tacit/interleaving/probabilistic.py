@@ -332,7 +332,7 @@ class Optimized(InterleavingMethod):
     :class:`TeamDraft`.
 
     Remembers ``credits``: per ranker and item shown, the credit for a click. Needs scipy
-    (``tacit[interleaving]``). Solutions for the latest 8192 pairs of rankings are kept.
+    (``tacit-learn[interleaving]``). Solutions for the latest 8192 pairs of rankings are kept.
 
     Parameters
     ----------

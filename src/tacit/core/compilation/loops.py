@@ -6,7 +6,6 @@ import dis
 import hashlib
 import os
 import platform
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -291,21 +290,15 @@ NEEDS = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), 
 def cache_root() -> Path:
     """Return the folder of compiled code.
 
-    ``TACIT_CACHE_DIR`` if set; else the package's own ``__pycache__`` where that is writable;
-    else the user's cache folder.
+    ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is left where the package
+    is installed. What is there is named by what it was compiled from: checkouts share it.
     """
     chosen = os.environ.get("TACIT_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    beside = PACKAGE / "__pycache__"
-    try:
-        beside.mkdir(exist_ok=True)
-        tempfile.TemporaryFile(dir=beside).close()
-        return beside / "compiled"
-    except OSError:
-        import platformdirs
+    import platformdirs
 
-        return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
+    return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
 
 
 @cache

@@ -24,6 +24,7 @@ from urllib.request import Request, urlopen
 import apsw
 import msgspec
 
+from tacit.core import namesake
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
@@ -254,6 +255,7 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
     """
     return [
         Check("Python", True, f"{platform.python_version()} on {platform.platform()}"),
+        *_namesake(),
         _package("numpy"),
         _package("numba"),
         _cache(),
@@ -265,11 +267,17 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
     ]
 
 
+def _namesake() -> list[Check]:
+    name = namesake.find_namesake()
+    remedy = namesake.REMEDY
+    return [Check("name", False, f"{name}: another tacit is installed over this one", remedy)] if name else []
+
+
 def _package(name: str) -> Check:
     try:
         return Check(name, True, version(name))
     except PackageNotFoundError:
-        return Check(name, False, "missing", "install it with: pip install tacit")
+        return Check(name, False, "missing", "install it with: pip install tacit-learn")
 
 
 def _cache() -> Check:
@@ -307,12 +315,12 @@ def _extra(extra: str) -> Check:
     if not missing:
         return Check(f"extra {extra}", True, "installed")
     found = f"without {', '.join(missing)}"
-    return Check(f"extra {extra}", None, found, f"if needed: pip install 'tacit[{extra}]'")
+    return Check(f"extra {extra}", None, found, f"if needed: pip install 'tacit-learn[{extra}]'")
 
 
 def _sqlite() -> Check:
     if find_spec("apsw") is None:
-        return Check("SQLite", None, "apsw is missing", "pip install 'tacit[service]'")
+        return Check("SQLite", None, "apsw is missing", "pip install 'tacit-learn[service]'")
     import apsw
 
     found = apsw.sqlite_lib_version()
