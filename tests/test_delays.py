@@ -227,6 +227,11 @@ def test_what_is_open_counts_as_far_as_clicks_would_have_come():
     assert feed.open(0) == feed.open(1) == [0.0, 0.0]
 
 
+def test_what_shows_no_single_arm_counts_whole():
+    delays = counted([[1, 1, 700, 1500]])
+    assert late.share_in_bin(delays, -1, 0) == OPEN_UNIT > late.share_in_bin(delays, 0, 0)
+
+
 def test_what_was_open_before_delays_were_known_follows_the_curve_as_well():
     feed = Feed()
     feed.decide(0)

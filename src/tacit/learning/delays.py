@@ -174,7 +174,12 @@ def class_of_arm(delays: Delays, arm: int) -> int:
 
 @kernel
 def share_in_bin(delays: Delays, arm: int, b: int) -> int:
-    """Return which share of the clicks of an arm has come in the middle of a bin, in units."""
+    """Return which share of the clicks of an arm has come in the middle of a bin, in units.
+
+    What shows no single arm, such as a duel, counts whole.
+    """
+    if arm < 0:
+        return OPEN_UNIT
     k = class_of_arm(delays, arm)
     return int(0.5 * OPEN_UNIT * (delays.curve[k, b] + delays.curve[k, b + 1]) + 0.5)
 

@@ -185,14 +185,15 @@ class ClickStatus(NamedTuple):
         ``WAITING``, ``CLICKED``, or ``SILENT`` if it was learned without a click.
     silence : array of float64, shape (feedback_width,)
         The feedback that stands for none: 0, or a tie of two.
-    classes : int
-        How many arms have delays of their own; 0 where what is shown is not one arm.
+    counted, single : bool
+        Whether decisions that wait are counted, and whether each counts for one arm: not for duels.
     """
 
     took: Ints
     status: Ints
     silence: Floats
-    classes: int
+    counted: bool
+    single: bool
 
 
 WAITING, CLICKED, SILENT = range(3)
@@ -281,8 +282,8 @@ def play_clicks_only(
         flight.counts[row] = len(impression.arms)
         keep(flight, row, impression)
         record(curve, round, regret(env, world, lane, shown), feedback)
-        if clicks.classes > 0:
-            answers.lane[row], answers.arm[row] = lane, action[0]
+        if clicks.counted:
+            answers.lane[row], answers.arm[row] = lane, action[0] if clicks.single else -1
         clicks.status[row] = WAITING
         enqueue(params, state, delays, queue, answers, row, now)
         clicks.took[row] = draw_delay(table, action[0], chances.random())
@@ -318,18 +319,19 @@ class ClicksOnlyRun(Run):
     def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Return the loop that plays the rounds, and what it takes besides what any loop takes."""
         policy, (window, table) = self.policy, self.clicks
-        span, single = window + 2, policy.showing.single and policy.arms is not None
+        span, named = window + 2, policy.arms is not None
+        single, duel = policy.showing.single and named, policy.showing.compared and named
         now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
         took, status = np.zeros((2, span), np.int64)
-        classes = policy.arm_count if single else 0
+        classes = policy.arm_count if single else 1
         return play_clicks_only, (
             InFlight.empty(span, now, self.world.impression),
             delay_rng,
             # A copy: what Ray brings is read-only, which is another type to compiled code.
             np.array(table),
-            Delays.within(window * TICKS, max(classes, 1)),
+            Delays.within(window * TICKS, classes),
             Queue.empty(2 * span),
             OpenAnswers.empty(span),
-            ClickStatus(took, status, silence, classes),
+            ClickStatus(took, status, silence, single or duel, single),
         )

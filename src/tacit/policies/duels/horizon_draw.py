@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Generator, Ints
-from tacit.core.dispatch import kernel
+from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import within
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -32,10 +32,17 @@ ANY_PAIR = 0.1
 
 
 @kernel
-def opening(state: Ladder, lane: int, arm: int, log_round: float) -> float:
-    """Return by how much the logarithm of the horizon must exceed the round's, for a rival to be met."""
-    gate = state.gates[lane, state.leader[lane], arm]
-    return 0.0 if state.walk[lane, arm] > 0.0 else max(gate - log_round, 0.0)
+def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -> float:
+    """Return by how much the logarithm of the horizon must exceed the round's, for a rival to be met.
+
+    While a walk is under way it is met at once; but the more seldom, the more duels wait to be learned: else
+    all that are decided until one is learned would be against it.
+    """
+    gap, walk = max(state.gates[lane, state.leader[lane], arm] - log_round, 0.0), state.walk[lane, arm]
+    if walk > 0.0:
+        waiting = max(state.open[lane], 0) / OPEN_UNIT
+        gap = min(gap, np.log1p(waiting / (1.0 + walk) ** 2) / tail)
+    return float(gap)
 
 
 @kernel
@@ -48,13 +55,13 @@ def expected_gain(state: Ladder, lane: int, arm: int) -> float:
 
 @kernel
 def open_rivals(
-    state: Ladder, lane: int, arms: Ints, log_round: float, reach: float
+    state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
     """Return how many rivals open within ``reach``, the best of them, and the next opening beyond it."""
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
         if arm != state.leader[lane]:
-            gap = opening(state, lane, arm, log_round)
+            gap = opening(state, lane, arm, log_round, tail)
             if gap <= reach:
                 count += 1
                 gain = expected_gain(state, lane, arm)
@@ -66,10 +73,12 @@ def open_rivals(
 
 
 @kernel
-def nth_rival(state: Ladder, lane: int, arms: Ints, log_round: float, reach: float, n: int) -> int:
+def nth_rival(
+    state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
+) -> int:
     """Return the n-th rival that opens within ``reach``."""
     for arm in arms:
-        if arm != state.leader[lane] and opening(state, lane, arm, log_round) <= reach:
+        if arm != state.leader[lane] and opening(state, lane, arm, log_round, tail) <= reach:
             if n == 0:
                 return int(arm)
             n -= 1
@@ -91,11 +100,11 @@ def rival(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, r
     leader = state.leader[lane]
     reach = -np.log(1.0 - rng.random()) / tail
     if state.soonest[lane] - log_round <= reach:
-        count, best, _ = open_rivals(state, lane, arms, log_round, reach)
+        count, best, _ = open_rivals(state, lane, arms, log_round, tail, reach)
         if count > 0:
             if count == 1 or rng.random() >= ANY:
                 return best
-            return nth_rival(state, lane, arms, log_round, reach, int(rng.random() * count))
+            return nth_rival(state, lane, arms, log_round, tail, reach, int(rng.random() * count))
     left = rng.random()
     if left * 0.1 * (state.rounds[lane] + 1.0) < len(arms) - 1.0:
         for arm in arms:
@@ -114,14 +123,14 @@ def rival_chance(state: Ladder, lane: int, arms: Ints, log_round: float, tail: f
     """
     leader, found, left = state.leader[lane], 0.0, 1.0
     if arm != leader:
-        low = opening(state, lane, arm, log_round)
+        low = opening(state, lane, arm, log_round, tail)
         above = np.exp(-tail * low)
         while above > 0.0:
-            count, best, low = open_rivals(state, lane, arms, log_round, low)
+            count, best, low = open_rivals(state, lane, arms, log_round, tail, low)
             beyond = np.exp(-tail * low)
             found += (above - beyond) * (ANY / count + (1.0 - ANY) * (best == arm))
             above = beyond
-    _, _, soonest = open_rivals(state, lane, arms, log_round, -1.0)
+    _, _, soonest = open_rivals(state, lane, arms, log_round, tail, -1.0)
     none = 1.0 - np.exp(-tail * soonest)
     for other in arms:
         if other != leader:
@@ -381,6 +390,10 @@ class HorizonDraw(DuelPolicy):
         meeting = meeting_of(state, lane, arms, params.tail)
         action[0], action[1] = drawn_duel(state, lane, arms, meeting, rng)
         return chance_of_duel(state, lane, arms, meeting, action[0], action[1])
+
+    @staticmethod
+    def count_open(params: HorizonDraw, state: Ladder, lane: int, arm: int, hits: int, plays: int) -> None:
+        state.open[lane] += plays
 
     @staticmethod
     def learn(params: HorizonDraw, state: Ladder, lane: int, outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
@@ -185,6 +186,8 @@ class Ladder(NamedTuple):
         Evidence from the last duels of leader and arm that the leader does not win most of them.
     room : array of float64, shape (1, 2, arms)
         For counting; all zero between calls.
+    open : array of int32, shape (lanes,)
+        How many duels wait to be learned, in units of 1/1024.
     """
 
     margins: Margins
@@ -196,6 +199,7 @@ class Ladder(NamedTuple):
     soonest: Floats
     walk: Floats
     room: Floats
+    open: npt.NDArray[np.int32]
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Ladder:
@@ -211,6 +215,7 @@ class Ladder(NamedTuple):
             soonest=np.full(lanes, -np.inf),
             walk=np.zeros(single),
             room=np.zeros((1, 2, arms)),
+            open=np.zeros(lanes, np.int32),
         )
 
 
