@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.placements.windows import loops
 from tacit.simulation import simulate
+
+CLICKS_ONLY: dict[str, Any] = {"feedback": "clicks only", "window": 5}
+"""How simulations are played besides those whose feedback comes as the environment says."""
 
 
 def all_policies() -> list[Policy]:
@@ -57,6 +61,8 @@ def compile_all() -> tuple[int, int, Path]:
             for environment in worlds:
                 if policy.shows == environment.takes and _reads(policy, environment):
                     simulate(policy, environment, horizon=10, workers=1)
+                    if environment.delays == (0, 0):
+                        simulate(policy, environment, horizon=10, workers=1, **CLICKS_ONLY)
                 advance(1)
     return _counted()
 
@@ -83,6 +89,7 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
             _learned(policy)
             advance(1)
             _simulated(policy)
+            _simulated(policy, **CLICKS_ONLY)
             advance(1)
     return _counted()
 
@@ -138,11 +145,11 @@ def _shared() -> None:
         counting()
 
 
-def _simulated(policy: Policy) -> None:
-    """Compile a simulation of a policy, in its usual environment."""
+def _simulated(policy: Policy, **feedback: Any) -> None:
+    """Compile a simulation of a policy, in its usual environment, with feedback as is said."""
     for environment in filter(None, (kind.example() for kind in _usual())):
         if environment.takes == policy.shows and _reads(policy, environment):
-            simulate(policy, environment, horizon=10, workers=1)
+            simulate(policy, environment, horizon=10, workers=1, **feedback)
             break
 
 
