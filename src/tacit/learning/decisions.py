@@ -367,7 +367,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         """The (first) arm of each decision."""
         if self.offers is None:
             return [self.names[slot] for slot in self.actions[:, 0].tolist()]
-        return [decision.arm for decision in self]
+        return [decision.shown[0] for decision in self]
 
     @property
     def slots(self) -> Ints:

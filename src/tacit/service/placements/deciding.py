@@ -332,7 +332,7 @@ class Deciding(State):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
             propensities = none_for_nan(decisions.propensities)
         else:
-            shown = [decision.arm for decision in decisions]
+            shown = [decision.shown[0] for decision in decisions]
             epochs = [decision.epoch for decision in decisions]
             propensities = [decision.propensity for decision in decisions]
         control = [None] * count if tossed is None else tossed.control
