@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from late_users import ItemsWithNumbers, UsersOfKinds
 from scipy import stats
-from toy_users import ItemsWithNumbers, UsersOfKinds
 
 import tacit
 from tacit.core.running import Interpreted

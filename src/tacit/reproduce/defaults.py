@@ -252,7 +252,7 @@ LATE_WINDOW, BUSIEST = 1_000, 3_000
 """The window, in rounds, under which delays of all kinds are played; the longest that is played."""
 
 
-def _delays(window: int) -> dict[str, Any]:
+def delays_within(window: int) -> dict[str, Any]:
     """Return distributions of delays, as :func:`tacit.simulate` takes them."""
 
     def lognormal(share: Floats) -> Floats:
@@ -277,7 +277,9 @@ def _clicks_only() -> dict[str, RegretSetting]:
     late: list[tuple[str, tuple[float, ...], int, Any]] = [
         (f"window {window:,}", RATES, window, None) for window in (30, 100, 300, LATE_WINDOW, BUSIEST)
     ]
-    late += [(f"delays {text}", RATES, LATE_WINDOW, each) for text, each in _delays(LATE_WINDOW).items()]
+    late += [
+        (f"delays {text}", RATES, LATE_WINDOW, each) for text, each in delays_within(LATE_WINDOW).items()
+    ]
     late += [
         (f"clicks of {text}", tuple(share * rate for rate in RATES), LATE_WINDOW, None)
         for text, share in (("1 to 5 %", 0.1), ("2 to 10 %", 0.2))
