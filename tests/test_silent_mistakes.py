@@ -1541,8 +1541,8 @@ USED_WRONGLY = {
     percent_in_batches: r"reward: none is above 0\.01, .*; give 1 for as much as there can be",
     percent_in_a_log: r"log: reward: none is above 0\.01, .*; give 1 for as much as there can be",
     never_learned: r"learn: of 10,000 decisions none was learned; call learn\(decision, reward\)",
-    clicks_alone: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn it",
-    clicks_alone_in_batches: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn it",
+    clicks_alone: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn each",
+    clicks_alone_in_batches: r"reward: of 1,000 decisions few were learned, and none with 0\.0; learn each",
     keys_of_users: r"key: 10,000 decisions are for 10,000 keys.*; give as key a query .* as context=",
 }
 

@@ -13,6 +13,7 @@ from tacit.environments import *  # noqa: F403
 from tacit.errors import TacitError as TacitError
 from tacit.learning.decisions import Decision as Decision
 from tacit.learning.decisions import Decisions as Decisions
+from tacit.learning.feedback_window import FeedbackWindow as FeedbackWindow
 from tacit.learning.learner import Learner as Learner
 from tacit.policies import *  # noqa: F403
 from tacit.simulation import Comparison as Comparison

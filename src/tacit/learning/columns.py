@@ -48,6 +48,7 @@ class ColumnLearner(Generic[ArmT_co]):
     lanes : Lanes
     offer : Offer
     loops : Loops
+    decision_reader : DecisionReader
     decisions : int
         How many decisions were made.
     logs_learned : set of (int, int)
@@ -143,7 +144,7 @@ class ColumnLearner(Generic[ArmT_co]):
         # What was decided before it was tuned keeps the propensity that it had.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
         self.loops = Loops(policy, offer, self.lanes, self.rng, self.reports_propensities)
-        self._decisions = DecisionReader(policy, offer, self.lanes)
+        self.decision_reader = DecisionReader(policy, offer, self.lanes)
 
     def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
         """Put new arms on offer, for all keys; return them.
@@ -376,11 +377,11 @@ class ColumnLearner(Generic[ArmT_co]):
         if not self.policy.correctable:
             remedy = "take one of sums, such as tacit.auto(arms=…, sums=True)"
             raise InvalidValue("policy", self.policy, f"it cannot take out what it has learned; {remedy}")
-        old = self._decisions.feedback("before", before, decisions)
-        new = self._decisions.feedback("after", after, decisions)
+        old = self.decision_reader.feedback("before", before, decisions)
+        new = self.decision_reader.feedback("after", after, decisions)
         if not decisions:
             return 0
-        batch, actions, propensities, epochs = self._decisions.columns(decisions)
+        batch, actions, propensities, epochs = self.decision_reader.columns(decisions)
         given = batch, actions, old, new, propensities, epochs
         return int(self.loops.correct(self.loops.params, self.state, *given))
 
@@ -407,7 +408,7 @@ class ColumnLearner(Generic[ArmT_co]):
         elif decisions:
             self.lanes.admit([d.key for d in decisions])
             parts = in_pieces([len(d.offered) for d in decisions], laid_out(self.policy))
-            batches = (self._decisions.batch(decisions[part]) for part in parts)
+            batches = (self.decision_reader.batch(decisions[part]) for part in parts)
         else:
             return
         for batch in batches:

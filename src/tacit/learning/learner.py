@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
+from tacit.core.arrays import Floats, leaves
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
@@ -30,12 +31,12 @@ from tacit.learning.decisions import (
     Decision,
     Decisions,
     Key,
-    Taught,
+    LearningWatch,
 )
 from tacit.learning.explanation import BelievingLearner, as_rows
 from tacit.learning.lanes import Offer
-from tacit.learning.reading import refuse_others, refuse_unfilled
-from tacit.learning.snapshot import Arrays, LearnerSnapshot, from_bytes, pieces, read, write
+from tacit.learning.reading import order_by_id, refuse_others, refuse_unfilled
+from tacit.learning.snapshot import LATER, Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.features.click_model import known_seen
 from tacit.policies.stationary.chance import UniformRandom
@@ -96,6 +97,8 @@ class Learner(BelievingLearner[ArmT_co]):
         Where every random draw comes from.
     decisions : int
         How many decisions were made.
+    watch : LearningWatch
+        What is warned of how it is used.
 
     Examples
     --------
@@ -116,8 +119,8 @@ class Learner(BelievingLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self._learned = Taught(policy.showing.compared)
-        self._ring = self._learned.ring
+        self.watch = LearningWatch(policy.showing.compared, not policy.correctable)
+        self._ring = self.watch.ring
         self._doubted_after: float = SOME
         self._warned_of_keys = False
 
@@ -248,29 +251,19 @@ class Learner(BelievingLearner[ArmT_co]):
         self._doubted_after = MANY if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
             return
-        self._warn_of_dropped_keys()
-        doubts = [self._learned.lacking(self.decisions)]
+        _warn_of_dropped_keys(self)
+        doubts = [self.watch.find_lack(self.decisions)]
         alone = len(self) >= NEARLY * self.decisions and not any(key in self for key in keys)
         if alone and not early and all(self.lanes.rows):
             what = f"key: {self.decisions:,} decisions are for {len(self):,} keys, and each begins anew"
             doubts.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")
         for doubt in filter(None, doubts):
-            self._doubted_after = math.inf
-            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+            self._warn_once(doubt, 4)
 
-    def _warn_of_dropped_keys(self) -> None:
-        """Warn, once, that all of several keys share one model, which no key changes."""
-        policy, count = self.policy, len(self)
-        several = not self._warned_of_keys and 2 <= count <= self.decisions / SHOWN_EACH
-        if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:
-            self._warned_of_keys = True
-            own_models = "per_key=True, or " if getattr(policy, "per_key", None) is False else ""
-            warnings.warn(
-                f"key: {count:,} keys share one model, which learns nothing of what differs between them; "
-                f"give {own_models}what tells keys apart as a field of the context",
-                AssumptionWarning,
-                stacklevel=4,
-            )
+    def _warn_once(self, doubt: str, depth: int) -> None:
+        """Warn the caller so many calls up of how decisions are made and learned, and never again."""
+        self._doubted_after, self.watch.left = math.inf, 0
+        warnings.warn(doubt, AssumptionWarning, stacklevel=depth)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn from what came back for a decision.
@@ -297,7 +290,7 @@ class Learner(BelievingLearner[ArmT_co]):
         refuse_others(decision)
         loops = self.loops
         if self.policy.feedback_width > 1:
-            loops.feedback[:] = self._decisions.feedback("reward", [reward], [decision])
+            loops.feedback[:] = self.decision_reader.feedback("reward", [reward], [decision])
             refuse_unfilled("reward", loops.feedback, decision.slots[None])
             value = loops.feedback.max()
         else:
@@ -312,9 +305,9 @@ class Learner(BelievingLearner[ArmT_co]):
                 )
                 raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
         if not value:
-            self._learned.missed = True
-        elif value > self._learned.most:
-            self._learned.most = value
+            self.watch.missed = True
+        elif value > self.watch.most:
+            self.watch.most = value
         if seen is not None:
             loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
         least = self._least_share
@@ -323,8 +316,8 @@ class Learner(BelievingLearner[ArmT_co]):
         batch, slots = loops.one, decision.slots
         batch.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.slots or not self._no_features:
-            batch = self._decisions.batch([decision])
-            slots = self._decisions.actions([decision], batch)[0]
+            batch = self.decision_reader.batch([decision])
+            slots = self.decision_reader.actions([decision], batch)[0]
         elif self.reads_contexts:
             loops.context[:] = decision.context
         loops.action[0] = slots
@@ -335,8 +328,12 @@ class Learner(BelievingLearner[ArmT_co]):
         ring, number = self._ring, decision.id
         place = number & NEWEST
         if ring[place] == number:
-            self._learned.warn(decision, self.decisions)
+            self.watch.warn_repeated(decision, self.decisions)
         ring[place] = number
+        if self.watch.left and (
+            doubt := self.watch.find_sorted(decision, bool(value), self.decisions, len(self))
+        ):
+            self._warn_once(doubt, 3)
         return taught
 
     def learn_many(
@@ -346,12 +343,14 @@ class Learner(BelievingLearner[ArmT_co]):
         *,
         seen: Sequence[bool | None] | None = None,
     ) -> int:
-        """Learn from what came back for many decisions, in their order.
+        """Learn from what came back for many decisions, in the order in which they were made.
 
         Parameters
         ----------
         decisions : Decisions or sequence of Decision
-            Each once, as for :meth:`learn`.
+            Each once, as for :meth:`learn`. They are learned by ascending ``id``; where some are of another
+            learner, as they stand, and an :class:`~tacit.errors.AssumptionWarning` says so if their numbers
+            do not ascend.
         rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
             Each in [0, 1].
         seen : sequence of bool or None, optional
@@ -362,17 +361,28 @@ class Learner(BelievingLearner[ArmT_co]):
         int
             How many taught something; the others were made before their lane's last restart.
         """
-        values = given = self._decisions.feedback("rewards", rewards, decisions)
+        values = given = self.decision_reader.feedback("rewards", rewards, decisions)
         if seen is not None:
             values = known_seen(self.policy, values, seen)
         if not len(decisions):
             return 0
-        batch, actions, propensities, epochs = self._decisions.columns(decisions)
-        refuse_unfilled("rewards", given, actions)
+        # A refusal names a decision by its place in what was given.
+        columns = self.decision_reader.columns(decisions)
+        refuse_unfilled("rewards", given, columns[1])
+        order = order_by_id(decisions, self.decisions)
+        if order is not None:
+            decisions, values = [decisions[row] for row in order], values[order]
+            columns = self.decision_reader.columns(decisions)
+        return self._learn_columns(decisions, columns, values)
+
+    def _learn_columns(self, decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
+        """Learn from decisions and their columns; return how many taught something."""
+        batch, actions, propensities, epochs = columns
         self.check_propensities(propensities, batch.stops - batch.starts)
-        taught = self.learn_rows(batch, actions, values, propensities, epochs)
-        self._learned.many(decisions, values, self.decisions)
-        return int(np.count_nonzero(taught))
+        fresh = self.learn_rows(batch, actions, values, propensities, epochs)
+        if doubt := self.watch.note_many(decisions, values, self.decisions, len(self)):
+            self._warn_once(doubt, 4)
+        return int(np.count_nonzero(fresh))
 
     def fit_log(
         self,
@@ -459,12 +469,23 @@ class Learner(BelievingLearner[ArmT_co]):
         SnapshotError
             If the file is damaged, truncated, foreign or of a newer version.
         """
-        return read(checks.path(path), restored)
+        learner = read(checks.path(path), restored)
+        clear_open(learner)
+        return learner
 
 
 def _unpickled(policy: Policy, content: bytes) -> Learner:
     """Return the learner that went through a pickle."""
-    return from_bytes(content, "pickle", restored)
+    learner = from_bytes(content, "pickle", restored)
+    clear_open(learner)
+    return learner
+
+
+def clear_open(learner: Learner) -> None:
+    """Count no decision as open any more: the feedback window or service that counted them is gone."""
+    for name, array in leaves(learner.state):
+        if name.endswith(LATER):
+            array[:] = 0
 
 
 def arrays_of(learner: Learner) -> Arrays:
@@ -499,3 +520,18 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
     learner.lanes.logged = bool(snapshot.logs)
     learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner
+
+
+def _warn_of_dropped_keys(learner: Learner) -> None:
+    """Warn, once, that all of several keys share one model, which no key changes."""
+    policy, count = learner.policy, len(learner)
+    several = not learner._warned_of_keys and 2 <= count <= learner.decisions / SHOWN_EACH
+    if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:
+        learner._warned_of_keys = True
+        own_models = "per_key=True, or " if getattr(policy, "per_key", None) is False else ""
+        warnings.warn(
+            f"key: {count:,} keys share one model, which learns nothing of what differs between them; "
+            f"give {own_models}what tells keys apart as a field of the context",
+            AssumptionWarning,
+            stacklevel=4,
+        )

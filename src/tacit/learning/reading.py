@@ -562,3 +562,23 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
         ids[first],
         f"decisions[{first}] has it too; give each decision once, and those of different learners apart",
     )
+
+
+def order_by_id(decisions: Sequence[Decision], made: int) -> Ints | None:
+    """Return the order in which a learner that made so many made decisions, or None if they are in it.
+
+    Of decisions of other learners the order is not known; where their ids do not ascend, this warns.
+    """
+    if isinstance(decisions, Decisions):
+        return None
+    ids = np.array([decision.id for decision in decisions], np.int64)
+    if (np.diff(ids) > 0).all():
+        return None
+    if ids.max() < made:
+        return np.argsort(ids)
+    doubt = (
+        "decisions: some are of another learner, and their numbers do not ascend: they are learned as they"
+    )
+    remedy = "stand; give those of each learner in the order in which they were made"
+    warnings.warn(f"{doubt} {remedy}", AssumptionWarning, stacklevel=3)
+    return None

@@ -17,7 +17,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -182,6 +182,11 @@ def _copied(array: Any, room: Any) -> Any:
 
 def write(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``, replacing what was there only when complete."""
+    replace_file(path, pieces(snapshot))
+
+
+def replace_file(path: Path, content: Iterable[bytes]) -> None:
+    """Write a file of :meth:`Learner.save`, replacing another one only when complete."""
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
     # One that is damaged is replaced.
@@ -194,7 +199,7 @@ def write(snapshot: LearnerSnapshot, path: Path) -> None:
         raise SnapshotError(f"{path}: {what}") from error
     with undoing(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:
-            for piece in pieces(snapshot):
+            for piece in content:
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
@@ -283,11 +288,15 @@ class _Sink:
 
 def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
     """Return what ``restore`` makes of the snapshot in ``path``."""
+    return from_bytes(read_file(path), str(path), restore)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file that ``save`` wrote."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise SnapshotError(f"{path}: cannot be read: {error.strerror}; give one that save wrote") from error
-    return from_bytes(content, str(path), restore)
 
 
 def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
@@ -308,7 +317,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
         raise SnapshotError(f"{source}: damaged: {error}") from error
     with archive:
         try:
-            _refuse_inflating(archive, len(content))
+            refuse_inflating(archive, len(content))
             return restore(_snapshot(archive, _header(archive, source), source))
         except TacitError:
             raise
@@ -317,7 +326,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
             raise SnapshotError(f"{source}: damaged: {error}") from error
 
 
-def _refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
+def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
     """Refuse an archive whose members take more memory than the file has bytes: none is compressed."""
     members = archive.infolist()
     if any(each.compress_type != zipfile.ZIP_STORED for each in members):
@@ -352,12 +361,14 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
     like = policy.init(len(keys))
     members = frozenset(archive.namelist())
     arrays = [
-        expected if name.endswith(LATER) and f"{name}.npy" not in members else _array(archive, name, expected)
+        expected
+        if name.endswith(LATER) and f"{name}.npy" not in members
+        else read_array(archive, name, expected)
         for name, expected in leaves(like)
     ]
     plays = None
     if f"{PLAYS}.npy" in archive.namelist():
-        plays = _array(archive, PLAYS, no_plays(policy, len(keys)))
+        plays = read_array(archive, PLAYS, no_plays(policy, len(keys)))
     state = rebuilt(like, iter(arrays))
     check_state(state, policy.arms)
     return LearnerSnapshot(
@@ -379,11 +390,11 @@ def _items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> 
         return None
     ids, segments = (json.loads(archive.read(name)) for name in (IDS, SEGMENTS))
     expected = np.empty((len(ids), policy.feature_dims[0]), np.float16)
-    vectors = _array(archive, VECTORS.removesuffix(".npy"), expected)
+    vectors = read_array(archive, VECTORS.removesuffix(".npy"), expected)
     return Catalogue.of(ids, segments, vectors, header["items"])
 
 
-def _array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
+def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
     """Return an array of an archive, which must be of the expected shape and type."""
     with archive.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):

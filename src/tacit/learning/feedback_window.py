@@ -1,0 +1,640 @@
+"""A window of time in which decisions wait for feedback, and learn each once, in their order."""
+
+# 1. Compiled loops over the kernels of ``tacit.learning.delays``.
+# 2. ``WaitingDecisions``: decisions, their feedback, and the arrays in which the loops count them.
+# 3. ``FeedbackWindow``: decisions come in, feedback is joined to them, those that are due are learned.
+# 4. The file of a window: the learner's snapshot, the open decisions, arrays.
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time as clock
+import warnings
+import zipfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, leaves
+from tacit.core.running import compiled
+from tacit.core.text import html_table
+from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError
+from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
+from tacit.learning.delays import (
+    RELEASED,
+    Delays,
+    OpenAnswers,
+    Queue,
+    add_classes,
+    enqueue,
+    is_outgrown,
+    learning_age,
+    note_answer,
+    pass_edges,
+    refit_delays,
+    release,
+)
+from tacit.learning.learner import Learner, clear_open, restored, snapshot_of
+from tacit.learning.reading import refuse_others, refuse_unfilled
+from tacit.learning.snapshot import from_bytes, pieces, read_array, read_file, refuse_inflating, replace_file
+
+SECOND = 1_000_000
+"""Times are counted in microseconds."""
+LONGEST = 10 * 365 * 86_400.0
+"""The longest window, in seconds."""
+LATEST_TIME = 2.0**42
+"""The latest time, in seconds since 1970, that fits."""
+FORMAT, VERSION = "tacit-feedback-window", 1
+HEADER, LEARNER, DECISIONS = "window.json", "learner.tacit", "decisions.json"
+SPARE = 64
+
+Time = float | datetime | np.datetime64
+Status = Literal["pending", "learned", "repeated", "late", "unknown"]
+
+
+def begin_rows(
+    params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, count: int, time: int
+) -> None:
+    """Append decisions whose lanes and arms are filled in behind those of the queue."""
+    for _ in range(count):
+        enqueue(params, state, delays, queue, answers, queue.size[0], time)
+
+
+def release_due(
+    params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, everything: bool
+) -> int:
+    """Let decisions grow to a time and release those that are due, or all; return the place behind them."""
+    pass_edges(params, state, delays, queue, answers, time)
+    if is_outgrown(delays):
+        refit_delays(delays)
+    age = 0 if everything else learning_age(delays, time)
+    return release(params, state, delays, queue, answers, time, age)
+
+
+def note_row(
+    params: Any, state: Any, answers: OpenAnswers, place: int, delay: int, reward: float, final: bool
+) -> None:
+    """Note a reward of the decision at a place."""
+    note_answer(params, state, answers, place, delay, reward, final)
+
+
+class _Loops(NamedTuple):
+    """The compiled loops for one policy."""
+
+    params: Any
+    begin: Any
+    release: Any
+    note: Any
+
+
+class WaitingDecisions:
+    """Decisions whose windows are open, in the order in which they began.
+
+    Parameters
+    ----------
+    width : int
+        How many numbers the feedback of a decision has.
+
+    Attributes
+    ----------
+    rows : list of Decision
+        By their places in the queue; None where the window has closed.
+    queue, answers
+        A decision's entry in ``answers`` is its place in the queue.
+    rewards : array of float64, shape (capacity, width)
+        NaN where no feedback came.
+    newest : int
+        The largest id ever; −1 before any.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.rows: list[Any] = []
+        self.queue, self.answers = Queue.empty(0), OpenAnswers.empty(0)
+        self.rewards = np.empty((0, width))
+        self.newest = -1
+        self._places: dict[int, int] = {}
+        self._closed = self._dropped = 0
+
+    def __len__(self) -> int:
+        return int(self.queue.size[0])
+
+    def find(self, id: int) -> int | None:
+        """Return the place of a decision whose window is open, or None."""
+        place = self._places.get(id)
+        return None if place is None else place - self._dropped
+
+    def add(self, decisions: Sequence[Decision]) -> int:
+        """Add decisions that the queue is to append next, and return the place of the first."""
+        if len(self) + len(decisions) > len(self.queue.start):
+            self.make_room(len(decisions))
+        first = len(self)
+        self.rewards[first : first + len(decisions)] = np.nan
+        self.rows += [each.lean() for each in decisions]
+        for place, each in enumerate(decisions, first + self._dropped):
+            self._places[each.id] = place
+            self.newest = max(self.newest, each.id)
+        return first
+
+    def close(self) -> None:
+        """Forget decisions that every cursor has passed."""
+        end = int(self.queue.cursor.min())
+        for place in range(self._closed, end):
+            del self._places[self.rows[place].id]
+            self.rows[place] = None
+        self._closed = end
+
+    def make_room(self, more: int) -> None:
+        """Make room for more decisions, without those that are closed."""
+        first, size = self._closed, len(self)
+        count = size - first
+        capacity = max(SPARE, 2 * (count + more))
+        queue, answers = Queue.empty(capacity), OpenAnswers.empty(capacity)
+        rewards = np.full((capacity, self.rewards.shape[1]), np.nan)
+        queue.start[:count], rewards[:count] = self.queue.start[first:size], self.rewards[first:size]
+        queue.entry[:] = np.arange(capacity)
+        queue.cursor[:], queue.size[0] = self.queue.cursor - first, count
+        for (_, source), (_, target) in zip(leaves(self.answers), leaves(answers), strict=True):
+            target[:count] = source[first:size]
+        self.queue, self.answers, self.rewards = queue, answers, rewards
+        del self.rows[:first]
+        self._dropped += first
+        self._closed = 0
+
+    def arrays(self) -> list[tuple[str, Any]]:
+        """Return all arrays by name, without spare places; none may be closed."""
+        by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.answers))}
+        named = ((name, array[: len(self)]) for name, array in by_decision.items())
+        return [("cursor", self.queue.cursor), *named]
+
+    def restore(self, decisions: list[Decision]) -> None:
+        """Take over the decisions of a file, whose arrays are to be filled in."""
+        self.add(decisions)
+        self.queue.size[0] = len(decisions)
+
+
+class FeedbackWindow(Generic[ArmT_co]):
+    """Join decisions with the feedback that comes for them, and learn each once, in their order.
+
+    A click comes soon, and that none came is known only when a decision's window closes. A learner that is
+    taught each when it comes takes every wave of zeros for a change. Here a decision waits until nearly all
+    clicks (95 %) have come, an age that is learned from the delays of clicks, or until its outcome is known;
+    then it is learned, behind all that were made before it, as the reward that came or as 0. What is due is
+    learned when the next decision is asked for. Until then a decision counts in what Thompson sampling and
+    ``tacit.auto`` of named arms believe, but is no evidence of a change. A click after that, while its window
+    lasts, is learned as one more success. So only clicks need be sent.
+
+    One window per learner; choose and learn through the window alone. Not safe for use from several threads
+    at once. Times do not go back: an earlier one is taken as the last.
+
+    Parameters
+    ----------
+    learner : Learner
+    seconds : float
+        How long feedback of a decision is waited for. What comes later is not learned. Choose it so that
+        hardly any click comes later; that it is too long costs memory, but hardly any time.
+
+    Attributes
+    ----------
+    learner : Learner
+
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.auto(arms=["film", "holiday"]), seed=1)
+    >>> window = tacit.FeedbackWindow(learner, seconds=60)
+    >>> first = window.choose("independence day", time=0.0)
+    >>> second = window.choose("independence day", time=1.0)
+    >>> window.feedback(second, time=3.0)  # a click: it waits for the decision before it
+    'pending'
+    >>> window.advance(61.0)  # what choose does by itself: the first was not clicked
+    2
+    >>> window.feedback(second.id, time=62.0), window.feedback(first, time=62.0), window.open_count
+    ('late', 'late', 0)
+    """
+
+    def __init__(self, learner: Learner[ArmT_co], *, seconds: float) -> None:
+        if not isinstance(learner, Learner):
+            raise InvalidValue("learner", learner, "give a tacit.Learner")
+        checks.number("seconds", seconds, 1e-3, LONGEST)
+        clear_open(learner)
+        self._begin(learner, round(seconds * SECOND))
+
+    def _begin(self, learner: Learner[ArmT_co], window: int) -> None:
+        self.learner = learner
+        learner.watch.stop()
+        policy = learner.policy
+        self._by_arm = policy.showing.single and policy.arms is not None
+        self._delays = Delays.within(window, policy.arm_count if self._by_arm else 1)
+        self._time = -1
+        self._warned = False
+        self._open = WaitingDecisions(policy.feedback_width)
+        self._policy: Any = None
+
+    def __repr__(self) -> str:
+        seconds = int(self._delays.edges[-1]) / SECOND
+        waiting = f"{self.open_count:,} decisions open, learned at an age of {self.learning_age:g} s"
+        return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
+
+    def _repr_html_(self) -> str:
+        about = {"seconds": int(self._delays.edges[-1]) / SECOND, "open": self.open_count}
+        return html_table([{**about, "learned at": self.learning_age}])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self._to_bytes(),)
+
+    @property
+    def open_count(self) -> int:
+        """How many decisions are not yet learned."""
+        return int(self._open.queue.size[0] - self._open.queue.cursor[RELEASED])
+
+    @property
+    def learning_age(self) -> float:
+        """The age in seconds at which decisions are learned now; the whole window before ten clicks."""
+        return learning_age(self._delays, self._time) / SECOND
+
+    @property
+    def delays(self) -> dict[str, list[Any]]:
+        """The share of clicks that come within an age, as columns: ``arm`` (None where all are one),
+        ``seconds`` and ``share``; of arms with few clicks mostly as of all."""
+        arms = self.learner.offer.names if self._by_arm else (None,)
+        ages = [0.0, *(self._delays.edges / SECOND).tolist()]
+        shares = self._delays.curve[: len(arms)].ravel().tolist()
+        names = [arm for arm in arms for _ in ages]
+        return {"arm": names[: len(shares)], "seconds": (ages * len(arms))[: len(shares)], "share": shares}
+
+    # Decisions come in -----------------------------------------------------------------------
+
+    def choose(
+        self,
+        key: Key = checks.ONLY_KEY,
+        context: npt.ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+        *,
+        time: Time | None = None,
+        **features: Any,
+    ) -> Decision[ArmT_co]:
+        """Learn what is due, then choose what to show for one impression.
+
+        Parameters
+        ----------
+        key, context, arms, **features
+            As for :meth:`Learner.choose`.
+        time : float or datetime, optional
+            In seconds since 1970, or with a time zone; by default now.
+        """
+        self.advance(time)
+        decision = self.learner.choose(key, context, arms, **features)
+        self._append([decision])
+        return decision
+
+    def choose_many(
+        self,
+        keys: Sequence[Key],
+        contexts: npt.ArrayLike | None = None,
+        arms: Sequence[Sequence[Arm] | None] | None = None,
+        *,
+        time: Time | None = None,
+        **features: Any,
+    ) -> Decisions[ArmT_co]:
+        """Learn what is due, then choose for many impressions, all at one time.
+
+        Parameters
+        ----------
+        keys, contexts, arms, **features
+            As for :meth:`Learner.choose_many`.
+        time : float or datetime, optional
+            As for :meth:`choose`.
+        """
+        self.advance(time)
+        decisions = self.learner.choose_many(keys, contexts, arms, **features)
+        self._append(list(decisions))
+        return decisions
+
+    def add(self, decision: Decision | str, time: Time | None = None) -> Decision[Any]:
+        """Add a decision that was not made by this window, in the order of time; return it.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            Of the learner, or of another one of such a policy; or its JSON, as ``to_json`` wrote it.
+        time : float or datetime, optional
+            When it was made.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the learner cannot learn it, or one with its id is open.
+        """
+        if isinstance(decision, str | bytes):
+            decision = Decision.from_json(decision)
+        refuse_others(decision)
+        _check_learnable(self.learner, [decision])
+        if self._open.find(decision.id) is not None:
+            raise InvalidValue(
+                "decision", decision.id, "a decision of this id is open; give each decision once"
+            )
+        self.advance(time)
+        self._append([decision])
+        return decision
+
+    def _append(self, decisions: Sequence[Decision[Any]]) -> None:
+        first, count = self._open.add(decisions), len(decisions)
+        lanes, answers = self.learner.lanes.of, self._open.answers
+        answers.lane[first : first + count] = [lanes[each.key] for each in decisions]
+        answers.arm[first : first + count] = [each.slots[0] if self._by_arm else -1 for each in decisions]
+        self._run(self._loops().begin, count, self._time)
+
+    # Feedback is joined to them --------------------------------------------------------------
+
+    def feedback(
+        self, decision: Decision | int | str, reward: float | Sequence[float] = 1.0, time: Time | None = None
+    ) -> Status:
+        """Take in the feedback of a decision; say what became of it.
+
+        Parameters
+        ----------
+        decision : Decision, int or str
+            The decision, its id, or its JSON.
+        reward : float or sequence of float, default 1.0
+            As for :meth:`Learner.learn`. That nothing came need not be said; where it is known, 0 spares
+            the time to wait. Of a list clicks may come one by one.
+        time : float or datetime, optional
+            When it came; by default now.
+
+        Returns
+        -------
+        str
+            ``pending``: it is learned when the decision is due. ``learned``: the decision had been learned
+            as 0 already, and this is learned as one more success. ``repeated``: there was feedback before,
+            which stays. ``late``: the window had closed, or a list had been learned with other clicks; it is
+            not learned. ``unknown``: there is no such decision in this window, which is warned of once.
+        """
+        id = self._read_id(decision)
+        now = _read_time(time)
+        place = self._open.find(id)
+        if place is None:
+            self._time = max(self._time, now)
+            return self._refuse_unknown(id)
+        made = self._open.rows[place]
+        values = self.learner.decision_reader.feedback("reward", [reward], [made])
+        refuse_unfilled("reward", values, made.slots[None])
+        self._time = max(self._time, now)
+        delay = self._time - int(self._open.queue.start[place])
+        if delay >= self._delays.edges[-1]:
+            return "late"
+        return self._join(place, values[0], delay)
+
+    def feedback_many(
+        self,
+        decisions: Sequence[Decision | int | str],
+        rewards: npt.ArrayLike | None = None,
+        times: Sequence[Time] | npt.NDArray[Any] | None = None,
+    ) -> list[Status]:
+        """Take in the feedback of many decisions, in the order of time.
+
+        Parameters
+        ----------
+        decisions : sequence of Decision, int or str
+        rewards : array of float, shape (decisions,) or, for lists, (decisions, positions), optional
+            By default 1 for each.
+        times : sequence of float or datetime, optional
+            By default now.
+
+        Returns
+        -------
+        list of str
+            Of each what :meth:`feedback` says.
+        """
+        count = len(decisions)
+        given: list[Any] = [1.0] * count if rewards is None else list(checks.listed(rewards))
+        moments: list[Any] = [None] * count if times is None else list(times)
+        for field, values in ("rewards", given), ("times", moments):
+            if len(values) != count:
+                raise InvalidValue(field, len(values), f"give one for each of {count} decisions")
+        rows = zip(decisions, given, moments, strict=True)
+        return [self.feedback(*row) for row in rows]
+
+    def _join(self, place: int, values: Floats, delay: int) -> Status:
+        """Join feedback to a decision whose window is open."""
+        before, listed = self._open.rewards[place], len(values) > 1
+        is_first, is_open = math.isnan(before[0]), place >= self._open.queue.cursor[RELEASED]
+        more = values if is_first else np.maximum(before, values)
+        if not is_first and (not listed or (more == before).all()):
+            return "repeated"
+        if not is_open and not is_first:
+            return "late"
+        silence = self._silence
+        amount = 0.0 if (more == silence).all() else 1.0 if silence else float(more.max())
+        self._open.rewards[place] = more
+        # Other clicks of a list may still come.
+        final = not listed or amount == 0.0
+        loops, learner = self._loops(), self.learner
+        loops.note(loops.params, learner.state, self._open.answers, place, delay, amount, final)
+        if is_open:
+            return "pending"
+        if amount:
+            _learn(learner, [self._open.rows[place]], more[None])
+        return "learned"
+
+    @property
+    def _silence(self) -> float:
+        """The feedback that stands for none: 0, or a tie of two."""
+        return 0.5 if self.learner.policy.showing.compared else 0.0
+
+    def _read_id(self, decision: Any) -> int:
+        if type(decision) is Decision:
+            return decision.id
+        if isinstance(decision, str | bytes):
+            return Decision.from_json(decision).id
+        return checks.integer("decision", decision, 0)
+
+    def _refuse_unknown(self, id: int) -> Status:
+        if id <= self._open.newest:
+            return "late"
+        if not self._warned:
+            self._warned = True
+            doubt = f"decision: {id} is not of this window; choose by it, or give it decisions by add"
+            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+        return "unknown"
+
+    # What is due is learned ------------------------------------------------------------------
+
+    def advance(self, time: Time | None = None) -> int:
+        """Learn what is due at a time; return how many decisions were learned.
+
+        Choosing does so by itself. In a pause without decisions it is better not to: all clicks come first.
+        """
+        self._time = max(self._time, _read_time(time))
+        return self._learn_due(False)
+
+    def flush(self) -> int:
+        """Learn all open decisions as they stand, as at the end of a log; return how many there were."""
+        return self._learn_due(True)
+
+    def _learn_due(self, everything: bool) -> int:
+        if not len(self._open):
+            return 0
+        first = int(self._open.queue.cursor[RELEASED])
+        end: int = self._run(self._loops().release, self._time, everything)
+        if end > first:
+            rewards = self._open.rewards[first:end]
+            rewards = np.where(np.isnan(rewards), self._silence, rewards)
+            learner, decisions = self.learner, self._open.rows[first:end]
+            if len(decisions) == 1:
+                learner.learn(decisions[0], rewards[0] if rewards.size > 1 else rewards.item())
+            else:
+                _learn(learner, decisions, rewards)
+                learner.watch.note_many(decisions, rewards, learner.decisions, len(learner))
+        self._open.close()
+        return end - first
+
+    def _run(self, loop: Any, *arguments: Any) -> Any:
+        params, state = self._compiled.params, self.learner.state
+        return loop(params, state, self._delays, self._open.queue, self._open.answers, *arguments)
+
+    def _loops(self) -> _Loops:
+        """Return the loops of the learner's policy, which may have got more arms."""
+        policy = self.learner.policy
+        if self._policy is not policy:
+            params = policy.params
+            if self._by_arm and policy.arm_count > len(self._delays.clicks):
+                self._delays = add_classes(self._delays, policy.arm_count)
+            before = params, self.learner.state
+            queue = *before, self._delays, self._open.queue, self._open.answers
+            self._policy, self._compiled = (
+                policy,
+                _Loops(
+                    params,
+                    compiled(begin_rows, params).entry((*queue, 1, 0)),
+                    compiled(release_due, params).entry((*queue, 0, False)),
+                    compiled(note_row, params).entry((*before, self._open.answers, 0, 0, 1.0, True)),
+                ),
+            )
+        return self._compiled
+
+    # The file of a window --------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the window and its learner to one file; going on from it equals never having stopped.
+
+        It holds arrays and JSON; it replaces an older one only when complete.
+        """
+        replace_file(checks.path(path), [self._to_bytes()])
+
+    @classmethod
+    def load(cls, path: str | Path) -> FeedbackWindow[Any]:
+        """Read what :meth:`save` wrote; runs no code that the file could choose.
+
+        Raises
+        ------
+        SnapshotError
+            If the file is damaged, truncated, foreign or of a newer version.
+        """
+        place = checks.path(path)
+        return _from_bytes(read_file(place), str(place))
+
+    def _to_bytes(self) -> bytes:
+        self._open.make_room(0)
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "time": self._time,
+            "newest": self._open.newest,
+            "window": int(self._delays.edges[-1]),
+            "classes": len(self._delays.clicks),
+        }
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            texts = {HEADER: header, DECISIONS: [each.to_json() for each in self._open.rows]}
+            for name, values in texts.items():
+                with archive.open(name, "w") as member:
+                    member.write(json.dumps(values).encode())
+            with archive.open(LEARNER, "w") as member:
+                member.writelines(pieces(snapshot_of(self.learner)))
+            for name, array in self._arrays():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+        return content.getvalue()
+
+    def _arrays(self) -> list[tuple[str, Any]]:
+        return [*leaves(self._delays, "delays."), *self._open.arrays()]
+
+
+def _read_time(time: Time | None) -> int:
+    """Return a time in microseconds since 1970."""
+    if time is None:
+        return round(clock.time() * SECOND)
+    if isinstance(time, np.datetime64):
+        return int(time.astype("datetime64[us]").astype(np.int64))
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidValue("time", time, "give it a time zone, or give seconds since 1970")
+        time = time.timestamp()
+    return round(checks.number("time", time, 0.0, LATEST_TIME) * SECOND)
+
+
+def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
+    """Refuse decisions that a learner cannot learn."""
+    for each in decisions:
+        batch, _, propensities, _ = learner.decision_reader.columns([each])
+        learner.check_propensities(propensities, batch.stops - batch.starts)
+
+
+def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
+    """Learn decisions that were checked, in the order given."""
+    batch, actions, propensities, epochs = learner.decision_reader.columns(decisions)
+    learner.learn_rows(batch, actions, values, propensities, epochs)
+
+
+def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
+    """Take over what a file holds, checked."""
+    decisions = [Decision.from_json(each) for each in json.loads(archive.read(DECISIONS))]
+    _check_learnable(window.learner, decisions)
+    window._delays = Delays.within(int(header["window"]), int(header["classes"]))
+    window._open.restore(decisions)
+    window._time, window._open.newest = int(header["time"]), int(header["newest"])
+    for name, array in window._arrays():
+        array[...] = read_array(archive, name, array)
+    cursor, size, answers = window._open.queue.cursor, len(decisions), window._open.answers
+    if (cursor < 0).any() or (cursor > size).any():
+        raise ValueError("cursor is out of range")
+    lanes = [window.learner.lanes.of[each.key] for each in decisions]
+    answers.arm[:size] = [each.slots[0] if window._by_arm else -1 for each in decisions]
+    answers.lane[:size] = np.where(np.arange(size) < cursor[RELEASED], -1, lanes)
+
+
+def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
+    """Return the window that a file holds."""
+    foreign = SnapshotError(f"{source}: foreign: this is no feedback window; give a file that save wrote")
+    if not content.startswith(b"PK\x03\x04"):
+        raise foreign
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if HEADER not in archive.namelist():
+                raise foreign
+            refuse_inflating(archive, len(content))
+            header = json.loads(archive.read(HEADER))
+            if header["version"] > VERSION:
+                raise SnapshotError(f"{source}: newer: of version {header['version']}; update tacit")
+            window: FeedbackWindow[Any] = FeedbackWindow.__new__(FeedbackWindow)
+            learner: Learner[Any] = from_bytes(archive.read(LEARNER), source, restored)
+            window._begin(learner, int(header["window"]))
+            _restore(window, archive, header)
+            return window
+    except SnapshotError:
+        raise
+    except Exception as error:
+        # A damaged archive makes zipfile and NumPy raise almost anything.
+        raise SnapshotError(f"{source}: damaged: {error}") from error
+
+
+def _unpickle(content: bytes) -> FeedbackWindow[Any]:
+    """Return the window that went through a pickle."""
+    return _from_bytes(content, "pickle")

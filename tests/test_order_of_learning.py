@@ -1,0 +1,136 @@
+"""Outcomes that are learned sorted are warned of, and those that are not are left alone."""
+
+import heapq
+import random
+import warnings
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import AssumptionWarning
+
+ARMS = ["film", "holiday", "shop"]
+
+
+def learner(policy=None):
+    return tacit.Learner(policy or tacit.auto(arms=ARMS), seed=1, propensities=False)
+
+
+def serve(one, rng, rate, delay_of, decisions=1500, keys=1):
+    """Choose, and learn each decision after a delay in decisions that its outcome may decide."""
+    due = []
+    for now in range(decisions):
+        while due and due[0][0] <= now:
+            _, _, decision, reward = heapq.heappop(due)
+            one.learn(decision, reward)
+        decision = one.choose(f"key {now % keys}")
+        reward = float(rng.random() < (rate(now) if callable(rate) else rate))
+        delay = delay_of(rng, reward)
+        if delay is not None:
+            heapq.heappush(due, (now + delay, now, decision, reward))
+
+
+def clicks_at_once(window):
+    return lambda rng, reward: 0 if reward else window
+
+
+def alike(most):
+    return lambda rng, reward: rng.integers(0, most + 1)
+
+
+SORTED = [
+    (0.3, clicks_at_once(30)),
+    (0.3, clicks_at_once(100)),
+    (0.3, clicks_at_once(1000)),
+    (0.05, clicks_at_once(300)),
+    (0.5, lambda rng, reward: 0 if reward else None),
+    (0.05, lambda rng, reward: 0 if reward else None),
+    (0.3, lambda rng, reward: 100 if reward else 0),
+    (0.3, lambda rng, reward: rng.exponential(10) if reward else 100),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SORTED)))
+def test_what_is_learned_sorted_by_outcome_is_warned_of_once(case):
+    rate, delay_of = SORTED[case]
+    with pytest.warns(AssumptionWarning, match=r"^reward: .*tacit\.FeedbackWindow") as said:
+        serve(learner(), np.random.default_rng(case), rate, delay_of)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+
+
+SOUND = [
+    (0.3, lambda rng, reward: 0),
+    (0.3, lambda rng, reward: 300),
+    (0.3, alike(50)),
+    (0.3, alike(300)),
+    (0.99, lambda rng, reward: 0),
+    (0.95, alike(5)),
+    (0.9, alike(300)),
+    (lambda now: min(0.9, 0.1 + now / 1000), alike(50)),
+    (lambda now: 0.9 if now % 400 < 200 else 0.1, lambda rng, reward: 0),
+    (0.3, clicks_at_once(8)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SOUND)))
+def test_what_is_learned_as_it_should_be_is_not_warned_of(case):
+    rate, delay_of = SOUND[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(5):
+            serve(learner(), np.random.default_rng(seed), rate, delay_of)
+
+
+def test_many_keys_with_few_decisions_in_a_window_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        serve(learner(), np.random.default_rng(1), 0.3, clicks_at_once(100), keys=50)
+
+
+def test_counts_do_not_depend_on_the_order():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        serve(learner(tacit.UCB1(ARMS)), np.random.default_rng(1), 0.3, clicks_at_once(100))
+
+
+def test_batches_of_clicks_and_of_zeros_are_warned_of():
+    one, rng = learner(), np.random.default_rng(1)
+
+    def use():
+        for _ in range(5):
+            made = one.choose_many(["home"] * 200)
+            clicked = rng.random(200) < 0.3
+            for outcome in (True, False):
+                rows = np.flatnonzero(clicked == outcome)
+                one.learn_many([made[row] for row in rows], [float(outcome)] * len(rows))
+
+    with pytest.warns(AssumptionWarning, match=r"^reward: .*tacit\.FeedbackWindow") as said:
+        use()
+    assert len(said) == 1
+    assert said[0].filename == __file__
+
+
+@pytest.mark.parametrize("policy", [tacit.auto(arms=ARMS), tacit.auto(arms=ARMS, context_dim=1)])
+def test_many_are_learned_in_the_order_of_decisions(policy, tmp_path):
+    one, two = learner(policy), learner(policy)
+    contexts = np.linspace(0, 1, 100)[:, None] if policy.context_dim else None
+    decisions, same = (each.choose_many(["home"] * 100, contexts) for each in (one, two))
+    rewards = (np.arange(100) % 3 == 0).astype(float)
+    one.learn_many(decisions, rewards)
+    rows = random.Random(1).sample(range(100), 100)
+    two.learn_many([same[row] for row in rows], rewards[rows])
+    for name, each in ("one", one), ("two", two):
+        each.save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_the_order_of_decisions_of_several_learners_is_not_known():
+    one, other = learner(), learner()
+    mine, others = one.choose_many(["home"] * 3), other.choose_many(["home"] * 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one.learn_many(list(others), [0.0] * 9)
+    with pytest.warns(AssumptionWarning, match="decisions: some are of another learner"):
+        one.learn_many([others[8], mine[1]], [0.0, 1.0])
