@@ -1,0 +1,84 @@
+"""What version 0.3 wrote: its log folds, its snapshots open and its learners decide as they did, bit for bit.
+
+``record_behaviour.py`` recorded it. On another processor than that on which it was recorded, or with another
+NumPy or numba, floats are compared up to rounding; ``BIT_FOR_BIT=1`` demands all bits. Loops run as plain
+Python, and in the long form compiled. What both fold to was recorded; the traffic was decided compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+import record_behaviour as recorder
+from conftest import DATA
+from harness import configured
+
+pytestmark = pytest.mark.interpreted
+WRITTEN = DATA / "written_by_0.3"
+ABOUT = json.loads((WRITTEN / "placements.json").read_text())
+PLACEMENTS = ABOUT["placements"]
+EXACT = bool(os.environ.get("BIT_FOR_BIT")) or ABOUT["machine"] == recorder.read_machine()
+
+with zipfile.ZipFile(WRITTEN / "learners.zip") as archive:
+    NEXT = json.loads(archive.read("next.json"))
+    LEARNERS = {name: archive.read(f"{name}.tacit") for name in NEXT}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("written") / "store.db"
+    path.write_bytes(lzma.decompress((WRITTEN / "store.db.xz").read_bytes()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return json.loads(lzma.decompress((WRITTEN / "behaviour.json.xz").read_bytes()))
+
+
+def is_as_recorded():
+    """Whether what was written live, by compiled loops, is to come out the same to the last bit."""
+    return EXACT and recorder.read_form() == "compiled"
+
+
+def select_tables(kind):
+    return {name: table for name, table in PLACEMENTS.items() if name.partition(".")[0] == kind}
+
+
+@pytest.mark.parametrize("kind", recorder.KINDS)
+def test_its_log_folds_to_what_it_was_and_its_snapshots_lead_there(store, recorded, kind):
+    config = configured(store, placements=select_tables(kind))
+    folded, _ = recorder.fold_store(store, config, snapshot=False)
+    restored, began = recorder.fold_store(store, config, snapshot=True)
+    assert began == {name: ABOUT["snapshots"][name] for name in began}
+    assert min(began.values()) > 0
+    assert folded.keys() == config.placements.keys()
+    expected = {name: recorded[recorder.read_form()][name] for name in folded}
+    assert list(recorder.find_differences(folded, expected, EXACT)) == []
+    assert list(recorder.find_differences(restored, folded, is_as_recorded())) == []
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_its_learners_decide_as_they_did(name, tmp_path):
+    path = tmp_path / f"{name}.tacit"
+    path.write_bytes(LEARNERS[name])
+    shown = recorder.teach_next(path)
+    assert list(recorder.find_differences(shown, NEXT[name][recorder.read_form()], EXACT)) == []
+
+
+async def test_the_same_traffic_is_decided_as_it_was(store, recorded):
+    """Live, from an empty store: the rows of the log, the outcomes of feedback and the state in the end."""
+    exact = is_as_recorded()
+    cases = recorder.list_cases()
+    with recorder.make_folder() as folder, recorder.fixed_chance():
+        copy, outcomes, live, refused = await recorder.play(Path(folder) / "store.db", cases, PLACEMENTS)
+        rows, expected = recorder.read_rows(copy), recorder.read_rows(store)
+    assert refused == {}
+    assert list(recorder.find_differences(rows, expected, exact)) == []
+    assert outcomes == recorded["outcomes"]
+    assert list(recorder.find_differences(live, recorded["compiled"], exact)) == []
