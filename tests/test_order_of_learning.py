@@ -134,3 +134,62 @@ def test_the_order_of_decisions_of_several_learners_is_not_known():
         one.learn_many(list(others), [0.0] * 9)
     with pytest.warns(AssumptionWarning, match="decisions: some are of another learner"):
         one.learn_many([others[8], mine[1]], [0.0, 1.0])
+
+
+def rows_of(count, seed=1):
+    rng = np.random.default_rng(seed)
+    return {
+        "timestamp": np.arange(count).astype("datetime64[m]") + np.timedelta64(30, "D"),
+        "key": np.array(["home", "search"])[rng.integers(0, 2, count)],
+        "arm": np.array(ARMS)[rng.integers(0, 3, count)],
+        "reward": (rng.random(count) < 0.3).astype(float),
+    }
+
+
+def state_after(log, tmp_path, policy, **reading):
+    one = learner(policy).fit_log(log, arms=ARMS, **reading)
+    one.save(tmp_path / "learned")
+    return (tmp_path / "learned").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["memory", "csv", "parquet"])
+def test_a_log_is_learned_by_time_whatever_the_order_of_its_rows(form, tmp_path):
+    import pandas
+
+    frame = pandas.DataFrame(rows_of(70_000 if form == "parquet" else 1000))
+    states = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in frame, frame.sample(frac=1.0, random_state=1), frame[::-1]:
+            path = tmp_path / f"log.{form}"
+            if form == "memory":
+                states.append(state_after(each, tmp_path, None))
+                continue
+            if form == "csv":
+                each.to_csv(path, index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+            else:
+                each.to_parquet(path, index=False)
+            states.append(state_after(path, tmp_path, None))
+    # Keys come in the order of the rows.
+    assert states[0] == states[1] == states[2]
+
+
+def test_lists_of_a_log_are_learned_by_time(tmp_path):
+    import pandas
+
+    rng, count = np.random.default_rng(1), 400
+    arms = np.concatenate([rng.permutation(3)[:2] for _ in range(count)])
+    frame = pandas.DataFrame(
+        {
+            "timestamp": np.repeat(np.arange(count).astype("datetime64[m]") + np.timedelta64(30, "D"), 2),
+            "decision_id": np.repeat([f"d{i}" for i in range(count)], 2),
+            "position": np.tile([0, 1], count),
+            "key": "home",
+            "arm": np.array(ARMS)[arms],
+            "reward": (rng.random(2 * count) < 0.3).astype(float),
+        }
+    )
+    order = np.repeat(2 * rng.permutation(count), 2) + np.tile([0, 1], count)
+    policy = tacit.auto(arms=ARMS, shows="slate", positions=2)
+    states = [state_after(each, tmp_path, policy) for each in (frame, frame.iloc[order])]
+    assert states[0] == states[1]

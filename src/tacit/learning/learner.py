@@ -396,7 +396,8 @@ class Learner(BelievingLearner[ArmT_co]):
     ) -> Self:
         """Learn a click log from its beginning to its end, whatever policy wrote it.
 
-        Each row is learned as if it had been decided here and answered before the next one. What a
+        Each row is learned as if it had been decided here and answered before the next one, by ``timestamp``
+        where there is one: a log whose times go back is read into memory and sorted. What a
         policy concludes from it is only as good as the log: arms that were hardly shown stay
         hardly known. Of a log that cannot be read, or does not fit the policy, nothing is learned.
 

@@ -26,7 +26,7 @@ from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import MANY, small
 from tacit.logs.doubts import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, items_of
-from tacit.logs.parts import beginnings, whole_lists
+from tacit.logs.parts import beginnings, has_times_in_order, sort_by_time, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths, numbers
 from tacit.logs.schema import FEATURE
@@ -38,6 +38,7 @@ from tacit.policies.base import NO_FEATURES, Policy
 FIELDS = "relevance", "examination"
 AT_ONCE = 2**22
 """Numbers of items that are looked up at once."""
+NO_TIME = -(2**62)
 SURELY = 100
 """So many decisions in a row are not alike by chance."""
 WAYS = (
@@ -285,19 +286,14 @@ def learn_log(
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
     found = LoggedFeatures(learner.policy, features, _items_for(learner, log))
     reader = _LogLessons(learner, placement, missing_reward, found)
-    mark, most = 0, 0.0
-    before, made = learner.lanes.kept(), learner.decisions
+    made = learner.decisions
     try:
-        with counted("learning") as report:
-            for lesson in reader.read(found.opened(log)):
-                mark = crc32(lesson.feedback.tobytes(), mark)
-                most = max(most, lesson.feedback.max(initial=0.0))
-                learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
-                report(learner.decisions - made)
-    except BaseException:
-        learner.lanes.take_back(before)
-        learner.decisions = made
-        raise
+        mark, most = _learn_rows(learner, reader.read(found.opened(log)))
+    except _TimesGoBack:
+        # Only now all rows are held in memory.
+        reader = _LogLessons(learner, placement, missing_reward, found)
+        mark, most = _learn_rows(learner, reader.read(found.opened(log), by_time=True))
+        getattr(log, "log", log).report.ignore_order()
     count = learner.decisions - made
     if count >= MANY and small(most):
         warnings.warn(f"log: {small(most)}", AssumptionWarning, stacklevel=3)
@@ -311,10 +307,32 @@ def learn_log(
     return count
 
 
+def _learn_rows(learner: ColumnLearner, lessons: Iterator[Lesson]) -> tuple[int, float]:
+    """Learn all rows or none; return a hash of their rewards and the largest."""
+    mark, most = 0, 0.0
+    before, made = learner.lanes.kept(), learner.decisions
+    try:
+        with counted("learning") as report:
+            for lesson in lessons:
+                mark = crc32(lesson.feedback.tobytes(), mark)
+                most = max(most, lesson.feedback.max(initial=0.0))
+                learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
+                report(learner.decisions - made)
+    except BaseException:
+        learner.lanes.take_back(before)
+        learner.decisions = made
+        raise
+    return mark, most
+
+
 def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:
     """Return the items that a log was opened with, or those that the learner has."""
     kept = learner.kept_items
     return items_of(log) or (ItemTable(kept) if kept is not None and len(kept) else None)
+
+
+class _TimesGoBack(Exception):
+    """A row of a log is earlier than one before it."""
 
 
 class _LogLessons:
@@ -332,12 +350,17 @@ class _LogLessons:
         self._names = pa.array(list(map(str, learner.offer.names)))
         self._there: set[str] = set()
 
-    def read(self, log: Any) -> Iterator[Lesson]:
-        columns = ["placement", "key", "propensity", "reward"]
+    def read(self, log: Any, by_time: bool = False) -> Iterator[Lesson]:
+        columns = ["placement", "key", "propensity", "reward", "timestamp"]
         columns += ["context"] if self._learner.policy.context_dim else []
         columns += ["decision_id", "position"] if self._lists else []
         chunks = selected(log, columns + self._features.needed)
-        for chunk in whole_lists(chunks) if self._lists else chunks:
+        latest = NO_TIME
+        chunks = whole_lists(chunks) if self._lists else chunks
+        for chunk in sort_by_time(chunks, self._lists) if by_time else chunks:
+            in_order, latest = has_times_in_order(chunk, latest)
+            if not (in_order or by_time):
+                raise _TimesGoBack
             mine = self._placed(chunk)
             if not self._lists and self._missing is None:
                 mine = mine.only(mine.batch["reward"].is_valid())

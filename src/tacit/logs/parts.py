@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ ROWS_A_PART = 4_000_000
 """How many rows a part has, if its log can be cut there."""
 PARTS = 2048
 """The most parts that a log is cut into; those of longer logs have more rows."""
+SORTED_ROWS = 65_536
+"""How many rows of a log that was sorted are given away at once."""
 
 
 class LogPart(NamedTuple):
@@ -174,7 +176,7 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         if not len(chunk.rows):
             continue
         if held is not None:
-            chunk = _appended(held, chunk)
+            chunk = _joined_chunks([held, chunk])
         last = int(np.flatnonzero(beginnings(chunk.batch["decision_id"]))[-1])
         if last:
             rows += last
@@ -203,8 +205,40 @@ def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Ch
     return chunk
 
 
-def _appended(early: Chunk, late: Chunk) -> Chunk:
-    tables = [pa.Table.from_batches([chunk.batch]) for chunk in (early, late)]
+def _joined_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    tables = [pa.Table.from_batches([chunk.batch]) for chunk in chunks]
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     (batch,) = table.combine_chunks().to_batches()
-    return Chunk(batch, late.source, np.concatenate([early.rows, late.rows]))
+    return Chunk(batch, chunks[-1].source, np.concatenate([chunk.rows for chunk in chunks]))
+
+
+def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
+    """Return whether no row is earlier than one before it, and the latest time, in microseconds."""
+    if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
+        return True, latest
+    times = _times_of(chunk)
+    return bool(times[0] >= latest and (np.diff(times) >= 0).all()), int(times[-1])
+
+
+def sort_by_time(chunks: Iterator[Chunk], listed: bool) -> Iterator[Chunk]:
+    """Yield all rows by time, the rows of a list together; rows of equal times stay as they are.
+
+    They are held in memory. Of several files errors name the last, and the row in its own one.
+    """
+    filled = [chunk for chunk in chunks if len(chunk.rows)]
+    if not filled:
+        return
+    chunk = _joined_chunks(filled)
+    times = _times_of(chunk)
+    if listed:
+        starts = beginnings(chunk.batch["decision_id"])
+        times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
+    order = np.argsort(times, kind="stable")
+    chunk = Chunk(chunk.batch.take(pa.array(order)), chunk.source, chunk.rows[order])
+    size = len(order) if listed else SORTED_ROWS
+    for start in range(0, len(order), size):
+        yield chunk.part(start, start + size)
+
+
+def _times_of(chunk: Chunk) -> Ints:
+    return np.asarray(chunk.batch["timestamp"].cast(pa.int64()).to_numpy())
