@@ -332,7 +332,8 @@ class Deciding(State):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
             propensities = none_for_nan(decisions.propensities)
         else:
-            shown = [decision.shown[0] for decision in decisions]
+            # Of duels and lists the first alone, without the warning that ``arm`` has for others.
+            shown = [made.arm if isinstance(made, Made) else made.shown[0] for made in decisions]
             epochs = [decision.epoch for decision in decisions]
             propensities = [decision.propensity for decision in decisions]
         control = [None] * count if tossed is None else tossed.control
