@@ -87,17 +87,7 @@ def process(*arguments, env=None, cwd=None):
 def test_help_teaches():
     result = tacit("--help")
     assert result.returncode == 0
-    for command in (
-        "demo",
-        "simulate",
-        "evaluate",
-        "serve",
-        "propose",
-        "reproduce",
-        "policies",
-        "warmup",
-        "doctor",
-    ):
+    for command in ("demo", "simulate", "evaluate", "serve", "reproduce", "policies", "warmup", "doctor"):
         assert command in result.stdout
         assert "Usage" in tacit(command, "--help").stdout
     told = process("version")
@@ -321,9 +311,8 @@ HEAD = "timestamp,decision_id,placement,key,arms,arm,propensity,reward,position\
         ["evaluate", "--policy", "uniform", "--estimator", "ips"],
         ["evaluate", "--policy", "thompson"],
         ["examine"],
-        ["propose"],
     ],
-    ids=["weights", "replays", "examines", "proposes"],
+    ids=["weights", "replays", "examines"],
 )
 @pytest.mark.parametrize("rows", ["", 'never,1,home,tomato,"[""a"",""b""]",a,0.5,1,0\n'])
 def test_a_log_without_one_usable_row_is_failed_work(command, rows, tmp_path):

@@ -98,7 +98,6 @@ def test_a_frame_is_weighed_and_replayed_in_one_call(form):
     assert arms_of(frame, columns=COLUMNS, arms="shown") == ("1", "2")
     replayed = tacit.replay(tacit.UCB1(["1", "2"]), frame, passes=1, **reading)
     assert replayed.rows == 3
-    assert tacit.evaluate.propose(frame, **reading).horizon == 2
 
 
 def test_a_stream_is_read_once_and_says_so():

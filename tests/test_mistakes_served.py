@@ -774,7 +774,7 @@ TYPED = {
     "simulate --config nowhere.toml": ("'--config'", "nowhere.toml", "[simulate] with horizon = 1000"),
     "feed lines.jsonl --map nowhere.toml": ("'--map'", "nowhere.toml", "tacit feed --example segment"),
     "feed lines.jsonl --map long.toml": ("join_seconds", "'30m'", "give a number, in seconds: 1800"),
-    "propose nowhere.csv": ("'LOG'", "nowhere.csv", BESIDE),
+    "examine nowhere.csv": ("'LOG'", "nowhere.csv", BESIDE),
     "items load home nowhere.parquet": ("'FILE'", "nowhere.parquet", BESIDE),
     "log import nowhere": ("'FOLDER'", "nowhere", BESIDE),
     "log forget --user u --backups nowhere": ("'--backups'", "nowhere", BESIDE),

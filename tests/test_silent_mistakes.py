@@ -615,16 +615,6 @@ REFUSED = {
 }
 
 
-def test_a_user_in_place_of_a_key_is_said_where_parameters_are_proposed():
-    users = [f"s{row}" for row in range(400)]
-    found = tacit.propose(pandas.DataFrame(MANY)[:400].assign(key=users[:200]))
-    said = [each for each in found.warnings if each.startswith("key: ")]
-    assert "each of 200 rows has one of its own" in said[0]
-    assert "the query or place, or leave it out" in said[0]
-    assert not any("2·L" in each for each in found.warnings)
-    assert not any(each.startswith("key") for each in tacit.propose(pandas.DataFrame(MANY)).warnings)
-
-
 @pytest.mark.parametrize("mistake", REFUSED)
 def test_a_mistake_is_refused_with_its_remedy(mistake):
     made, field, remedy = REFUSED[mistake]

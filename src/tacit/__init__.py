@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from tacit.environments.interleaved_rankers import InterleavedRankers as InterleavedRankers
     from tacit.environments.interleaved_rankers import from_rankers as from_rankers
     from tacit.evaluate import OffPolicyResult as OffPolicyResult
-    from tacit.evaluate import Proposal as Proposal
     from tacit.evaluate import ReplayResult as ReplayResult
     from tacit.evaluate import examine as examine
     from tacit.evaluate import off_policy as off_policy
-    from tacit.evaluate import propose as propose
     from tacit.evaluate import replay as replay
     from tacit.logs import read_log as read_log
     from tacit.logs import read_open_bandit as read_open_bandit
@@ -45,7 +43,7 @@ _warn_of_namesake()
 _HOMES = {
     "checking": "PolicyCheck check",
     "environments.interleaved_rankers": "InterleavedRankers from_rankers",
-    "evaluate": "OffPolicyResult Proposal ReplayResult examine off_policy propose replay",
+    "evaluate": "OffPolicyResult ReplayResult examine off_policy replay",
     "logs": "read_log read_open_bandit read_ubi write_log",
 }
 _LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}

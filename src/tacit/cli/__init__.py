@@ -12,7 +12,7 @@ import click
 from tacit import __version__
 from tacit.cli.evaluate import duel, evaluate, examine
 from tacit.cli.feed import feed
-from tacit.cli.fit import fit, propose, schema, ubi
+from tacit.cli.fit import fit, schema, ubi
 from tacit.cli.options import ExplainedGroup
 from tacit.cli.placement import items, lift, placement
 from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
@@ -40,7 +40,6 @@ def cli() -> None:
       tacit simulate --policy thompson       regret curves
       tacit evaluate LOG --policy thompson   what would a policy have got?
       tacit check mine:Policy                is a policy of one's own sound?
-      tacit propose LOG                      parameters for intent that shifts
       tacit fit LOG -o learner.tacit         learn a log, for a warm start
       tacit serve                            decisions over HTTP
       tacit feed EVENTS --map feed.toml      clicks from files, sent to the service
@@ -54,7 +53,6 @@ for command in (
     evaluate,
     examine,
     duel,
-    propose,
     fit,
     schema,
     serve,

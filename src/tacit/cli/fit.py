@@ -1,10 +1,7 @@
-"""What a log is made into: ``tacit propose``, parameters; ``fit``, a learner; ``ubi``, a click log."""
-
-# Four commands, one below the other, each with what only it needs: ``propose``, ``fit``, ``schema``,
-# ``ubi``.
+"""Convert logs: ``tacit fit`` learns them, ``schema`` describes contexts, ``ubi`` writes a click log."""
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zipfile import is_zipfile
@@ -14,33 +11,6 @@ import click
 from tacit.cli import options
 from tacit.core.spread import progress
 from tacit.errors import AssumptionWarning
-
-
-@options.command(configured=True)
-def propose(
-    log: options.Existing,
-    reading: options.LogOptions,
-    *,
-    keys: options.Count = 200,
-    as_json: options.Json = False,
-) -> None:
-    """Propose parameters for policies that follow shifting intent, from a click log.
-
-    Says where the log contradicts what such policies assume. LOG is as for evaluate.
-
-    Parameters
-    ----------
-    keys
-        Search shifts in so many of the busiest keys.
-    """
-    from tacit.evaluate import propose as proposed
-
-    with options.usage():
-        reader = reading.open(log)
-    with options.concluding(reader):
-        result = proposed(reader, keys=keys)
-    content = asdict(result) | {"shifts": [shift._asdict() for shift in result.shifts]}
-    options.show(content, result.summary(), as_json, reader.report)
 
 
 @options.command(configured=True)

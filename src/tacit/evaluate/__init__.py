@@ -1,4 +1,4 @@
-"""Offline evaluation: what a policy would have earned, and what parameters a log suggests."""
+"""Offline evaluation: estimate from a log what a policy would have earned."""
 
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from tacit.evaluate.learners import Frozen as Frozen
     from tacit.evaluate.learners import Learning as Learning
     from tacit.evaluate.learners import Ranking as Ranking
-    from tacit.evaluate.proposal import Proposal as Proposal
-    from tacit.evaluate.proposal import Shift as Shift
-    from tacit.evaluate.proposal import propose as propose
     from tacit.evaluate.rejection import ReplayResult as ReplayResult
     from tacit.evaluate.rejection import replay as replay
     from tacit.evaluate.results import Estimate as Estimate
@@ -58,7 +55,6 @@ __getattr__, __dir__ = later(
         "examination": "Examination examine",
         "intervals": "Sums",
         "learners": "Frozen Learning Ranking",
-        "proposal": "Proposal Shift propose",
         "rejection": "ReplayResult replay",
         "results": "Estimate OffPolicyResult Segment",
         "rewards": "ArmMeans Frequencies Greedy Predicted RewardFunction RewardModel Rewards",
