@@ -123,11 +123,6 @@ class Made(NamedTuple):
     propensity: float | None
     epoch: int = 0
 
-    @property
-    def shown(self) -> tuple[Arm]:
-        """The arm, as a decision that was made here has it."""
-        return (self.arm,)
-
 
 class Clicked(NamedTuple):
     """What was clicked in a list, as a client reports it: positions from 0, or items.
