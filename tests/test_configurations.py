@@ -20,14 +20,12 @@ PLACEMENTS = {
     "features": {"kind": "features", "relevance_dim": 3},
     "duels": {"kind": "duels", "rankers": ["a", "b"]},
     "slates": {"kind": "slates", "arms": ["a", "b", "c"]},
-    "personalizer": {"kind": "personalizer"},
 }
 SECTIONS = {
     "server": schema.ServerConfig,
     "store": schema.StoreConfig,
     "traces": schema.TracesConfig,
     "export": schema.ExportConfig,
-    "personalizer": schema.PersonalizerConfig,
 }
 LONG = "x" * 100_000
 VALUES = [
@@ -93,6 +91,14 @@ def test_what_stands_elsewhere_is_taken_or_refused():
             r"store\.path: 'x{60}', of 100,000 characters, is no path \(File name too",
         ),
         ({"store": {"archive": "\0"}}, r"store\.archive: .* is no path \(embedded null byte\); give another"),
+        (
+            {"placements": {"home": {"kind": "personalizer"}}},
+            r"placements\.home\.kind: 'personalizer': version 0\.3 was the last .*; leave kind out",
+        ),
+        (
+            {"placements": {"home": {"arms": 2}}, "personalizer": {"placement": "home"}},
+            r"personalizer: version 0\.3 was the last .*; take \[personalizer\] out",
+        ),
         ({"feeds": {"n": {"map": "\0"}}}, r"feeds\.n\.map: .*embedded null byte; begin with one"),
     ],
 )

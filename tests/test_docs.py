@@ -152,12 +152,6 @@ def test_links_between_files_lead_somewhere(page):
         assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
-def test_the_page_on_moving_from_personalizer_runs_and_prints_what_it_shows(tmp_path):
-    page = "docs/personalizer.md"
-    output = printed("\n".join(blocks(page, "python")), tmp_path)
-    assert output == "".join(blocks(page, "text"))
-
-
 def test_the_page_on_the_service_runs_and_prints_what_it_shows(tmp_path):
     for code, output in zip(
         blocks("docs/service.md", "python"), blocks("docs/service.md", "text"), strict=True

@@ -17,7 +17,7 @@ from tacit.service.config.file import load_config
 
 PAGES = ROOT / "docs" / "elsewhere"
 THEIRS = {"mabwiser": "mabwiser", "river": "river", "open-bandit": "obp", "bandits-in-products": "growthbook"}
-SERVED = ("bandits-in-products",)
+SERVED = ("bandits-in-products", "personalizer")
 """Pages whose code asks a service, of their first configuration."""
 
 

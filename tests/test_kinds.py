@@ -63,7 +63,7 @@ def test_its_table_is_as_strict_as_the_others(coins, change, told):
 
 
 def test_an_unknown_kind_is_named_with_those_there_are():
-    with pytest.raises(InvalidValue, match="arms, features, duels, slates, personalizer"):
+    with pytest.raises(InvalidValue, match="arms, features, duels, slates"):
         kind_of("dice")
 
 

@@ -21,7 +21,6 @@ from stores import store_at
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
-from tacit.errors import InvalidValue
 from tacit.service.app.server import running
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
@@ -330,11 +329,3 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
     live = asyncio.run(session())
     with harness.recovered(tmp_path / "s.db", config) as again:
         assert learned(again) == live
-
-
-async def test_actions_of_the_personalizer_cannot_be_pinned(tmp_path):
-    import test_personalizer as personalizer
-
-    async with harness.served(tmp_path / "s.db", personalizer.configured()) as engine:
-        with pytest.raises(InvalidValue, match="nothing can be pinned"):
-            await engine.ask("home", PinOf(["y"], as_text(START + 10)))

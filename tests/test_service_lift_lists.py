@@ -1,4 +1,4 @@
-"""Holdouts of placements that show lists, let rankers duel, or answer the Personalizer API."""
+"""Holdouts of placements that show lists, or let rankers duel."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ from test_cli import tacit
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.app.server import running
-from tacit.service.doors import personalizer_wire as wire
-from tacit.service.doors.personalizer import ShownRanking, impression_of
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
@@ -43,7 +40,6 @@ from tacit.wire.decisions import Impression as Wanted
 
 LISTS = {"kind": "slates", "arms": ["a", "b", "c", "d"], "policy": "list-mix", "positions": 2}
 DUELS = {"kind": "duels", "rankers": ["old", "new"], "policy": "rmed1"}
-RANKS = {"kind": "personalizer", "policy": "linear-epsilon-greedy(dim=32, epsilon=0.4)"}
 RANKINGS = {"old": [1, 2, 3, 4], "new": [4, 3, 2, 1]}
 
 
@@ -52,8 +48,7 @@ async def told(engine, *asked):
     home, rows = engine.placements["home"], []
     for one in asked:
         engine.clock.now += SECOND
-        given = one if isinstance(one, tuple) and hasattr(one, "unit") else home.checked(one)
-        rows += await engine.decide_many("home", [given])
+        rows += await engine.decide_many("home", [home.checked(one)])
     return rows
 
 
@@ -294,70 +289,6 @@ def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path
     asyncio.run(session())
 
 
-# Personalizer --------------------------------------------------------------------------------
-
-
-def rank_of(i):
-    actions = [{"id": name, "features": [{"name": name}]} for name in ("a", "b", "c")]
-    return msgspec.convert({"actions": actions, "eventId": f"e{i}"}, wire.RankRequest)
-
-
-@pytest.mark.parametrize("control", ["baseline", "uniform"])
-def test_the_personalizer_has_a_holdout(tmp_path, control):
-    async def session():
-        config = with_home(**RANKS, holdout={"share": 0.4, "control": control}, snapshot_every=100)
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            home = engine.placements["home"]
-            rows = []
-            for i in range(600):
-                (row,) = await told(engine, impression_of(rank_of(i), home.dim))
-                await engine.feedback("home", row.id, 1.0 if row.arm == "b" else -0.5)
-                rows.append(row)
-            (again,) = await told(engine, impression_of(rank_of(0), home.dim))
-            assert again == rows[0]
-            found = await finished(engine, path, config)
-            sums = home.lift.scores
-            return rows, found, sums
-
-    rows, found, sums = asyncio.run(session())
-    if control == "baseline":
-        assert {row.arm for row in rows if row.control} == {"a"}
-        assert found.claim == "better"
-    for row in rows:
-        chances = dict(ShownRanking.of(row).ranking)
-        assert math.isclose(sum(chances.values()), 1.0)
-        assert math.isclose(chances[row.arm], row.propensity)
-        assert ShownRanking.of(row).ranking[0][0] == row.arm
-    q = np.array([row.propensity for row in rows])
-    for arm in "abc":
-        _check_frequency(np.array([row.arm == arm for row in rows]), q)
-    assert (found.ratio, sums.overall[0]) == (None, len(rows))
-    # The policy's own value from propensities is that of its own decisions, within 5 errors.
-    own = np.array([1.0 if row.arm == "b" else 0.0 for row in rows if not row.control])
-    policy, spread, _ = sums.policy
-    mean = sums.overall[1] / len(rows)
-    assert abs(policy / len(rows) + mean - own.mean()) < 5 * math.sqrt(spread) / len(rows) + 0.1
-
-
-def test_events_of_several_slots_have_none(tmp_path):
-    config = with_home(**RANKS, holdout={"share": 0.4, "control": "baseline"})
-    config = msgspec.structs.replace(
-        config, store=msgspec.structs.replace(config.store, path=str(tmp_path / "s.db"))
-    )
-    with running(config) as address:
-        from harness import Client as Asker
-
-        body = {
-            "actions": [{"id": "a", "features": []}, {"id": "b", "features": []}],
-            "slots": [{"id": "top", "baselineAction": "a"}, {"id": "low", "baselineAction": "b"}],
-        }
-        path = "/v1/placements/home/personalizer/v1.1-preview.3/multislot/rank"
-        status, _, answer = Asker(address).ask("POST", path, body)
-        assert status == 400
-        assert "leave the holdout out" in json.dumps(answer)
-
-
 # What cannot be ------------------------------------------------------------------------------
 
 
@@ -368,7 +299,6 @@ def test_events_of_several_slots_have_none(tmp_path):
         (LISTS, {"control": {"policy": "list-mix"}}, "not policy"),
         (DUELS, {"control": {"policy": "rmed1"}}, "uniform, baseline, arm, not policy"),
         (DUELS, {"control": {"arm": "soup"}}, "none of the arms"),
-        (RANKS, {"control": "baseline", "unit": "user"}, "name no user; give one of decision"),
     ],
 )
 def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):

@@ -26,7 +26,6 @@ PLACEMENTS = {
     OWN: {"arms": ["a", "b"]},
     "shop-1": {"arms": 2, "holdout": {"share": 0.1}},
     FOREIGN: {"arms": [ARM, "b"], "holdout": {"share": 0.1}},
-    "zebra-ranks": {"kind": "personalizer"},
     "zebra-duels": {"kind": "duels", "rankers": ["x", "y"]},
 }
 ALL, EVERY = ["decide", "feedback", "read", "admin"], bearer(KEY["admin"])
@@ -36,9 +35,7 @@ KEYS = {
     "operator": {"sha256": MADE["admin"][1], "scopes": ALL},
     "tenant": {"sha256": MADE["read"][1], "scopes": ALL, "placements": PATTERNS},
 }
-VALUES = {
-    "placements": PLACEMENTS, "keys": KEYS, "personalizer": {"placement": "zebra-ranks"}
-}  # fmt: skip
+VALUES = {"placements": PLACEMENTS, "keys": KEYS}
 ROUTES = [
     pytest.param(path, route, id=f"{method} {path.template}")
     for api in APIS
@@ -59,13 +56,10 @@ def client(tmp_path_factory):
 
 
 def addressed(path, route, name):
-    """Return the addresses of a route that name a placement."""
+    """Return the address of a route that names a placement."""
     id = {"id": name, "none": "page.css"}.get(route.of, "x")
     template = path.template.replace("{id}", id)
-    found = [template.replace("{name}", name)]
-    if "/personalizer/" in template:
-        found.append(f"/v1/placements/{name}{template}")
-    return [f"{each}?placement={name}&key={HIDDEN.replace(' ', '+')}" for each in found]
+    return f"{template.replace('{name}', name)}?placement={name}&key={HIDDEN.replace(' ', '+')}"
 
 
 def asked(client, route, address, key):
@@ -79,29 +73,25 @@ def asked(client, route, address, key):
 
 @pytest.mark.parametrize(("path", "route"), ROUTES)
 def test_no_route_tells_of_another_placement(client, path, route):
-    for address in addressed(path, route, FOREIGN):
-        status, content = asked(client, route, address, SOME)
-        if route.of in ("each", "none"):
-            # Of a feed that nobody configured, nothing is told either.
-            assert status == (404 if route.signed else 200)
-        else:
-            assert status == 403
-            # Which one, and which ones it may ask for.
-            assert FOREIGN in content
-            assert all(pattern in content for pattern in PATTERNS)
-            assert asked(client, route, address, EVERY)[0] != 403 or route.status != 200
-            continue
+    address = addressed(path, route, FOREIGN)
+    status, content = asked(client, route, address, SOME)
+    if route.of in ("each", "none"):
+        # Of a feed that nobody configured, nothing is told either.
+        assert status == (404 if route.signed else 200)
         assert not any(hidden in content for hidden in (FOREIGN, ARM, HIDDEN)), content
+    else:
+        assert status == 403
+        # Which one, and which ones it may ask for.
+        assert FOREIGN in content
+        assert all(pattern in content for pattern in PATTERNS)
+        assert asked(client, route, address, EVERY)[0] != 403
     if route.of == "each" and route.handler is not None and route.operation != "fedNow":
         assert OWN in content
 
 
-@pytest.mark.parametrize(
-    ("path", "route"), [one for one in ROUTES if not one.id.split()[1].startswith("/personalizer")]
-)
+@pytest.mark.parametrize(("path", "route"), ROUTES)
 def test_every_route_serves_the_placements_that_a_key_reaches(client, path, route):
-    for address in addressed(path, route, OWN):
-        assert asked(client, route, address, SOME)[0] != 403
+    assert asked(client, route, addressed(path, route, OWN), SOME)[0] != 403
 
 
 def test_who_is_forgotten_is_forgotten_everywhere_and_needs_a_key_that_reaches_all(client):

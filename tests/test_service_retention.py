@@ -9,13 +9,11 @@ import subprocess
 import threading
 
 import harness
-import msgspec
 import numpy as np
 import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
-import test_personalizer as personalizer
 from harness import START, Client, Clock, learned, quiet, reached, recovered, served
 from stores import store_at
 from test_cli import tacit as tacit_command
@@ -23,18 +21,16 @@ from test_cli import tacit as tacit_command
 from tacit.errors import ConfigError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log.archive import backup
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import DecisionRow, MarkRow, RecordRow
+from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.placement import NewSettings
 from tacit.wire.control import ModeOf
 
 HOUR = 3_600_000_000
@@ -336,46 +332,6 @@ def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeyp
     assert rows(store) == dumped
     assert verify(keeping(), store) == []
     store.close()
-
-
-def test_settings_outlive_the_row_that_made_them(tmp_path):
-    path, config = tmp_path / "s.db", personalizer.configured()
-    config = msgspec.structs.replace(
-        config,
-        placements={
-            name: msgspec.structs.replace(each, retention=1.0) for name, each in config.placements.items()
-        },
-    )
-
-    async def session():
-        async with served(path, config) as engine:
-            settings = engine.placements["home"].settings
-            changed = msgspec.structs.replace(settings, epsilon=0.5)
-            await engine.ask("home", NewSettings(changed.text))
-            for i in range(20):
-                engine.clock.now = START + i * 4 * HOUR
-                await personalizer.decided(engine, personalizer.rank_of())
-                await quiet(engine)
-            return learned(engine, "home"), engine.placements["home"].settings
-
-    live, settings = asyncio.run(session())
-    store = store_at(path)
-    # It is kept, as everything that says who changed what; what was learned begins after it.
-    (mark,) = [row for row in store.events(0) if isinstance(row, MarkRow) and row.placement]
-    assert mark.seq <= store.begins(mark.placement).seq
-    assert verify(config, store) == []
-    snapshot = store.snapshot(1)
-    save(store, snapshot._replace(learner=b"?"))
-    placement = Engine(config, store, Clock()).placements["home"]
-    assert placement.settings == settings
-    assert learned(_Holds({"home": placement}), "home") == live
-    counts = export_ubi(store, tmp_path / "out")
-    assert counts["ubi_queries"] > 0
-    store.close()
-    (first, *_) = (tmp_path / "out" / "ubi_queries.ndjson").read_text().splitlines()
-    query = json.loads(first)
-    ours = query["query_attributes"]["tacit"]
-    assert query["query_response_hit_ids"][0] in ours["arms"] == ["a", "b", "c"]
 
 
 # A clock that is wrong ------------------------------------------------------------------------

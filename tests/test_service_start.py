@@ -22,7 +22,7 @@ from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.fold import start
-from tacit.service.engine.layout import check_kinds
+from tacit.service.engine.layout import check_starts
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
@@ -272,10 +272,7 @@ def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
     fitted(file, tacit.UCB1(NAMES))
     refused(r"UCB1\(.* has learned it", starting(file))
     with pytest.raises(ConfigError, match="start: shards start from nothing"):
-        check_kinds(starting(file))
-    home = {"kind": "personalizer", "start": "one.tacit"}
-    with pytest.raises(ConfigError, match="start: placements of kind 'personalizer' start from"):
-        load_config(overrides={"placements.home": home})
+        check_starts(starting(file))
     store = store_at(path)
     assert store.placements() == {}
     store.close()

@@ -22,7 +22,6 @@ TABLES: dict[str, tuple[str, type]] = {
     "traces": ("", config.TracesConfig),
     "feeds.NAME": ("", HookTable),
     "export": ("", config.ExportConfig),
-    "personalizer": ("", config.PersonalizerConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
         for kind, structure in ((name, kind_of(name).table) for name in KINDS)

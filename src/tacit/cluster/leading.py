@@ -22,7 +22,7 @@ from tacit.cluster.shard import Spares
 from tacit.cluster.tasks import imported
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.layout import check_kinds
+from tacit.service.engine.layout import check_starts
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.aspects.shared import Learned, Value
@@ -341,7 +341,7 @@ class LeadingIngress(Ingress):
         ConfigError, NotDurable
             If a shard cannot; another one may have by then.
         """
-        check_kinds(config)
+        check_starts(config)
         config = await asyncio.to_thread(self._seeded, config)
         for link in self._own:
             link.config = msgspec.structs.replace(config, store=link.config.store)

@@ -68,9 +68,9 @@ def serve(
         raise ConfigError(
             "store.url: shards keep their log in PostgreSQL; give --store postgresql://user@host/database"
         )
-    from tacit.service.engine.layout import check_kinds
+    from tacit.service.engine.layout import check_starts
 
-    check_kinds(config)
+    check_starts(config)
     announce = options.pop("ready", print_address)
     leading: list[LeadingIngress] = []
     tasks = set()

@@ -14,8 +14,6 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
 from tacit.policies.shows import Shows, shows_of
 
-UNITS = "decision", "session", "user"
-
 
 class ExportTable(NamedTuple):
     """A table of its own that the export of a log has of placements of a kind.
@@ -54,27 +52,21 @@ class Kind:
         What the page shows of a placement; it names its template.
     example : function
         Returns, for a placement, a request at ``path`` that it will answer, as JSON data.
-    form : Form or None
-        How requests at ``path`` are read and answers written; None where another API does that.
+    form : Form
+        How requests at ``path`` are read and answers written.
     by_features : bool
         Whether its policies read features of arms.
     takes_clicks : bool
         Whether clicked positions come back, and not rewards.
     click_log : bool
         Whether its decisions are rows of a click log (:mod:`tacit.logs`).
-    sharded : bool
-        Whether its keys can be dealt out to shards.
     living : bool
         Whether its arms can come and go.
     controls : tuple of str
         What can decide for a part of its traffic, so that the lift is known: ``uniform``,
         ``baseline``, ``arm`` or ``policy``; empty for nothing.
-    units : tuple of str
-        Who can stay in one group then, as its requests name them.
     export : ExportTable or None
         What the export of a log has of it besides.
-    check : function
-        Raises ConfigError for a policy that is not fit for another reason.
     featured : Kind or None
         The kind of those of its placements whose policies read features of arms, where others do not.
     """
@@ -87,16 +79,13 @@ class Kind:
     placement: type[Any]
     view: type[Any]
     example: Callable[[Any], dict[str, Any]]
-    form: Any = None
+    form: Any
     by_features: bool = False
     takes_clicks: bool = False
     click_log: bool = False
-    sharded: bool = True
     living: bool = False
     controls: tuple[str, ...] = ()
-    units: tuple[str, ...] = UNITS
     export: ExportTable | None = None
-    check: Callable[[Any], None] = lambda policy: None
     featured: Kind | None = None
 
     def fit_for(self, policy: Policy) -> Kind:
@@ -114,7 +103,6 @@ KINDS: dict[str, Kind | str] = {
     "features": "tacit.service.http.arms:FEATURES",
     "duels": "tacit.service.http.duels",
     "slates": "tacit.service.http.slates",
-    "personalizer": "tacit.service.doors.personalizer",
 }
 """All kinds by their names: records, or modules that have one as ``KIND``, or by another name, and are
 imported when it is first asked for."""

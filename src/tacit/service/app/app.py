@@ -174,7 +174,7 @@ class UsualRequest(AnswerUnderWay):
         """Answer with a result."""
         token = messages.request_id.set(self.id)
         try:
-            self._end(written(self.route, self._answer(result)))
+            self._end(written(self._answer(result)))
         except BaseException as error:
             self._fail(error)
         messages.request_id.reset(token)

@@ -246,8 +246,6 @@ class Guard:
             visit.caller = UNPROVEN
         elif self._keys:
             key = headers.get(b"authorization", b"")
-            if path.api.key_header is not None and path.api.key_header in headers:
-                key = b"Bearer " + headers[path.api.key_header]
             name = self._keys.name(key)
             if name is None:
                 scheme = b"Basic" if method == "GET" else b"Bearer"

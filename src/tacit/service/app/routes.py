@@ -10,7 +10,6 @@ import msgspec
 import tacit
 from tacit.service.doors import ubi_routes as ubi
 from tacit.service.doors.ofrep import OFREP
-from tacit.service.doors.personalizer_routes import PERSONALIZER
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
 from tacit.service.http.route import Addressed, Api, Path, Route
@@ -27,7 +26,7 @@ PLACEMENTS = Api(
     attrgetter("engine"),
 )
 SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
-APIS = PLACEMENTS, SITE, PERSONALIZER, OFREP
+APIS = PLACEMENTS, SITE, OFREP
 
 
 def find(address: str) -> Addressed:
@@ -38,8 +37,8 @@ def find(address: str) -> Addressed:
     >>> found = find("/v1/placements/home/decide")
     >>> found.path.template, found.name
     ('/v1/placements/{name}/decide', 'home')
-    >>> find("/personalizer/v1.0/events/a/b/reward").id
-    'a/b'
+    >>> find("/ofrep/v1/evaluate/flags/home").id
+    'home'
     >>> find("/favicon.ico").path.label
     'other'
     """
@@ -52,11 +51,7 @@ def find(address: str) -> Addressed:
 
 # ---- The OpenAPI document, assembled from the table of routes and the structures that travel
 
-SCHEMES = {
-    "bearer": {"type": "http", "scheme": "bearer"},
-    "basic": {"type": "http", "scheme": "basic"},
-    "subscription": {"type": "apiKey", "in": "header", "name": "Ocp-Apim-Subscription-Key"},
-}
+SCHEMES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 ID = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
@@ -110,11 +105,11 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
     refusals = path.api.refusals
-    answers: dict[int, dict[str, Any]] = {route.status: {"description": _said(route.answer) or route.summary}}
+    answers: dict[int, dict[str, Any]] = {200: {"description": _said(route.answer) or route.summary}}
     if route.answer is bytes:
-        answers[route.status]["content"] = BINARY
+        answers[200]["content"] = BINARY
     elif route.answer is not None:
-        answers[route.status] |= _content(schema_of[route.answer])
+        answers[200] |= _content(schema_of[route.answer])
     for status in route.problems:
         refusal = _content(schema_of[refusals.body], refusals.media) | refusal_headers(status)
         answers[status] = {"description": refusals.meaning(status)} | refusal

@@ -365,7 +365,6 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
     server: schema.ServerConfig = schema.ServerConfig()
     store: schema.StoreConfig = schema.StoreConfig()
     keys: dict[str, Any] = {}
-    personalizer: schema.PersonalizerConfig | None = None
     traces: schema.TracesConfig | None = None
     feeds: dict[str, HookTable] = {}
     export: schema.ExportConfig | None = None
@@ -406,6 +405,8 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
         if value is not None:
             _replace(table, key.split(".", 2), value)
     _check_version(table, source)
+    if "personalizer" in table:
+        raise ConfigError(f"{source}: personalizer: {PERSONALIZER}; take [personalizer] out")
     _check_keys(table, ConfigFile, f"{source}: ")
     for section, kind in SECTIONS.items():
         _check_keys(table.get(section[1:-1]), kind, f"{source}: {section[1:-1]}.")
@@ -421,19 +422,12 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
             "keys; make one with: tacit key NAME, or leave the host out"
         )
-    if file.personalizer is not None:
-        named = placements.get(file.personalizer.placement)
-        if named is None or named.kind != schema.PERSONALIZER:
-            raise ConfigError(
-                f"{source}: personalizer.placement: {file.personalizer.placement!r}: name a "
-                f"placement of kind = {schema.PERSONALIZER!r}"
-            )
     keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
     folder = Path() if path is None else Path(path).parent
     feeds = {name: _hook(name, table, source, folder) for name, table in file.feeds.items()}
     corrected = (name for name, raw in file.placements.items() if "correction_window" in raw)
     idle = tuple(name for name in corrected if placements[name].rule.late == "record")
-    settings = file.server, file.store, keys, file.personalizer, file.traces, feeds, file.export, idle
+    settings = file.server, file.store, keys, file.traces, feeds, file.export, idle
     return schema.Config(placements, *settings)
 
 
@@ -584,9 +578,25 @@ def _check_within(given: Any, known: Sequence[str], place: str, source: str) -> 
             raise ConfigError(f"{source}: {place}.{part}.{key}: {inner[key]!r}: {remedy}")
 
 
+PERSONALIZER = (
+    "version 0.3 was the last to answer the Personalizer API; leave kind out and ask decide and feedback, "
+    "as the page From Personalizer of the documentation shows"
+)
+REMOVED = {("kind", "personalizer"): PERSONALIZER}
+"""Settings of placements that 0.3 had and this version does not have, each with its remedy."""
+
+
+def _check_removed(table: Any, place: str) -> None:
+    """Refuse settings that this version does not have any more."""
+    for (key, value), remedy in REMOVED.items():
+        if isinstance(table, dict) and table.get(key) == value:
+            raise ConfigError(f"{place}.{key}: {value!r}: {remedy}")
+
+
 def _placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
+    _check_removed(table, f"{source}: {key}")
     kind = table.get("kind", schema.ARMS) if isinstance(table, dict) else schema.ARMS
     if not isinstance(kind, str) or kind not in KINDS:
         near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))

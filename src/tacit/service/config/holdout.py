@@ -93,13 +93,13 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _label(self) -> str:
         return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
 
-    def check(self, kind: str, controls: Collection[str], units: Collection[str]) -> None:
+    def check(self, kind: str, controls: Collection[str]) -> None:
         """Check that a kind of placement can have it.
 
         Parameters
         ----------
         kind : str
-        controls, units : collection of str
+        controls : collection of str
             Those that the kind knows.
 
         Raises
@@ -115,11 +115,6 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if control not in controls:
             raise ConfigError(
                 f"holdout.control: of the kind {kind!r} it is one of {', '.join(controls)}, not {control}"
-            )
-        if self.unit not in units:
-            raise ConfigError(
-                f"holdout.unit: requests of the kind {kind!r} name no {self.unit}; give one of "
-                f"{', '.join(units)}"
             )
         try:
             _ = self.looked

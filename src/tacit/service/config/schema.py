@@ -121,7 +121,7 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
 # ---- The tables
 
 COMMITTED, BUFFERED = "committed", "buffered"
-ARMS, PERSONALIZER = "arms", "personalizer"
+ARMS = "arms"
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 # At most 30 days, so that windows cannot outgrow memory unnoticed.
@@ -280,18 +280,6 @@ class ExportConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     properties: str | None = None
 
 
-class PersonalizerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who answers at ``/personalizer``.
-
-    Attributes
-    ----------
-    placement : str
-        A placement of the kind ``personalizer``.
-    """
-
-    placement: str
-
-
 class PlacementConfig(msgspec.Struct, frozen=True):
     """What a placement decides, and how.
 
@@ -383,8 +371,6 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             raise ConfigError("mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\"")
         if self.spread:
             _check_sums(self.policy)
-        if self.start is not None and self.served_as.form is None:
-            raise ConfigError(f"start: placements of kind {self.kind!r} start from nothing; leave it out")
         if self.signals is not None:
             reads = max((self.policy, self.shadow or self.policy), key=attrgetter("context_dim"))
             check_config(self.signals, reads)
@@ -407,7 +393,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             if self.metrics.keys() - {self.learned, self.guardrail and self.guardrail.metric}:
                 raise ConfigError("metrics: they need a holdout, or a guardrail; add one")
             return
-        self.holdout.check(self.kind, kind.controls, kind.units)
+        self.holdout.check(self.kind, kind.controls)
         arms, arm = self.configured_arms, self.holdout.arm
         known = range(arms) if isinstance(arms, int) else arms or ()
         if arm is not None and arm not in known:
@@ -431,7 +417,6 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 f"{'' if reads else 'no '}features of arms, which is not for the kind "
                 f"{self.kind!r}; give a policy that is, such as auto"
             )
-        kind.check(policy)
         if policy.feature_dims != self.policy.feature_dims:
             raise ConfigError("shadow: it must read as many features as the policy")
         if policy.context_dim and self.policy.context_dim not in (0, policy.context_dim):
@@ -508,7 +493,6 @@ class Config(msgspec.Struct, frozen=True):
     store : StoreConfig
     keys : dict of str to KeyConfig
         Without any, everybody may do everything, and the address must be the loopback.
-    personalizer : PersonalizerConfig or None
     traces : TracesConfig or None
     feeds : dict of str to HookConfig
         Those that others push.
@@ -521,7 +505,6 @@ class Config(msgspec.Struct, frozen=True):
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     keys: dict[str, KeyConfig] = {}
-    personalizer: PersonalizerConfig | None = None
     traces: TracesConfig | None = None
     feeds: dict[str, HookConfig] = {}
     export: ExportConfig | None = None

@@ -35,8 +35,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ----------
     kind : str
         What it decides for: one of the ``arms``, one of arms known by their ``features``, which
-        rankers' ``duels``, or which arms stand in ``slates``; ``personalizer`` is asked in the
-        names of that API.
+        rankers' ``duels``, or which arms stand in ``slates``.
     policy : str or table
         As on the command line, or a table with the key ``name``. ``auto`` is the recommended one,
         and goes on with the one that an earlier version recommended.

@@ -105,7 +105,7 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
 async def _evaluated(engine: Service, call: RouteCall) -> EvaluationAnswer:
     placement = engine.placement(call.id)
     form = placement.kind.form
-    if form is None or placement.kind.showing.compared:
+    if placement.kind.showing.compared:
         raise InvalidValue(
             "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )

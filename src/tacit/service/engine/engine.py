@@ -334,26 +334,19 @@ class Engine(Verbs):
         Raises
         ------
         UnknownName, NotDurable
-            As :meth:`learner`.
+            As :meth:`history`.
         InvalidValue
             If its decisions can be made nowhere else, or there is no such shard: this one is 0.
         """
         check_elsewhere(self.placement(placement), self._pending.time.now())
         if shard:
             raise InvalidValue("shard", shard, "leave it out: one server has learned all")
-        return await self.learner(placement)
+        return await self.lending.of(placement, self._pending.seq)
 
     async def lends(self, placement: str) -> list[int | None]:
         """Return the last row of the log that what is lent knows; errors as for :meth:`lend`."""
         check_elsewhere(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
-
-    async def learner(self, placement: str) -> reading.Lent:
-        """Return what a placement has learned, as far as it is durable, as a learner's file.
-
-        The next group waits while it is copied. Errors as for :meth:`history`.
-        """
-        return await self.lending.of(placement, self._pending.seq)
 
     async def key(self, placement: str, key: str) -> reading.KeyFacts:
         """Return what was learned of a key; raise UnknownName if nothing was decided for it."""

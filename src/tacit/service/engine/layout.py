@@ -178,17 +178,15 @@ class LayoutStore(PostgresStore):
         return as_stored(name, config, stored)
 
 
-def check_kinds(config: Config) -> None:
+def check_starts(config: Config) -> None:
     """Check that all placements can be dealt out.
 
     Raises
     ------
     ConfigError
-        If one is of a kind whose requests read the whole log, or starts from a learner.
+        If one starts from a learner.
     """
     for name, each in config.placements.items():
-        if not each.served_as.sharded:
-            raise ConfigError(f"placements.{name}.kind: {each.kind!r} has no shards; serve it without --ray")
         if each.start is not None:
             raise ConfigError(
                 f"placements.{name}.start: shards start from nothing; serve it without --ray, or leave it out"

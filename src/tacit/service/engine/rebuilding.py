@@ -171,9 +171,6 @@ class Rebuilder:
         """Return a placement whose log can be folded into a policy."""
         placement = self._engine.placement(name)
         before = placement.config.policy
-        if placement.kind.form is None:
-            remedy = f"placements of kind {placement.kind.name!r} keep their policy"
-            raise InvalidValue("placement", name, remedy)
         try:
             msgspec.structs.replace(placement.config, policy=policy)
         except TacitError as error:

@@ -19,7 +19,7 @@ from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
 from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import Decide, DecisionRequest, FeedbackRequest, Impression, Record
-from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, Event, RecordRow
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, RecordRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
@@ -151,16 +151,6 @@ class Service(Protocol):
 
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return who changed what of a placement, in order."""
-
-
-class LoggedService(Service, Protocol):
-    """A service with one log, which can be read as a whole."""
-
-    async def learner(self, placement: str) -> Lent:
-        """Return what a placement has learned, as a learner's file."""
-
-    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log that concern a placement."""
 
 
 # ---- One decision, one piece of feedback: what every service does with its many at once

@@ -105,7 +105,7 @@ class Endpoint:
             result = await route.handler(self._opened, called)
         except (TacitError, msgspec.MsgspecError) as error:
             return self.refusal(route, error)
-        return written(route, result)
+        return written(result)
 
     def asking(
         self, route: Route, found: Addressed, body: bytes, caller: Caller
@@ -146,16 +146,16 @@ class Endpoint:
                 return found.id
             case "query":
                 return QueryParams(query).get("placement", "")
-        return self._path.api.usual(self._opened) if found.name is None else found.name
+        return found.name
 
 
-def written(route: Route, result: Any) -> Answer:
+def written(result: Any) -> Answer:
     """Return the result of a handler as an answer."""
     if isinstance(result, Answer):
         return result
     if isinstance(result, bytes):
-        return Answer(route.status, messages.BYTES, result)
-    return Answer(route.status, JSON, b"" if result is None else _encode(result))
+        return Answer(200, messages.BYTES, result)
+    return Answer(200, JSON, b"" if result is None else _encode(result))
 
 
 # ---- Server-sent events that tell a page when there is something new to look at

@@ -32,10 +32,7 @@ Headers = Mapping[bytes, bytes]
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
-    (
-        b"access-control-allow-headers",
-        b"authorization, content-type, ocp-apim-subscription-key, traceparent, x-request-id",
-    ),
+    (b"access-control-allow-headers", b"authorization, content-type, traceparent, x-request-id"),
     (b"access-control-max-age", b"600"),
 )
 """The answer to a browser that asks before it sends something."""

@@ -123,8 +123,6 @@ class Route(NamedTuple):
         Which limit of the configuration its body has; None if no body is read.
     problems : tuple of int
         What it may be refused with.
-    status : int
-        Of a good answer.
     query : tuple of dict
         Its parameters, as the OpenAPI document says them.
     asked : type or None
@@ -150,7 +148,6 @@ class Route(NamedTuple):
     scope: str | None = READ
     limit: Limit | None = None
     problems: tuple[int, ...] = GUARDED
-    status: int = 200
     query: tuple[dict[str, Any], ...] = ()
     asked: Any = None
     of: Literal["name", "id", "query", "each", "none"] = "name"
@@ -309,12 +306,8 @@ class Api:
     placed : function, optional
         Returns what a call has as its placement, from what was opened, the name and the id;
         by default the name.
-    usual : function, optional
-        Returns the placement that is meant where an address names none, from what was opened.
     whole : bool
         Whether all below the prefix is this API's, also what it does not know.
-    key_header : bytes, optional
-        Where a key may stand besides ``authorization``.
     """
 
     def __init__(
@@ -327,13 +320,10 @@ class Api:
         *,
         label: str = "",
         placed: Callable[[Any, str | None, str], Any] = lambda opened, name, id: name,
-        usual: Callable[[Any], str | None] = lambda opened: None,
         whole: bool = False,
-        key_header: bytes | None = None,
     ) -> None:
         self.template, self.label, self.refusals = template, label, refusals
-        self.opened, self.placed, self.usual = opened, placed, usual
-        self.whole, self.key_header = whole, key_header
+        self.opened, self.placed, self.whole = opened, placed, whole
         self._pattern = re.compile(f"{prefix}(?P<rest>.+)", re.DOTALL)
         self._named = "name" in self._pattern.groupindex
         of_path: dict[str, list[Route]] = {}

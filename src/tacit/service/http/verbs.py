@@ -130,7 +130,7 @@ def _used_up(placement: Placement, id: str, time: int) -> str | None:
 def decision_routes() -> Iterator[Route]:
     """Yield the routes at which placements of any kind are asked for decisions."""
     forms = (kind_of(name).form for name in KINDS)
-    for path, form in {form.verb.path: form for form in forms if form is not None}.items():
+    for path, form in {form.verb.path: form for form in forms}.items():
         single, many = deciding(path)
         yield asking_route(form.verb, single)
         yield route_of(form.verb_many, many)

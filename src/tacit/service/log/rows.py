@@ -82,10 +82,10 @@ def slate_of(shown: str | None) -> Slate:
 # :mod:`tacit.service.placements.attribution`.
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
-TICK, MODE, SETTINGS, MERGE, HOLDOUT = "tick", "mode", "settings", "merge", "holdout"
+TICK, MODE, MERGE, HOLDOUT = "tick", "mode", "merge", "holdout"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
 START, FORGET, ITEMS, GUARDRAIL, FED = "start", "forget", "items", "guardrail", "fed"
-HISTORY = (MODE, SETTINGS, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
+HISTORY = (MODE, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
 """Marks that say who changed what; they are kept for good."""
 
 QUERY, EVENT = "query", "event"

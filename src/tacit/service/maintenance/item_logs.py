@@ -92,11 +92,7 @@ def _renamed(shown: str | None, names: Mapping[Arm, str]) -> str | None:
 def by_items(config: Config) -> set[str]:
     """Return the placements whose requests describe items, of which nothing is known before."""
     known = config.placements.items()
-    return {
-        name
-        for name, each in known
-        if each.served_as.by_features and each.served_as.form is not None and each.policy.arms is None
-    }
+    return {name for name, each in known if each.served_as.by_features and each.policy.arms is None}
 
 
 def export_items(

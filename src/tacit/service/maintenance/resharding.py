@@ -19,7 +19,7 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.layout import Layout, LayoutStore, check_kinds, schema_of
+from tacit.service.engine.layout import Layout, LayoutStore, check_starts, schema_of
 from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, partition_by_id, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
@@ -61,7 +61,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         If it is in use, or fails.
     """
     checks.integer("shards", shards, 1, MOST_SHARDS)
-    check_kinds(config)
+    check_starts(config)
     url, schema = config.store.url, config.store.schema
     if url is None:
         raise ConfigError(

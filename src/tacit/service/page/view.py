@@ -61,15 +61,11 @@ class Controls:
     holdout : HoldoutConfig or None
     holding : list of (str or dict, str), or str
         The controls that there can be, and what each is in words; or why it cannot be set here.
-    units : tuple of str
-        Who can stay in one group.
     fixed : str or None
         Why arms cannot change; None where they can.
     numbered : bool
         Whether arms are numbers.
     offered, retired : list of arms
-    pinnable : bool
-        Whether what is shown can be pinned.
     several : bool
         Whether several arms can be, as where lists are shown.
     pin : Pin or None
@@ -95,13 +91,12 @@ class Controls:
             for mode in placement.possible_modes
             if _refused(placement.modes.check, placement, mode) is None
         ]
-        self.holdout, self.units = placement.holdout, placement.kind.units
+        self.holdout = placement.holdout
         self.holding = _holding(placement)
         refused = _refused(check_living, placement)
         self.fixed = refused and refused.removeprefix("its arms cannot change: ")
         offer = placement.offer
         self.numbered, self.offered, self.retired = isinstance(offer.all, int), offer.arms, offer.retired
-        self.pinnable = placement.most_fixed > 0
         self.several = placement.kind.showing.listed or not offer.arms
         self.pin = placement.pins.at(now)
         self.until = "" if self.pin is None else clock_time(self.pin.until)

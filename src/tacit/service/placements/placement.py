@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, Self
 
-import msgspec
-
 from tacit.learning.decisions import Arm
 from tacit.policies.spec import name_in
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.marks import LoggedChange, Regime, regime_of, start_of
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, SETTINGS, START, MarkRow
+from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, START, MarkRow
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.aspects.aspect import Effect, Note
 from tacit.service.placements.deciding import Deciding
@@ -140,19 +138,12 @@ class Placement(Deciding, Saving):
 # ---- What changes a placement: requests, and what each does; marks of the log, and what each changed
 
 
-class NewSettings(msgspec.Struct, frozen=True):
-    """Other settings of a placement, as its kind encodes them."""
-
-    text: str
-
-
 CHANGES: dict[type, Effect] = {
-    **{asked: effect for aspect in ASPECTS.values() for asked, effect in aspect.changes.items()},
-    NewSettings: Effect(SETTINGS, lambda placement, asked, time: asked.text, lambda placement, time: None),
+    **{asked: effect for aspect in ASPECTS.values() for asked, effect in aspect.changes.items()}
 }
 """By the type of what is asked."""
 OF_MARK = {aspect.mark: aspect for aspect in ASPECTS.values() if aspect.mark is not None}
-AS_IT_IS = SETTINGS, CONFIGURATION, START, FORGET
+AS_IT_IS = CONFIGURATION, START, FORGET
 """Marks whose value has the details as JSON."""
 
 

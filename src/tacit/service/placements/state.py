@@ -255,7 +255,7 @@ class State:
 
     @property
     def most_fixed(self) -> int:
-        """How many arms can be fixed, to be shown together always; 0 where none can."""
+        """How many arms can be fixed, to be shown together always."""
         return 1
 
     def can_show(self, impression: Impression) -> Sequence[Arm]:

@@ -479,7 +479,7 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
         raise InvalidValue("control", holdout.arm, f"on offer are {known}")
     check_look(holdout, time)
     try:
-        holdout.check(kind.name, kind.controls, kind.units)
+        holdout.check(kind.name, kind.controls)
     except ConfigError as error:
         raise InvalidValue("holdout", placement.name, str(error)) from error
 

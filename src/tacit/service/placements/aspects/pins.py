@@ -155,9 +155,6 @@ class Pins(Aspect):
 def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     """Return arms that can be pinned, by the names that the placement has for them."""
     most = placement.most_fixed
-    if not most:
-        why = f"what is on offer at a placement of kind {placement.kind.name!r} comes with requests"
-        raise InvalidValue("placement", placement.name, f"nothing can be pinned: {why}")
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         count = "one arm" if most == 1 else f"1 to {most} arms, each once"
         raise InvalidValue("arms", list(arms), f"pin {count}")
