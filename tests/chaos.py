@@ -1,5 +1,7 @@
 """Faults under load: what was acknowledged must all be there once, and the state be the log's.
 
+Requests are of arms, holdouts, duels and items of a catalogue; a file is fed, and a process spools.
+
 python tests/chaos.py --faults 200
 """
 
@@ -21,7 +23,10 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
+import numpy as np
 import stores
+from chaos_beside import FileFeed, SpooledCaller, missing
 from forked import Forked
 from harness import PATIENCE, Client, eventually
 
@@ -29,6 +34,7 @@ from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.searches import AskedSearch
 from tacit.service.maintenance.doctor import verify
+from tacit.service.placements.aspects.items import ItemsMark
 
 CLIENTS = 6
 WORK = 20
@@ -76,9 +82,29 @@ rankers = ["old", "new"]
 length = 3
 seed = 14
 attribution_window = 0.3
+[placements.items]
+kind = "features"
+policy = "lin-ts(relevance_dim=4)"
+relevance_dim = 4
+seed = 15
+retention = 30
+attribution_window = 0.3
+[placements.fed]
+arms = 3
+seed = 16
+retention = 30
+attribution_window = 36000
+[placements.near]
+arms = ["a", "b", "c"]
+policy = "thompson"
+seed = 17
+retention = 30
+attribution_window = 36000
 """
 KEPT_SECONDS = 60.0
 """For which rows are kept; what is sent again is so within half of it."""
+ITEMS = [f"item {i}" for i in range(6)]
+EXTRA = "extra item"
 RANKINGS = {"old": ["a", "b", "c"], "new": ["b", "d", "a"]}
 USERS = 50
 ARMS = ["a", "b", "c", "d"]
@@ -87,15 +113,20 @@ POLICIES = ["thompson", "thompson(discount=0.99)", "exp3"]
 FOREVER = "2100-01-01"
 KILL, SKEW, STOP, FULL = "kill -9", "kill -9, clock skewed", "stop", "disk full"
 CUT, SLOW = "cut", "slow database"
-FAULTS = {"sqlite": (KILL, SKEW, STOP, FULL, FULL), "postgres": (KILL, SKEW, STOP, CUT, SLOW, FULL)}
+FEED, SPOOL = "feed killed", "spooling process killed"
+FAULTS = {
+    "sqlite": (KILL, SKEW, FEED, STOP, FULL, SPOOL, FULL),
+    "postgres": (KILL, SKEW, FEED, STOP, CUT, SPOOL, SLOW, FULL),
+}
 WRITER = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tacit'"
 
 
 class Clients:
     """Threads that decide and click, resend, delay and reorder, and remember every answer."""
 
-    def __init__(self, port, seed):
+    def __init__(self, port, seed, feed):
         self.decided, self.told, self.since, self.users = {}, {}, {}, {}
+        self._feed = feed
         self.answers, self.wrong = Counter(), []
         self._port, self._over = port, threading.Event()
         self._threads = [
@@ -119,13 +150,15 @@ class Clients:
         for count in itertools.count():
             if self._over.is_set():
                 return
-            placement = rng.choice(["home", "home", "sum", "held", "search"])
+            placement = rng.choice(["home", "home", "sum", "held", "search", "items", "fed"])
             id = f"{number} {count}"
             asked = {"key": f"key {rng.randrange(20)}", "decision_id": id}
             if placement in ("held", "search"):
                 asked["user"] = f"user {rng.randrange(USERS)}"
             if placement == "search":
                 asked["rankings"] = RANKINGS
+            if placement == "items":
+                asked["arms"] = rng.sample(ITEMS, 4)
             how = "duel" if placement == "search" else "decide"
             requests = [(placement, how, asked, (placement, id))]
             if waiting and rng.random() < 0.7:
@@ -141,7 +174,9 @@ class Clients:
                     if answer is None:
                         break
                     self._note(what, name, body, answer)
-            if rng.random() < 0.7 and placement != "search":
+            if placement == "fed" and (placement, id) in self.decided:
+                self._feed.add(id, float(rng.random() < 0.3), 1 + (rng.random() < 0.2))
+            elif rng.random() < 0.7 and placement != "search":
                 waiting.append((placement, id, float(rng.random() < 0.3)))
             del waiting[:-30]
 
@@ -202,10 +237,11 @@ class Operator:
 
     def __init__(self, port, configure, reread, seed):
         self.wrong, self.became, self.pinned, self.held, self.left = [], [], [], [], []
-        self.forgotten = []
+        self.forgotten, self.catalogue = [], []
         self._client, self._rng = Client(f"http://127.0.0.1:{port}"), random.Random(f"arms {seed}")
         self._configure, self._reread = configure, reread
         self._over = threading.Event()
+        assert self.put_items(ITEMS)
         self._thread = threading.Thread(target=self._turn)
         self._thread.start()
 
@@ -233,6 +269,8 @@ class Operator:
                     self._regime("rollback", {})
                 elif turn < 0.4:
                     self._forget(f"user {self._rng.randrange(USERS)}")
+                elif turn < 0.45:
+                    self._change_items()
                 elif turn < 0.5:
                     self._hold(self._rng.choice([None, 0.1, 0.2, 0.4]))
                 else:
@@ -249,6 +287,26 @@ class Operator:
             self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
         elif status not in (503, 422):
             self.wrong.append((arm, answer))
+
+    def put_items(self, items):
+        """Put items into the catalogue, or give them other vectors; whether that is acknowledged."""
+        vectors = [[self._rng.randrange(-32, 33) / 4 for _ in range(4)] for _ in items]
+        put = [{"id": id, "vector": vector} for id, vector in zip(items, vectors, strict=True)]
+        return self._asked_items("PUT", "items", {"items": put}, (items, vectors))
+
+    def _change_items(self):
+        if self._rng.random() < 0.3 and self.put_items([EXTRA]):
+            self._asked_items("POST", "items/remove", {"ids": [EXTRA]}, ([EXTRA], None))
+        else:
+            self.put_items(self._rng.sample(ITEMS, self._rng.randint(1, 3)))
+
+    def _asked_items(self, method, what, body, change):
+        status, _, answer = self._client.ask(method, f"/v1/placements/items/{what}", body)
+        if status == 200:
+            self.catalogue.append(change)
+        elif status not in (503, 422):
+            self.wrong.append((what, body, answer))
+        return status == 200
 
     def _forget(self, user):
         """Let a user be forgotten, and remember since when that holds."""
@@ -322,8 +380,10 @@ class Run:
         self.configure(ARMS)
         self.log = (folder / "server.log").open("w")
         self.start(0.0)
-        self.clients = Clients(self.port, seed)
         self.operator = Operator(self.port, self.configure, self.reread, seed)
+        url = f"http://127.0.0.1:{self.port}"
+        self.feed, self.caller = FileFeed(url, folder), SpooledCaller(url, folder)
+        self.clients = Clients(self.port, seed, self.feed)
 
     def configure(self, arms):
         """Let the configuration name other arms; whoever reads it meanwhile reads a whole file."""
@@ -364,7 +424,11 @@ class Run:
         self.counts[fault] += 1
         self.await_work()
         time.sleep(self.rng.uniform(0.1, 0.6))
-        if fault == FULL:
+        if fault == FEED:
+            self.feed.kill()
+        elif fault == SPOOL:
+            self.caller.kill()
+        elif fault == FULL:
             fill = self.fill_database if self.kind == "postgres" else self.fill_disk
             fill(self.rng.uniform(0.05, 0.4))
         elif fault == CUT:
@@ -423,13 +487,16 @@ class Run:
                     raise
                 time.sleep(0.05)
 
-    def check(self):
-        """Compare the log with what was acknowledged, and what was learned with the log."""
+    def check(self, last=False):
+        """Compare the log with what was acknowledged, and what was learned with the log.
+
+        The ``last`` time also with all that was fed and spooled.
+        """
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
         became, pinned = list(self.operator.became), list(self.operator.pinned)
         states, held = list(self.operator.left), list(self.operator.held)
-        forgotten = list(self.operator.forgotten)
+        forgotten, items = list(self.operator.forgotten), list(self.operator.catalogue)
         config = load_config(self.path)
         from tacit.service.engine.opening import open_store
 
@@ -438,7 +505,7 @@ class Run:
         try:
             names = {p.id: name for name, p in store.placements().items()}
             decisions, rewards, ids, arms = Counter(), Counter(), {}, [(ARMS, [])]
-            pins, left, holdouts = [None], [], []
+            pins, left, holdouts, catalogue = [None], [], [], []
             shown, rewarded, units = {}, {}, {}
             self.seqs = {row.seq for row in store.events(0) if isinstance(row, DecisionRow)}
             gone = self.archive(names, decisions, rewards, shown, rewarded, units)
@@ -463,11 +530,15 @@ class Run:
                 elif event.kind == "holdout":
                     kept = json.loads(event.value)["holdout"]
                     holdouts.append(kept and kept["share"])
+                elif event.kind == "items":
+                    catalogue.append(changed_items(event.value))
                 elif event.kind == "pin":
                     pin = json.loads(event.value)
                     pins.append(None if pin is None else pin["arms"])
             self.problems += follows(became, arms) + lost_of(pinned, pins)
-            self.problems += lost_of(states, left) + lost_of(held, holdouts)
+            self.problems += lost_of(states, left) + lost_of(held, holdouts) + lost_of(items, catalogue)
+            if last:
+                self.problems += missing(self.feed, self.caller, shown, rewarded)
             self.problems += self.remembered(forgotten, units)
             for what, acknowledged, logged, counted in (
                 ("decision", decided, shown, decisions),
@@ -530,8 +601,9 @@ class Run:
     def finish(self):
         self.operator.stop()
         self.clients.stop()
+        self.problems += self.feed.finish() + self.caller.finish()
         self.end(signal.SIGTERM)
-        self.check()
+        self.check(last=True)
         self.log.close()
         wrong = [*self.clients.wrong, *self.operator.wrong]
         self.problems += [f"wrong answer: {w}" for w in wrong]
@@ -546,10 +618,21 @@ class Run:
             "changes of arms": len(self.operator.became),
             "pins": len(self.operator.pinned),
             "holdouts": len(self.operator.held),
+            "changes of items": len(self.operator.catalogue),
+            "events": len(self.feed.sent),
+            "spooled": len(self.caller.decided),
             "rebuilt or rolled back": len(self.operator.left),
             "answers": dict(self.clients.answers),
             "problems": self.problems,
         }
+
+
+def changed_items(mark):
+    """Return the items of a mark, and their vectors; None where they were taken out."""
+    change = msgspec.json.decode(mark, type=ItemsMark)
+    if change.vectors is None:
+        return change.ids, None
+    return change.ids, np.frombuffer(change.vectors, np.float16).reshape(-1, 4).astype(float).tolist()
 
 
 def on_offer(mark):
