@@ -90,22 +90,6 @@ finally:
 """
 
 
-# A decide-server before the same: what it was asked is told to the shards every second.
-DECIDE_SERVER = f"""
-import subprocess, sys, tempfile
-from pathlib import Path
-from tacit.client.decider import serve
-command = [sys.executable, "-c", {SHARDED!r}, *sys.argv[1:]]
-service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-while not (line := service.stdout.readline()).startswith("at "):
-    assert line
-ready = lambda address: print("at", address.rpartition(":")[2], flush=True)
-with tempfile.TemporaryDirectory() as folder:
-    url = "http://127.0.0.1:" + line.split()[1]
-    serve(url, ["default"], Path(folder), port=0, every=1.0, ready=ready)
-service.terminate()
-service.wait()
-"""
 LOCAL = """
 import json, resource, sys, time
 import numpy as np
@@ -253,7 +237,6 @@ def ways():
     yield Way("own ingress, 1 shard", SHARDED, 1)
     yield Way("own ingress, 2 shards", SHARDED, 2)
     yield Way("two own ingresses, 2 shards", SHARDED, 2, ingresses=2)
-    yield Way("decide-server, 2 shards", DECIDE_SERVER, 2)
     if importlib.util.find_spec("grpc") is None or importlib.util.find_spec("fastapi") is None:
         print("left out: Ray Serve, for want of ray[serve]", flush=True)
         return
@@ -298,13 +281,12 @@ def measured(way, seconds):
         before = core_seconds(process.pid)
         single = loaded(port, seconds, 0, CONNECTIONS)
         first, whole = (b - a for a, b in zip(before, core_seconds(process.pid), strict=True))
-        # A decide-server takes no batches: who has them can send them to the service.
-        batch = loaded(port, seconds, 100, CONNECTIONS) if way.program != DECIDE_SERVER else None
+        batch = loaded(port, seconds, 100, CONNECTIONS)
     requests = single["rate"] * seconds
     return single | {
         "core us of the first process": 1e6 * first / requests,
         "core us of all": 1e6 * whole / requests,
-        "decisions in batches": batch["decisions"] if batch else float("nan"),
+        "decisions in batches": batch["decisions"],
         "load": os.getloadavg()[0],
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -19,7 +18,7 @@ from harness import PATIENCE, SECOND, START, Clock, as_after_a_crash, learned, s
 from stores import free_port
 
 import tacit
-from tacit.client import Client, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
+from tacit.client import Client, Conflict, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
 from tacit.client.lent import LentShard, Spool, encode, write_anew
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.app.server import running
@@ -217,6 +216,17 @@ def test_two_of_them_do_not_draw_the_same(tmp_path):
     ):
         # Alike by chance once in 3^40.
         assert [one.decide("k").arm for _ in range(40)] != [other.decide("k").arm for _ in range(40)]
+
+
+def test_a_decision_id_repeats_its_decision_and_is_delivered_on_close(tmp_path):
+    with served_once(tmp_path) as url, Client(url) as client:
+        with local(url, tmp_path) as here:
+            first = here.decide("k", arms=["a", "b"], decision_id="order 66")
+            assert here.decide("k", arms=["a", "b"], decision_id="order 66") == first
+            with pytest.raises(Conflict, match="send the same request, or another id"):
+                here.decide("other", arms=["a", "b"], decision_id="order 66")
+            here.feedback("order 66", 1.0)
+        assert client.feedback("home", "order 66", 1).outcome in ("learned", "repeated")
 
 
 def test_what_is_too_old_is_not_decided_with(tmp_path):
@@ -506,72 +516,3 @@ def test_a_folder_is_for_one_process(tmp_path):
         Spool(tmp_path)
     spool.close()
     Spool(tmp_path).close()
-
-
-# For other languages -------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def decider(url, folder):
-    """Run ``tacit decide-server``; yield its client."""
-    command = ["-m", "tacit", "decide-server", "--from", url, "--placement", "home"]
-    command += ["--folder", folder, "--port", "0", "--every", "1000"]
-    process = Forked(command, stdout=subprocess.PIPE, text=True)
-    try:
-        yield harness.Client(process.stdout.readline().split()[3])
-    finally:
-        assert stopped(process, signal.SIGTERM) == 0
-
-
-def test_a_decide_server_answers_as_the_service_and_delivers_at_its_end(tmp_path):
-    with served_once(tmp_path) as url, Client(url) as client:
-        with decider(url, tmp_path / "waiting") as here:
-            status, _, shown = here.post("home/decide", {"key": "k"})
-            assert (status, shown["durability"]) == (200, "spooled")
-            told = {"decision_id": shown["decision_id"], "reward": 1.0}
-            status, _, answer = here.post("home/feedback", told)
-            assert (status, answer["outcome"]) == (200, "spooled")
-            # The same request again gets the same answer, another one under its name none.
-            named = {"key": "k", "arms": ["a", "b"], "decision_id": "order 66"}
-            first = here.post("home/decide", named)[2]
-            assert here.post("home/decide", named)[2] == first
-            status, _, problem = here.post("home/decide", named | {"key": "other"})
-            assert (status, problem["field"]) == (409, "decision_id")
-            # What says more of itself is decided by the service.
-            status, _, other = here.post("home/decide", {"key": "k", "deferred": True})
-            assert (status, other["durability"]) == (200, "committed")
-            assert here.ask("GET", "/v1/placements/home/known")[2][0]["waiting"] > 0
-        for id in (shown["decision_id"], "order 66"):
-            assert client.feedback("home", id, 1).outcome in ("repeated", "learned")
-        assert client.feedback("home", shown["decision_id"], 1).outcome == "repeated"
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status", "field"),
-    [
-        ("home/decide", {"key": "k", "arms": ["z"]}, 422, "arms"),
-        ("home/decide", {"key": "x" * 513}, 422, "key"),
-        ("home/decide", {"key": "k", "user": "u", "arms": ["z"]}, 422, "arms"),
-        ("home/feedback", {"decision_id": "x", "reward": 2}, 422, "reward"),
-        ("news/decide", {"key": "k"}, 404, "placement"),
-        ("home/slate", {"key": "k"}, 404, "path"),
-    ],
-)
-def test_a_decide_server_refuses_as_the_service(asked, path, body, status, field):
-    found, _, problem = asked.post(path, body)
-    assert (found, problem["field"]) == (status, field)
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("asked")
-    with served_once(folder) as url, decider(url, folder / "waiting") as here:
-        yield here
-
-
-def test_a_decide_server_answers_this_machine_only(asked):
-    status, _, problem = asked.ask("GET", "/healthz", headers={"Host": "elsewhere.example"})
-    assert (status, problem["field"]) == (421, "host")
-    finished = ran(["-m", "tacit", "decide-server", "--from", "http://x", "--host", "0.0.0.0"])
-    assert finished.returncode == 1
-    assert "host" in finished.stderr

@@ -789,8 +789,6 @@ TYPED = {
     "placement pin home film": ("'--until'", "for example: ", "pin home film --until 2030-01-01T12:00"),
     "placement rebuild home": ("'--policy'", "for example: ", "rebuild home --policy thompson"),
     "log reshard": ("'--shards'", "for example: ", "log reshard --shards 4"),
-    "decide-server": ("'--from'", "for example: ", "decide-server --from http://127.0.0.1:8787"),
-    "decide-server --from x --every 5min": ("'--every'", "'5min'", "give 300, in seconds"),
     "serve --port http": ("'--port'", "'http'", "give a whole number"),
     "simulate --horizon 1e6": ("'--horizon'", "'1e6'", "give a whole number"),
     "serve --merge-seconds often": ("'--merge-seconds'", "'often'", "give a number"),

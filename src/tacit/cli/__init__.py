@@ -16,7 +16,7 @@ from tacit.cli.fit import fit, schema, ubi
 from tacit.cli.options import ExplainedGroup
 from tacit.cli.placement import items, lift, placement
 from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
-from tacit.cli.service import decide_server, key, log, serve
+from tacit.cli.service import key, log, serve
 from tacit.core.text import escape_controls
 from tacit.errors import AssumptionWarning, TacitError
 
@@ -56,7 +56,6 @@ for command in (
     fit,
     schema,
     serve,
-    decide_server,
     key,
     feed,
     lift,

@@ -197,46 +197,6 @@ def serve(
         end(error, wrong, form)
 
 
-@options.command(name="decide-server")
-def decide_server(
-    *,
-    url: Annotated[str, options.Typed(("--from",))],
-    placements: Annotated[tuple[str, ...], options.Typed(("--placement",))] = ("default",),
-    folder: Path = Path("waiting"),
-    host: str = "127.0.0.1",
-    port: Annotated[int, click.IntRange(0, 65535)] = 8788,
-    every: float = 5.0,
-    stale: float = 3600.0,
-    key: Annotated[str, options.Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
-) -> None:
-    """Answer decide and feedback on this machine, with what a service elsewhere has learned.
-
-    Parameters
-    ----------
-    url
-        Where the service answers.
-    placements
-        A placement of arms to decide for; can be given more than once.
-    folder
-        Where what is not yet delivered waits; of one process.
-    host
-        Address to listen on, of this machine only.
-    port
-        Port; 0 takes a free one.
-    every
-        Seconds between two exchanges with the service.
-    stale
-        How old what is known here may become, in seconds, before the service is asked.
-    key
-        Its API key, with the scopes decide, feedback and read; better in TACIT_PLACEMENT_KEY.
-    """
-    with needing("service"):
-        from tacit.client.decider import serve as run
-        from tacit.service.app.logs import set_up
-    set_up("text")
-    run(url, placements, folder, key, host=host, port=port, every=every, stale=stale)
-
-
 def _leave_out_damaged(log: StoreOptions) -> None:
     from tacit.service.log.store import rows_text
 

@@ -219,13 +219,13 @@ class Local:
         ServiceError
             Where the service was asked, as :meth:`Client.decide`.
         """
-        made = self.decide_here(key, arms=arms, context=context, decision_id=decision_id)
+        made = self._decide_locally(key, arms=arms, context=context, decision_id=decision_id)
         if made is not None:
             return made
         ask = partial(self._client.decide, self._placement, key, arms=arms, context=context)
         return ask(decision_id=decision_id, session=session, user=user)
 
-    def decide_here(
+    def _decide_locally(
         self,
         key: str,
         *,
@@ -233,7 +233,7 @@ class Local:
         context: Context | None = None,
         decision_id: str | None = None,
     ) -> Decided | None:
-        """Return what to show; None where the service must be asked. Otherwise as :meth:`decide`."""
+        """Decide from the local replica and spool the decision; None if the service must be asked."""
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
