@@ -657,7 +657,7 @@ def test_a_missing_package_names_the_extra(monkeypatch):
     for name in [n for n in sys.modules if n.startswith("tacit.client")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtra, match=r"tacit\[client\]"):
+    with pytest.raises(MissingExtra, match=r"tacit-learn\[client\]"):
         import tacit.client  # noqa: F401
 
 
