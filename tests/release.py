@@ -95,16 +95,6 @@ except LogError:
 else:
     raise AssertionError("a broker that is not there answered")
 """,
-    "avro": """
-from tacit.errors import LogError
-from tacit.feed.avro import Registry
-try:
-    Registry("http://127.0.0.1:1").event(bytes(6))
-except LogError:
-    pass
-else:
-    raise AssertionError("a registry that is not there answered")
-""",
     "plots": """
 import tempfile
 from pathlib import Path

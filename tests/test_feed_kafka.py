@@ -3,15 +3,11 @@
 The brokers are librdkafka's own mock cluster, and Tansu, which is a broker of its own.
 """
 
-import base64
 import contextlib
-import http.server
-import io
 import json
 import signal
 import socket
 import subprocess
-import threading
 
 import msgspec
 import pytest
@@ -182,6 +178,7 @@ def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_s
         "kafka:///t",
         "kafka://a:1/t?groop=g",
         "kafka://a:1/t?group=",
+        "kafka://a:1/t?group=g&registry=http://r:8081",
         "kafka://a/t/u",
     ):
         with pytest.raises(InvalidValue, match="give kafka://HOST:PORT/TOPIC"):
@@ -220,120 +217,3 @@ def test_a_topic_that_does_not_answer_is_an_error(cluster, tmp_path, monkeypatch
         Topic(address_of("kafka://127.0.0.1:1/t"), {})
     came, _ = fed("http://127.0.0.1:1", cluster, "t", "--format", "csv", folder=tmp_path)
     assert (came.returncode, "a topic has JSON" in came.stderr) == (2, True)
-
-
-# Avro, by a schema registry ------------------------------------------------------------------
-
-WHO = {"type": "record", "name": "Who", "fields": [{"name": "decision", "type": "string"}]}
-CLICK = {
-    "type": "record",
-    "name": "Click",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "about", "type": "Who"},
-        {"name": "clicked", "type": ["null", "double"]},
-    ],
-}
-REGISTERED = {
-    "/schemas/ids/7": {
-        "schema": json.dumps(CLICK),
-        "references": [{"name": "Who", "subject": "who", "version": 2}],
-    },
-    "/subjects/who/versions/2": {"subject": "who", "version": 2, "id": 3, "schema": json.dumps(WHO)},
-    "/schemas/ids/8": {"schema": json.dumps("string")},
-    "/schemas/ids/9": {"schema": "{}", "schemaType": "PROTOBUF"},
-}
-USER_INFO = "schema.registry.basic.auth.user.info"
-
-
-@pytest.fixture
-def registry():
-    """A registry that lets one user in; yield its address, and the paths that were asked for."""
-    paths = []
-
-    class Answers(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            paths.append(self.path)
-            known = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:hidden").decode()
-            content = json.dumps(REGISTERED.get(self.path, {})).encode()
-            self.send_response(401 if not known else 200 if self.path in REGISTERED else 404)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", paths
-        server.shutdown()
-
-
-def in_avro(event, number=7):
-    """Return an event as a message of Avro."""
-    fastavro = pytest.importorskip("fastavro")
-    named = {}
-    fastavro.parse_schema(WHO, named)
-    body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(CLICK, named), event)
-    return b"\0" + number.to_bytes(4, "big") + body.getvalue()
-
-
-def avro_topic(cluster, topic, registry, folder, user="me:hidden"):
-    (folder / "feed.toml").write_text(MAP.replace('"decision"', '"about.decision"'))
-    (folder / "k.properties").write_text(f"{USER_INFO}={user}\n")
-    source = f"kafka://{cluster}/{topic}?group=g&registry={registry}"
-    return source, "--map", folder / "feed.toml", "--properties", folder / "k.properties", "--once", "--json"
-
-
-def test_messages_of_avro_are_events_by_the_schemas_of_a_registry(cluster, registry, service, tmp_path):
-    url, client = service
-    where, paths = registry
-    ids = decided(client, 40)
-    events = [{"id": f"e{i}", "about": {"decision": id}, "clicked": float(i % 2)} for i, id in enumerate(ids)]
-    sent(cluster, "avro", map(in_avro, events))
-    given = avro_topic(cluster, "avro", where, tmp_path)
-    came = tacit("feed", *given, "--url", url)
-    assert json.loads(came.stdout)["sent"] == {"learned": 40}, came.stderr
-    assert paths == ["/schemas/ids/7", "/subjects/who/versions/2"]  # Each once.
-
-
-def test_what_is_no_avro_is_rejected_and_says_why(cluster, registry, service, tmp_path):
-    url, _ = service
-    event = {"id": "e", "about": {"decision": "d"}, "clicked": None}
-    bad = {
-        "404": in_avro(event, 99),
-        "9 of the registry is no schema of Avro": in_avro(event, 9),
-        "not of schema 7": in_avro(event)[:-4],
-        "Avro, but no record": b"\0\0\0\0\x08\x02a",
-        "does not begin": b"\0\0",
-    }
-    for i, (says, content) in enumerate(bad.items()):
-        sent(cluster, f"bad-avro-{i}", [content])
-        given = avro_topic(cluster, f"bad-avro-{i}", registry[0], tmp_path)
-        came = tacit("feed", *given, "--url", url, "--most-rejected", "100%")
-        (first,) = json.loads(came.stdout)["first"].items()
-        assert first[0] == "not-avro"
-        assert (says if says != "404" else "the registry has no schemas/ids/99") in first[1]["detail"]
-
-
-def test_avro_without_a_registry_asks_for_one(cluster, service, tmp_path):
-    url, _ = service
-    sent(cluster, "no-registry", [in_avro({"id": "e", "about": {"decision": "d"}, "clicked": None})])
-    came, counts = fed(url, cluster, "no-registry", "--once", "--most-rejected", "100%", folder=tmp_path)
-    assert came.returncode == 0, came.stderr
-    assert "name the registry that has its schema: ?registry=URL" in counts["first"]["not-avro"]["detail"]
-
-
-def test_who_asks_the_registry_is_never_shown(cluster, registry, service, tmp_path):
-    url, _ = service
-    sent(cluster, "secret-avro", [in_avro({"id": "e", "about": {"decision": "d"}, "clicked": None})])
-    came = tacit("feed", *avro_topic(cluster, "secret-avro", registry[0], tmp_path, "me:wrong"), "--url", url)
-    assert came.returncode == 1
-    assert "answers 401 for schemas/ids/7" in came.stderr
-    assert "wrong" not in came.stdout + came.stderr
-    for wrong in ("http://me:hidden@a", "ftp://a"):
-        came = tacit("feed", *avro_topic(cluster, "secret-avro", wrong, tmp_path), "--url", url)
-        assert came.returncode != 0
-        assert "registry: " in came.stderr
-        assert "hidden" not in came.stdout + came.stderr

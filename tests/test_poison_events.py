@@ -76,7 +76,7 @@ FOREIGN = [
     b"x", (1, 2), math.nan, math.inf, Decimal("sNaN"), Decimal("1e999"), datetime.date(2020, 1, 1),
     datetime.datetime.min, datetime.datetime.max, {1: 2}, {1, 2}, object(),
 ]  # fmt: skip
-"""What files of Parquet and messages of Avro hold besides, and more."""
+"""What files of Parquet hold besides, and more."""
 
 
 def poisoned():

@@ -145,8 +145,8 @@ def feed(
     """Tell a running service what events in SOURCE say of its decisions, each once.
 
     SOURCE is a file or folder of JSON lines, CSV or Parquet, compressed or not; - for JSON lines on
-    standard input; or kafka://HOST:PORT/TOPIC?group=NAME, a topic of JSON, with &registry=URL of Avro. Fed
-    again, events change nothing. Exit code 3: too many were rejected.
+    standard input; or kafka://HOST:PORT/TOPIC?group=NAME, a topic of JSON. Fed again, events change nothing.
+    Exit code 3: too many were rejected.
 
     Parameters
     ----------

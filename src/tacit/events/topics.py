@@ -25,14 +25,11 @@ class Address(NamedTuple):
     Attributes
     ----------
     brokers, topic, group : str
-    registry : str
-        Where the schemas of its messages are, if these are Avro.
     """
 
     brokers: str
     topic: str
     group: str = "tacit"
-    registry: str = ""
 
 
 def address_of(url: str) -> Address:
@@ -45,7 +42,7 @@ def address_of(url: str) -> Address:
     Examples
     --------
     >>> address_of("kafka://a:9092,b:9092/clicks?group=shop")
-    Address(brokers='a:9092,b:9092', topic='clicks', group='shop', registry='')
+    Address(brokers='a:9092,b:9092', topic='clicks', group='shop')
     """
     place, _, query = url.removeprefix(SCHEME).partition("?")
     brokers, _, topic = place.partition("/")
@@ -54,16 +51,9 @@ def address_of(url: str) -> Address:
         raise InvalidValue(
             "source", "kafka://…@…", "give users and passwords as properties, not in the address"
         )
-    if (
-        not (brokers and topic)
-        or "/" in topic
-        or not said.keys() <= {"group", "registry"}
-        or "" in said.values()
-    ):
+    if not (brokers and topic) or "/" in topic or not said.keys() <= {"group"} or "" in said.values():
         shown = "kafka://…@…" if "@" in query else url
-        raise InvalidValue(
-            "source", shown, "give kafka://HOST:PORT/TOPIC, with ?group=NAME, ?registry=URL or both"
-        )
+        raise InvalidValue("source", shown, "give kafka://HOST:PORT/TOPIC, with ?group=NAME or without")
     return Address(brokers, topic, **said)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from tacit.errors import LogError, needing
 from tacit.events.topics import PATIENCE, Access, Address
 from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
-from tacit.logs.formats import LONGEST_LINE
 
 with needing("kafka"):
     import confluent_kafka as kafka
@@ -20,10 +19,6 @@ with needing("kafka"):
 MOST = 1000
 """Messages that are fetched at once."""
 LONGEST_NAME = 256
-AVRO = b"\0"
-"""How messages begin whose schema a registry has."""
-USER = "schema.registry.basic.auth.user.info"
-"""The property with who asks the registry."""
 
 FINAL = (
     kafka.KafkaError._AUTHENTICATION,
@@ -66,16 +61,7 @@ class Topic(EventSource):
         once: bool = False,
         kept: Kept = lambda name: {},
     ) -> None:
-        user, properties = (
-            properties.get(USER),
-            {name: properties[name] for name in properties if name != USER},
-        )
         self._access, self._address = Access(address, properties), address
-        self._registry: Any = None
-        if address.registry:
-            from tacit.feed.avro import Registry
-
-            self._registry = Registry(address.registry, user)
         self._read: Read = {}
         self._ends: Read = {}
         self._fatal: Any = None
@@ -192,22 +178,7 @@ class Topic(EventSource):
         name = f"{message.topic()}[{place}]"
         content = message.value() or b""
         found = found_in(content, name, offset, named(name.encode() + content, offset))
-        if found.event is None and content[:1] == AVRO:
-            found = self._of_avro(content, found)
         return found._replace(unit="offset")
-
-    def _of_avro(self, content: bytes, found: Found) -> Found:
-        """Return the event of a message of Avro, or why it is none."""
-        detail = "a message of Avro, it seems; name the registry that has its schema: ?registry=URL"
-        if self._registry is not None and len(content) <= LONGEST_LINE:
-            try:
-                event = self._registry.event(content)
-            except ValueError as error:
-                return found._replace(reason="not-avro", detail=str(error))
-            if isinstance(event, dict):
-                return found._replace(event=event, text="", reason="", detail="")
-            detail = "it is Avro, but no record"
-        return found._replace(reason="not-avro", detail=detail)
 
     def _on_error(self, error: Any) -> None:
         """Note what does not pass by itself: a broker that is away may come back."""

@@ -129,13 +129,9 @@ def check_export(export: ExportConfig, *, shards: bool) -> None:
     if shards:
         raise ConfigError("export.kafka: the log is dealt out to shards, which are not sent; leave it out")
     try:
-        registry = address_of(export.kafka).registry
+        address_of(export.kafka)
     except InvalidValue as error:
         raise ConfigError(f"export.kafka: {error}") from error
-    if registry:
-        raise ConfigError(
-            f"export.kafka: rows go out as JSON, for which no registry is needed; leave {registry!r} out"
-        )
 
 
 async def sent_on(store: StoreConfig, export: ExportConfig) -> None:

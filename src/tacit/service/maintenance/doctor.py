@@ -209,7 +209,6 @@ EXTRAS = {
     "otel": "opentelemetry",
     "client": "httpx msgspec",
     "kafka": "confluent_kafka",
-    "avro": "fastavro",
     "plots": "matplotlib",
     "interleaving": "scipy",
 }
