@@ -29,7 +29,7 @@ DEEP = 2000
 UNSAID = (
     # What the placement is, and has.
     r"(^|\.)(placement|arms|context|relevance|examination|rankings|session)\b",
-    r"^(retire|restore|add|policy|to): |(^|\.)(segment|unknown): .* leave it out",
+    r"^(retire|restore|add|policy|to|shard): |(^|\.)(segment|unknown): .* leave it out",
     r"(^|\.)metrics\..* the placement watches|^(from|to|control): ",
     r"^mode: '\w+' is not allowed; (of this placement|configure)",
     r"^holdout: '\w+' is not allowed; holdout.unit: requests of the kind",
