@@ -299,10 +299,9 @@ def test_signals_of_the_service(url, ask):
 
 
 def test_the_mode(url, ask):
-    assert ask(url, "mode", "plain", "apprentice") == "apprentice"
-    decided = ask(url, "decide", "plain", "apprentice", arms=[2, 0])
-    assert (decided.arm, decided.propensity) == (2, 1.0)
-    assert decided.would.arm in (0, 2)
+    assert ask(url, "mode", "plain", "frozen") == "frozen"
+    decided = ask(url, "decide", "plain", "frozen", arms=[2, 0])
+    assert ask(url, "feedback", "plain", decided.decision_id, 1).outcome == "frozen"
     assert ask(url, "mode", "plain", "online") == "online"
 
 

@@ -96,6 +96,10 @@ def test_what_stands_elsewhere_is_taken_or_refused():
             r"placements\.home\.kind: 'personalizer': version 0\.3 was the last .*; leave kind out",
         ),
         (
+            {"placements": {"home": {"arms": 2, "mode": "apprentice"}}},
+            r"placements\.home\.mode: 'apprentice': version 0\.3 was the last .*; leave mode out",
+        ),
+        (
             {"placements": {"home": {"arms": 2}}, "personalizer": {"placement": "home"}},
             r"personalizer: version 0\.3 was the last .*; take \[personalizer\] out",
         ),

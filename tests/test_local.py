@@ -242,9 +242,9 @@ def test_what_is_too_old_is_not_decided_with(tmp_path):
             "placements.home.signals": ["volume", "abandonment"],
             "placements.home.policy": {"name": "DriftMixture", "context_dim": 2},
         },
-        {"placements.home.mode": "apprentice"},
+        {"placements.home.mode": "shadow", "placements.home.shadow": "ucb1"},
     ],
-    ids=["holdout", "signals", "apprentice"],
+    ids=["holdout", "signals", "shadow"],
 )
 def test_where_only_the_service_can_decide_it_is_asked(tmp_path, more):
     with served_once(tmp_path, **more) as url, local(url, tmp_path) as here, Client(url) as client:
@@ -258,7 +258,8 @@ def test_where_only_the_service_can_decide_it_is_asked(tmp_path, more):
 
 
 def test_what_was_decided_before_a_pin_or_another_mode_is_taken_over(tmp_path):
-    with served_once(tmp_path) as url, local(url, tmp_path) as here, Client(url) as client:
+    more = {"placements.home.shadow": "ucb1"}
+    with served_once(tmp_path, **more) as url, local(url, tmp_path) as here, Client(url) as client:
         shown = [here.decide("k")]
         client.pin("home", ["a"], until=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
         here.flush()
@@ -268,7 +269,7 @@ def test_what_was_decided_before_a_pin_or_another_mode_is_taken_over(tmp_path):
         here.flush()
         shown.append(here.decide("k"))
         assert shown[1].durability == "spooled"
-        client.mode("home", "apprentice")
+        client.mode("home", "shadow")
         here.flush()
         outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
         assert outcomes == ["learned", "learned"]

@@ -176,7 +176,7 @@ CONFIGURED = {
         "tacit feed --example segment",
     ),
     HOME + "attribution_window = -1": ("home.attribution_window", "-1", "give a number of at least 0.001"),
-    HOME + "mode = 'learn'": ("home.mode", "'learn'", "give one of online, apprentice, frozen, shadow"),
+    HOME + "mode = 'learn'": ("home.mode", "'learn'", "give one of online, frozen, shadow"),
     HOME + "aggregation = 'mean'": ("home.aggregation", "'mean'", "give one of first, last, sum, max"),
     HOME + "placing = 2": ("home.placing", "unknown field", "there is kind, policy"),
     "[placements.home]\narms = 'film, song'": (
@@ -273,11 +273,7 @@ ASKED = {
         None,
         ("placement", "'home'", "its kind, 'arms', takes 'decide', not 'duel'"),
     ),
-    "a mode that is none": (
-        "home/mode",
-        {"mode": "live"},
-        ("mode", "'live'", "give one of online, apprentice"),
-    ),
+    "a mode that is none": ("home/mode", {"mode": "live"}, ("mode", "'live'", "give one of online, frozen")),
     "a query misspelt": ("home/lift?confidance=0.9", None, ("confidance", "", "did you mean confidence?")),
     "a confidence as text": ("home/lift?confidence=high", None, ("confidence", "'high'", "give a number")),
     "a field that is missing": (

@@ -319,12 +319,9 @@ def test_modes(tmp_path, kind):
             def state():
                 return [a.tobytes() for _, a in leaves(placement.learner.state)]
 
-            await engine.ask("home", ModeOf("apprentice"))
             row, outcome = await decide_and_click()
-            assert (row.arm, row.propensity, row.mode) == ("recipe", 1.0, "apprentice")
-            assert row.would in ("recipe", "film")
-            assert (outcome, row.would_propensity) == (LEARNED, pytest.approx(0.5))
-            assert placement.learner.state.successes[0].tolist() == [0, 0, 1]
+            assert (row.mode, outcome) == ("online", LEARNED)
+            assert placement.learner.state.successes[0].sum() == 1
 
             await engine.ask("home", ModeOf("frozen"))
             before = state()
@@ -426,7 +423,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
             return engine.examined("home", id)
         if what == 10:
             return engine.activate("home", id)
-        return engine.ask("home", ModeOf(["online", "apprentice", "frozen", SHADOW][rng.integers(4)]))
+        return engine.ask("home", ModeOf(["online", "frozen", SHADOW][rng.integers(3)]))
 
     for _ in range(2):
         assert asyncio.run(session(15)) == fold_of(path, config)
@@ -516,7 +513,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
                 if i % 3:
                     await engine.feedback("home", row.id, i % 2, id="click")
                 engine.clock.now += 4 * SECOND
-            await engine.ask("home", ModeOf("apprentice"))
+            await engine.ask("home", ModeOf("frozen"))
             await engine.decide("home", "k 0", ["film", "recipe"])
 
     asyncio.run(session())

@@ -118,14 +118,12 @@ FEATURES = {"relevance": [[1, 0], [0, 1]], "examination": [[1], [0.5]]}
 
 def test_over_http(client):
     body = {"key": "k", "arms": ["a", "b"], **FEATURES}
-    for mode, extra in (("online", set()), ("shadow", {"would"}), ("apprentice", {"would"})):
+    for mode, extra in (("online", set()), ("shadow", {"would"})):
         assert client.post("home/mode", {"mode": mode})[0] == 200
         status, _, answer = client.post("home/decide", body)
         assert status == 200
         assert answer["arm"] in body["arms"]
         assert answer.keys() >= extra
-        if mode == "apprentice":
-            assert answer["arm"] == "a"
         told = {"decision_id": answer["decision_id"], "reward": 1}
         assert client.post("home/feedback", told)[2]["learned"]
     client.post("home/mode", {"mode": "online"})

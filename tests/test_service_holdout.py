@@ -190,10 +190,9 @@ def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, cont
         assert abs(terms.mean() - 1) < 5 * error
 
 
-@pytest.mark.parametrize("mode", ["frozen", "apprentice"])
-def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
+def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
     async def session():
-        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode=mode)
+        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 4, size=20)
             with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
@@ -206,8 +205,7 @@ def test_a_control_with_a_policy_of_its_own_in_other_modes(tmp_path, mode):
             again.store.close()
             return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
 
-    held = {row.control for row in asyncio.run(session())}
-    assert held == ({0, 1} if mode == "frozen" else {None})
+    assert {row.control for row in asyncio.run(session())} == {0, 1}
 
 
 async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
@@ -422,17 +420,6 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
         first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
         assert (first["share"], last) == (0.4, None)
         assert client.lift("home").method == "propensities"
-
-
-def test_apprentices_have_no_holdout(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(mode="apprentice")) as engine:
-            row = await engine.decide("home", "k")
-            assert (row.arm, row.control, row.propensity) == ("film", None, 1.0)
-            await closed(engine)
-            return report(engine)
-
-    assert asyncio.run(session()).groups["policy"].decisions == 0
 
 
 @pytest.mark.parametrize("mode", ["frozen", "shadow"])

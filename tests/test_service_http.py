@@ -186,14 +186,14 @@ def test_a_deferred_decision_counts_once_it_is_activated(client):
 
 
 def test_the_mode_is_switched_while_running(client):
-    assert client.post("plain/mode", {"mode": "apprentice"})[::2] == (200, {"mode": "apprentice"})
-    _, _, decision = client.post("plain/decide", {"key": "apprentice", "arms": [2, 0]})
-    assert (decision["arm"], decision["propensity"]) == (2, 1.0)
-    assert decision["would"]["arm"] in (0, 2)
+    assert client.post("plain/mode", {"mode": "frozen"})[::2] == (200, {"mode": "frozen"})
+    _, _, decision = client.post("plain/decide", {"key": "frozen", "arms": [2, 0]})
+    told = {"decision_id": decision["decision_id"], "reward": 1}
+    assert client.post("plain/feedback", told)[2]["outcome"] == "frozen"
     assert client.post("plain/mode", {"mode": "shadow"})[0] == 422
     assert client.post("plain/mode", {"mode": "idle"})[0] == 422
     assert client.post("plain/mode", {"mode": "online"})[0] == 200
-    assert "would" not in client.post("plain/decide", {"key": "apprentice"})[2]
+    assert "would" not in client.post("plain/decide", {"key": "frozen"})[2]
 
 
 def test_the_decision_of_another_placement_is_unknown(client):

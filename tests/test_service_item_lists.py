@@ -61,7 +61,6 @@ MODES = {
     "baseline": {"holdout": {"share": 0.3, "control": "baseline", "unit": "user"}},
     "shadow": {"shadow": "item-list-mix(per_key=True)"},
     "frozen": {},
-    "apprentice": {},
 }
 configured = partial(
     with_home, kind="slates", policy="item-list-mix(epsilon=0.1)", relevance_dim=DIM, context=CONTEXT
@@ -114,7 +113,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
     config = configured(snapshot_every=20, **MODES[mode])
     async with served(tmp_path / "s.db", config) as engine:
         await put(engine)
-        if mode in ("shadow", "frozen", "apprentice"):
+        if mode in ("shadow", "frozen"):
             await engine.ask("home", ModeOf(mode))
         await traffic(engine, 24)
         live = learned(engine)

@@ -180,7 +180,7 @@ def test_an_error_of_the_api_is_a_sentence(controls, opened):
 def test_the_key_is_kept_nowhere(controls):
     page = controls("kept")
     page.fill("#admin", ADMIN[0])
-    page.select_option('#settings select[name="mode"]', "apprentice")
+    page.select_option('#settings select[name="mode"]', "online")
     submit(page, "Change the mode")
     page.wait_for_selector("text=Done: change the mode.")
     kept = page.evaluate(

@@ -472,13 +472,13 @@ async def test_going_back_to_an_earlier_policy_in_the_file_takes_a_rebuild_too(t
 
 
 async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, caplog):
-    said, path = "placements.home.mode: apprentice is for a placement without decisions", tmp_path / "s.db"
+    said, path = "placements.home.mode: frozen is for a placement without decisions", tmp_path / "s.db"
     async with harness.served(path, harness.with_home(arms=list(NAMES))) as engine:
         await traffic(engine, 0, 3)
-    other = harness.with_home(arms=list(NAMES), mode="apprentice")
+    other = harness.with_home(arms=list(NAMES), mode="frozen")
     async with harness.served(path, other) as engine:
         assert (engine.placements["home"].mode, said in caplog.text) == ("online", True)
-        assert "tacit placement mode home --mode apprentice" in caplog.text
+        assert "tacit placement mode home --mode frozen" in caplog.text
 
 
 async def reloaded(path, config, other):

@@ -7,16 +7,22 @@ Python, and in the long form compiled. What both fold to was recorded; the traff
 
 from __future__ import annotations
 
+import contextlib
 import json
 import lzma
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 import record_behaviour as recorder
 from conftest import DATA
-from harness import configured
+from harness import configured, served
+
+from tacit.errors import ConfigError
+from tacit.service.engine.engine import Engine
+from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted
 WRITTEN = DATA / "written_by_0.3"
@@ -61,6 +67,42 @@ def test_its_log_folds_to_what_it_was_and_its_snapshots_lead_there(store, record
     expected = {name: recorded[recorder.read_form()][name] for name in folded}
     assert list(recorder.find_differences(folded, expected, EXACT)) == []
     assert list(recorder.find_differences(restored, folded, is_as_recorded())) == []
+
+
+# The mode apprentice, which 0.3 had -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def apprentices(tmp_path_factory):
+    """Return a store with placements that were in that mode, and what 0.3 recorded of them."""
+    path = tmp_path_factory.mktemp("apprentices") / "store.db"
+    path.write_bytes(lzma.decompress((WRITTEN / "apprentice.db.xz").read_bytes()))
+    return path, json.loads(lzma.decompress((WRITTEN / "apprentice.json.xz").read_bytes()))
+
+
+def test_decisions_of_apprentices_fold_to_what_they_were(apprentices):
+    path, about = apprentices
+    config = configured(path, placements=about["placements"])
+    folded, _ = recorder.fold_store(path, config, snapshot=False)
+    restored, began = recorder.fold_store(path, config, snapshot=True)
+    assert began == about["snapshots"]
+    assert list(recorder.find_differences(folded, about[recorder.read_form()], EXACT)) == []
+    assert list(recorder.find_differences(restored, folded, is_as_recorded())) == []
+
+
+async def test_a_placement_that_is_an_apprentice_is_refused_at_the_start(apprentices, tmp_path):
+    path, about = apprentices
+    path = shutil.copy(path, tmp_path / "store.db")
+    (still,) = [name for name in about["placements"] if name.endswith(".still")]
+    said = rf"^placements\.{still}\.mode: 'apprentice': .*; set another mode with tacit 0\.3 first"
+    with contextlib.closing(SqliteStore(path)) as store, pytest.raises(ConfigError, match=said):
+        Engine(configured(path, placements=about["placements"]), store)
+    left = {name: table for name, table in about["placements"].items() if name != still}
+    async with served(path, configured(path, placements=left)) as engine:
+        assert {placement.mode for placement in engine.placements.values()} == {"online"}
+
+
+# Learners, and the same traffic again -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))

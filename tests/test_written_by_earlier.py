@@ -127,7 +127,7 @@ def summed(learner):
 
 
 async def test_the_states_of_its_store_are_those_that_version_2_folded(tmp_path):
-    """With holdouts, a control's own policy, signals, pins, arms that change, late rewards, and frozen."""
+    """With holdouts, a control's own policy, pins, arms that change, late rewards, and frozen."""
     config, said = unpacked(WRITTEN_BY_2, tmp_path), json.loads((WRITTEN_BY_2 / "folded.json").read_text())
     store = SqliteStore(config.store.path)
     assert verify(config, store) == []

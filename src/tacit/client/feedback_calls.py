@@ -286,7 +286,7 @@ class FeedbackCalls:
         ----------
         placement : str
         mode : str
-            ``online``, ``apprentice``, ``frozen`` or ``shadow``.
+            ``online``, ``frozen``, ``shadow`` or ``control``.
 
         Returns
         -------

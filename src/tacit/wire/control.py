@@ -14,7 +14,7 @@ from msgspec import Meta
 UNTIL = "2026-05-03T18:00:00+00:00"
 SUCH = {"such": f"a time in ISO 8601, such as {UNTIL}"}
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
-Mode = Literal["online", "apprentice", "frozen", "shadow", "control"]
+Mode = Literal["online", "frozen", "shadow", "control"]
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -238,8 +238,8 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Would(msgspec.Struct, frozen=True):
-    """What another one would have shown: the policy itself in mode ``apprentice``, the second
-    policy in mode ``shadow``.
+    """What another policy would have shown: the placement's where it did not decide, the second one in
+    mode ``shadow``.
 
     Attributes
     ----------

@@ -122,8 +122,8 @@ class Dueled(Fielded, frozen=True, omit_defaults=True):
 
 
 class WouldSlate(msgspec.Struct, frozen=True):
-    """What another one would have listed: the policy itself in mode ``apprentice``, the second
-    policy in mode ``shadow``.
+    """What another policy would have listed: the placement's where it did not decide, the second one in
+    mode ``shadow``.
 
     Attributes
     ----------

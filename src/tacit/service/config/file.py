@@ -582,7 +582,11 @@ PERSONALIZER = (
     "version 0.3 was the last to answer the Personalizer API; leave kind out and ask decide and feedback, "
     "as the page From Personalizer of the documentation shows"
 )
-REMOVED = {("kind", "personalizer"): PERSONALIZER}
+REMOVED = {
+    ("kind", "personalizer"): PERSONALIZER,
+    ("mode", "apprentice"): "version 0.3 was the last to have it; leave mode out, and give a holdout with "
+    'control = "baseline", which says how much more the policy earns than the first arm on offer',
+}
 """Settings of placements that 0.3 had and this version does not have, each with its remedy."""
 
 

@@ -15,7 +15,6 @@ from tacit.errors import ConfigError, InvalidValue, meant
 from tacit.learning.decisions import Arm
 from tacit.policies import MinimumShares, Policy
 from tacit.service.log.ids import as_time
-from tacit.service.log.rows import CONTROL
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
@@ -319,11 +318,6 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(
                     "guardrail.against: leave it out: with a holdout it is the policy that is held against "
                     "the control"
-                )
-            if CONTROL not in kind.placement.possible_modes:
-                raise ConfigError(
-                    f"guardrail: a control cannot decide everything at placements of the kind {kind.name!r}; "
-                    "leave it out"
                 )
             return
         if not (kind.living and kind.showing.single):

@@ -299,9 +299,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     rule : Rule
         How rewards are attributed to decisions.
     mode : str
-        ``online``; ``apprentice`` shows the first arm on offer and learns from that; ``frozen``
-        learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of a new placement:
-        later the log says.
+        ``online``; ``frozen`` learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of
+        a new placement: later the log says.
     shadow : Policy or None
         The second policy: the shadow, or that of the holdout's control.
     durability : str

@@ -53,9 +53,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     activation_window : float
         Seconds in which a deferred decision must be activated; else it never counts.
     mode : str
-        Mode of a new placement; later the log says. ``apprentice`` shows the first arm on offer and
-        learns from that, ``frozen`` learns nothing, ``shadow`` lets a second policy decide beside,
-        unseen.
+        Mode of a new placement; later the log says. ``frozen`` learns nothing, ``shadow`` lets a
+        second policy decide beside, unseen.
     shadow : str or table
         The second policy.
     durability : str
@@ -102,7 +101,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     attribution_window: Seconds = 30.0
     seen: Literal["decided", "examined", "learned"] = "decided"
     activation_window: Seconds = 3600.0
-    mode: Literal["online", "apprentice", "frozen", "shadow"] = "online"
+    mode: Literal["online", "frozen", "shadow"] = "online"
     shadow: str | dict[str, Any] | None = None
     durability: Literal["committed", "buffered"] = "committed"
     propensities: bool = True

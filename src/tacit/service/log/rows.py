@@ -98,9 +98,9 @@ _canonical = msgspec.msgpack.Encoder(enc_hook=methodcaller("item")).encode
 
 logger = logging.getLogger(__name__)
 
-ONLINE, APPRENTICE, FROZEN, SHADOW, CONTROL = MODES = (
-    "online", "apprentice", "frozen", "shadow", "control"
-)  # fmt: skip
+ONLINE, FROZEN, SHADOW, CONTROL = MODES = "online", "frozen", "shadow", "control"
+APPRENTICE = "apprentice"
+"""Mode of decisions of 0.3 that showed the first arm on offer; only read from logs."""
 PINNED, PINNED_FROZEN = OF_PINS = "pinned", "pinned-frozen"
 """Modes of decisions that showed what was pinned, while the placement learned or was frozen."""
 FIXED = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
@@ -138,7 +138,7 @@ class DecisionRow(NamedTuple):
         The placement's mode at the time; ``pinned`` or ``pinned-frozen`` where it showed what was
         pinned.
     would : int, str or None
-        What the policy would have shown (mode ``apprentice``, or pinned), or the second one
+        What the policy would have shown where something was pinned, or the second one
         (``shadow``).
     would_propensity : float or None
         Its propensity. Where the control of a holdout has a policy of its own, and ``would`` is

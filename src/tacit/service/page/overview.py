@@ -187,14 +187,12 @@ def _old_snapshot(placement: Placement, now: int) -> str:
 LEARNS = {
     "online": "learning",
     "frozen": "frozen",
-    "apprentice": "apprentice",
     "shadow": "learning, with a shadow",
     "control": "the control decides",
 }
 MODES = {
     "online": "The policy decides and learns.",
     "frozen": "The policy decides and learns nothing.",
-    "apprentice": "The baseline is shown; the policy learns from it.",
     "shadow": "The policy decides and learns; a second one does so unseen.",
     "control": "The holdout's control decides everything; the policy learns from it.",
 }

@@ -88,7 +88,7 @@ class Controls:
         self.keyed, self.sharded = bool(config.keys), sharded
         self.modes = [
             (mode, MODES.get(mode, ""))
-            for mode in placement.possible_modes
+            for mode in MODES
             if _refused(placement.modes.check, placement, mode) is None
         ]
         self.holdout = placement.holdout

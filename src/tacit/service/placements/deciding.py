@@ -270,8 +270,8 @@ class Deciding(State):
         if id is None:
             id = decision_id(time) if self.new_ids is None else self.new_ids(time, [impression.key], seq)[0]
         pinned = self.pins.shown(self.here, impression, time)
-        if pinned is not None or not self.modes.policy_decides:
-            return self._fixed(impression, seq, id, time, pinned)
+        if pinned is not None:
+            return self._show_pinned(impression, seq, id, time, pinned)
         if self.second is not None and self.two:
             return self.second.by_two(self.here, impression, seq, id, time)
         asked: Block[Impression] = Block.of(Impression, [impression])
@@ -293,24 +293,22 @@ class Deciding(State):
         self.decided(row, [decision], learned)
         return row
 
-    def _fixed(
-        self, impression: Impression, seq: int, id: str, time: int, pinned: tuple[Arm, ...] | None
+    def _show_pinned(
+        self, impression: Impression, seq: int, id: str, time: int, pinned: tuple[Arm, ...]
     ) -> Block[DecisionRow]:
-        """Show what is pinned, or what the caller would have shown, with propensity 1."""
+        """Show what is pinned, with propensity 1."""
         would = self.drawn(self.learner, self.draws, impression, id)
         # The policy decides all the same: what it would have shown is logged, and its propensity with it.
-        fixed = pinned or self._baseline(impression, would)
         sure = np.ones(len(would.prefix_propensities))
         shown = would._replace(
-            shown=fixed,
-            slots=self._slots_shown(fixed, impression.arms),
+            shown=pinned,
+            slots=self._slots_shown(pinned, impression.arms),
             propensity=1.0,
             prefix_propensities=sure,
             position_propensities=sure,
         )
         row = self.rows_of(Block.of(Impression, [impression]), seq, [id], time, [shown], None, would)
-        if pinned is not None:
-            row = row.with_column("mode", [self.pins.mode(self.here)])
+        row = row.with_column("mode", [self.pins.mode(self.here)])
         self.decided(row, [shown])
         return row
 

@@ -25,7 +25,7 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.rows import CONTROL, FORGET, FROZEN, ONLINE, SHADOW, DecisionRow, MarkRow, text_of
+from tacit.service.log.rows import FORGET, DecisionRow, MarkRow, text_of
 from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
 from tacit.service.placements.aspects.control import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
@@ -137,7 +137,6 @@ class DuelPlacement(Placement):
     duels: int
     leading: str
     _most: int
-    possible_modes = (ONLINE, FROZEN, SHADOW, CONTROL)
     attribution = ClickAttribution
 
     def _begin(self) -> None:

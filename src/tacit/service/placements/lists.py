@@ -82,10 +82,6 @@ class SlatePlacement(Placement):
     def _would_show(self, decision: Decision) -> Arm:
         return json.dumps(self._listed(decision))
 
-    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
-        first = decision.offered[: self._positions]
-        return tuple(self.arms[slot] for slot in first.tolist())
-
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a decision listed, best first; None at an empty position."""
         return tuple(slate_of(row.shown).arms)  # type: ignore[arg-type]
@@ -312,11 +308,6 @@ class FeaturePlacement(Placement):
             return super().can_show(impression)
         return range(max(len(rows) for rows in impression.given if rows is not None))
 
-    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
-        if impression.arms is None and not self.living.slots:
-            return (0,)
-        return super()._baseline(impression, decision) if impression.arms is None else (impression.arms[0],)
-
     # The log ---------------------------------------------------------------------------------
 
     def rows_of(self, asked: Block[requests.Impression], *given: Any, **more: Any) -> Block[DecisionRow]:
@@ -474,9 +465,6 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
 
     def _listed(self, decision: Decision) -> list[Arm | None]:
         return list(decision.shown)
-
-    def _baseline(self, impression: requests.Impression, decision: Decision) -> tuple[Arm, ...]:
-        return tuple(self.can_show(impression)[: self._positions])
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         slots = np.full(self._positions, -1, np.int64)

@@ -30,7 +30,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.marks import Regime
 from tacit.service.log.requests import FeedbackRequest, Impression
-from tacit.service.log.rows import CLICKS, CONTROL, FIXED, MODES, DecisionRow, learned_propensities, parsed
+from tacit.service.log.rows import CLICKS, CONTROL, FIXED, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.control import Coin, Control, ControlGroup
@@ -87,7 +87,6 @@ class State:
         The last one, where the policy is another one than in the beginning.
     """
 
-    possible_modes: ClassVar[tuple[str, ...]] = MODES
     attribution: ClassVar[type[Attribution]] = Attribution
 
     @property
@@ -190,7 +189,7 @@ class State:
 
     @property
     def mode(self) -> str:
-        """Whether the policy decides and learns: ``online``, ``apprentice``, ``frozen`` or ``shadow``."""
+        """Whether the policy decides and learns: ``online``, ``frozen``, ``shadow`` or ``control``."""
         return self.modes.now
 
     @property
@@ -307,10 +306,6 @@ class State:
     def offer_of(self, impression: Impression) -> Ints:
         """Return the slots of the arms on offer, the baseline first."""
         return self.offer.slots if impression.arms is None else self.offered_slots(impression.arms)
-
-    def _baseline(self, impression: Impression, decision: Decision) -> tuple[Arm, ...]:
-        """Return what the mode ``apprentice`` shows."""
-        return (self.arms[int(decision.offered[0])],)
 
     def _would_show(self, decision: Decision) -> Arm:
         """Return what would have been shown, as the log keeps it."""

@@ -413,7 +413,7 @@ class Earnings(Aspect):
         seqs = np.array(windows.seqs(ended.entries))
         metrics = sums.amounts_of(seqs.tolist())
         counts = seqs >= sums.seq
-        # Nobody decided to show what was fixed, or what the caller would have shown.
+        # The policy did not choose what these modes show.
         counts &= [mode not in FIXED for mode in windows.values(ended.entries, "mode")]
         self._count_shown(placement, ended.entries[counts & (seqs >= sums.scored)])
         counts &= ended.rewards == ended.rewards

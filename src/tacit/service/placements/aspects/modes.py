@@ -37,9 +37,8 @@ class Modes(Aspect):
     Attributes
     ----------
     now : str
-        ``online``, ``apprentice`` (the caller decides, and the policy learns from that), ``frozen`` (nothing
-        is learned), ``shadow`` (a second policy decides beside, unseen) or ``control`` (that of the holdout
-        decides everything).
+        ``online``, ``frozen`` (nothing is learned), ``shadow`` (a second policy decides beside, unseen) or
+        ``control`` (that of the holdout decides everything).
     """
 
     mark = rows.MODE
@@ -90,7 +89,7 @@ class Modes(Aspect):
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made next to the caller."""
-        if time is None or (self.policy_decides and not self.compares):
+        if time is None or not self.compares:
             return None
         return f"in mode {self.now!r} each decision is compared here"
 
@@ -102,22 +101,26 @@ class Modes(Aspect):
         InvalidValue
             If it cannot.
         """
-        possible = placement.possible_modes
-        if mode not in possible:
-            raise InvalidValue("mode", mode, f"of this placement it is {', '.join(possible)}")
+        if mode not in rows.MODES:
+            raise InvalidValue("mode", mode, f"give one of {', '.join(rows.MODES)}")
         if mode == rows.SHADOW and not placement.config.can_shadow:
             raise InvalidValue("mode", mode, "configure a second policy as the placement's shadow")
         if mode == rows.CONTROL and placement.holdout is None:
             raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that there is a control, where it decides everything.
+        """Check that there still is the mode of the log, and a control where that decides everything.
 
         Raises
         ------
         ConfigError
-            If the configuration has it no more.
+            If the mode is one of 0.3, or the configuration has no holdout.
         """
+        if self.now not in rows.MODES:
+            raise ConfigError(
+                f"placements.{placement.name}.mode: {self.now!r}: version 0.3 was the last to have it; set "
+                f"another mode with tacit 0.3 first: tacit placement mode {placement.name} --mode online"
+            )
         if self.control_decides and holdout_in(placement.lift_terms) is None:
             raise ConfigError(
                 f"placements.{placement.name}.holdout: its control decides everything (mode 'control'); "
@@ -128,11 +131,6 @@ class Modes(Aspect):
     def frozen(self) -> bool:
         """Whether nothing is learned."""
         return self.now == rows.FROZEN
-
-    @property
-    def policy_decides(self) -> bool:
-        """Whether what the policy chooses is shown."""
-        return self.now != rows.APPRENTICE
 
     @property
     def control_decides(self) -> bool:
