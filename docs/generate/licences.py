@@ -69,6 +69,8 @@ def needed(own: set[str]) -> dict[str, Distribution]:
         except PackageNotFoundError:  # of another platform
             continue
         waiting += [(each, inside) for each, inside, _ in requirements(found[name].requires or (), extras)]
+    # An extra may name the package itself, with another extra.
+    found.pop(canonical(PROJECT["name"]), None)
     return found
 
 
