@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := src tests benchmarks examples docs/generate tools hatch_build.py
+SOURCES := src studies tests benchmarks examples docs/generate tools hatch_build.py
 # The tests start hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 # One more than two cores: a third of the time tests wait, for a process or a browser.
@@ -140,10 +140,10 @@ bench-proof: $(VENV)/.dev
 
 # One item needs a table of search interest: make reproduce DATA=FILE
 reproduce: $(VENV)/.run
-	@for item in $$($(BIN)/tacit reproduce --list --json | $(BIN)/python -c 'import json, sys; print(*(name for name, item in json.load(sys.stdin).items() if not item["needs_data"]))'); do \
-	  $(BIN)/tacit reproduce $$item --out out || exit 1; done
+	@for item in $$($(BIN)/python -m studies --list --json | $(BIN)/python -c 'import json, sys; print(*(name for name, item in json.load(sys.stdin).items() if not item["needs_data"]))'); do \
+	  $(BIN)/python -m studies $$item --out out || exit 1; done
 	@if [ -n "$(DATA)" ]; then \
-	  $(BIN)/tacit reproduce search-interest --data "$(DATA)" --out out; \
+	  $(BIN)/python -m studies search-interest --data "$(DATA)" --out out; \
 	else echo "left out: search-interest, which needs a table of search interest: DATA=FILE"; fi
 
 docs: $(VENV)/.docs

@@ -2,7 +2,7 @@
 
     python benchmarks/announced_changes.py [--seed SEED] [--runs N]
 
-The worlds are those of `tacit reproduce eventful-robustness`; the oracle is Thompson that is told of each
+The worlds are those of `python -m studies eventful-robustness`; the oracle is Thompson that is told of each
 change. "Before" holds no changes for announced; ProbationBandit has the base Thompson, or KL-UCB. Ratios
 of mean regrets, ± standard error over paired runs. Some minutes for 24 runs, with two free processors.
 """
@@ -10,10 +10,13 @@ of mean regrets, ± standard error over paired runs. Some minutes for 24 runs, w
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import tacit
-from tacit.reproduce.eventful.eventful_robustness import SCALES, environment
-from tacit.reproduce.study import ratio_of
+from studies.eventful.eventful_robustness import SCALES, environment
+from studies.study import ratio_of
 
 ARMS = DIM = 5
 BOX = tacit.Rectangle(dim=DIM, margin=0.1, anchored=True)

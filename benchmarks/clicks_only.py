@@ -9,14 +9,17 @@ A round without a click is known to have none when its window ends. Three arms o
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from late_users import ItemsWithNumbers, UsersOfKinds
 
 import tacit
+from studies.defaults import delays_within
 from tacit.environments import Environment, PreferenceMatrix
 from tacit.policies import Policy
-from tacit.reproduce.defaults import delays_within
 
 RATES = (0.3, 0.5, 0.1)
 MATRIX = PreferenceMatrix([[0.5, 0.7, 0.8], [0.3, 0.5, 0.6], [0.2, 0.4, 0.5]])

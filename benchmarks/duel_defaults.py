@@ -11,12 +11,15 @@ has settled on an arm that is not the best.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 import tacit
-from tacit.reproduce.cells import WORLDS, DuelSetting, duel_settings
+from studies.cells import WORLDS, DuelSetting, duel_settings
 from tacit.simulation import Run
 
 LONG = 50_000

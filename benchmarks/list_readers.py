@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 import tacit
-from tacit.reproduce.cells import KINDS, SHAPES, STARTS, UsersOfLists
+from studies.cells import KINDS, SHAPES, STARTS, UsersOfLists
 
 SEED = 20_261
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from studies.dueling_practice import close_call
 from tacit.clicks import models
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
@@ -19,7 +20,6 @@ from tacit.environments import Environment, PreferenceMatrix, preferences
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.interleaving import TeamDraft
 from tacit.policies import Impression
-from tacit.reproduce.dueling_practice import close_call
 
 WORLDS = 6
 

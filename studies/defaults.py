@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
+from studies.cells import KINDS, SHAPES, STARTS, UsersOfLists, duel_settings
 from tacit import policies
 from tacit.core.arrays import Floats
 from tacit.environments import (
@@ -33,8 +35,6 @@ from tacit.environments import (
 )
 from tacit.errors import InvalidValue
 from tacit.plots import COLOURS
-from tacit.reproduce import study
-from tacit.reproduce.cells import KINDS, SHAPES, STARTS, UsersOfLists, duel_settings
 
 # ---- Series of anything, turned into clicks on named arms by one rule
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit import policies
 from tacit.core.arrays import Floats
 from tacit.environments import PreferenceMatrix, preferences
 from tacit.plots import looks
-from tacit.reproduce import study
 from tacit.simulation import Run
 
 TITLE = "Dueling policies in practice: regret, its spread, and time"

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.evaluate import intervals
 from tacit.evaluate.intervals import Bounds, Sums, summed
 from tacit.plots import COLOURS
-from tacit.reproduce import study
 
 TITLE = "Coverage of the intervals of offline estimators"
 CONFIDENCE = 0.95

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
 from tacit.core.running import compiled
@@ -36,7 +37,6 @@ from tacit.policies import (
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import sigmoid
-from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIM = 5

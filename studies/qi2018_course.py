@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
@@ -22,7 +23,6 @@ from tacit.core.running import compiled
 from tacit.errors import InvalidValue
 from tacit.plots import looks
 from tacit.policies.base import Outcome
-from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 VIDEOS, POSITIONS, DEVICES, HOURS = 21, 6, 3, 8
@@ -133,7 +133,7 @@ def read_course_log(path: Path) -> CourseLog:
     """
     remedy = (
         "convert the pickle first: run python -I course_convert.py LOG.pkl LOG.npz (in "
-        "tacit/reproduce) on a file that you trust; tacit itself never unpickles"
+        "studies) on a file that you trust; tacit itself never unpickles"
     )
     names = "video", "shown", "reward", "offered", "arms", "relevance", "examination"
     try:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from studies import study
 from tacit.environments import BernoulliArms
 from tacit.plots import band, looks
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.ucb import bernoulli_kl
-from tacit.reproduce import study
 from tacit.simulation import SimulationResult
 
 TITLE = "Classical policies on Bernoulli arms, against the bound of Lai and Robbins"

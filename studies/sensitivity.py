@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit import interleaving
 from tacit.clicks import ClickModel, PositionBased, informational, navigational, perfect
 from tacit.clicks.base import Chain, conditional
@@ -22,7 +23,6 @@ from tacit.evaluate.interleaved.scale import position_weights
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed
-from tacit.reproduce import study
 
 TITLE = "Searches that interleaving takes, against an A/B test of the same rankers"
 LENGTH = 8

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints, copied, leaves, rebuilt
 from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
@@ -25,7 +26,6 @@ from tacit.learning.merging import added, joined
 from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
 from tacit.policies.base import outcome_of
-from tacit.reproduce import study
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 SHARDS = (2, 4, 16, 64)

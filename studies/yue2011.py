@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.core.spread import progress
 from tacit.environments import preferences
 from tacit.plots import looks
 from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2
-from tacit.reproduce import study
 
 HORIZON = 10**10
 ARMS = (10, 50, 100, 200, 300, 400, 500)

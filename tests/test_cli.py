@@ -87,7 +87,7 @@ def process(*arguments, env=None, cwd=None):
 def test_help_teaches():
     result = tacit("--help")
     assert result.returncode == 0
-    for command in ("demo", "simulate", "evaluate", "serve", "reproduce", "policies", "warmup", "doctor"):
+    for command in ("demo", "simulate", "evaluate", "serve", "policies", "warmup", "doctor"):
         assert command in result.stdout
         assert "Usage" in tacit(command, "--help").stdout
     told = process("version")
@@ -245,8 +245,6 @@ def test_options_come_from_flags_then_environment_then_file(tmp_path):
         (["simulate", "--feedback", "clicks only"], "window"),
         (["simulate", "--window", "30"], "feedback"),
         (["simulate", "--table", "x.xls"], ".csv or .parquet"),
-        (["reproduce", "nothing"], "regret-basics"),
-        (["reproduce"], "--list"),
         (["evaluate", "nowhere", "--policy", "ucb1"], "nowhere"),
         (["evaluate", ".", "--policy", "nothing"], "nothing"),
         (["evaluate", ".", "--policy", "ucb1", "--estimator", "guess"], "switch-dr"),
@@ -263,16 +261,10 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments, told):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["simulate", "--horizon", "1000000000000", "--plot", "regret.png"],
-        ["reproduce", "regret-basics", "--runs", "1000000"],
-    ],
-)
-def test_a_missing_extra_is_told_before_the_work_and_not_after(arguments, tmp_path):
+def test_a_missing_extra_is_told_before_the_work_and_not_after(tmp_path):
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('not here')")
+    arguments = ["simulate", "--horizon", "1000000000000", "--plot", "regret.png"]
     result = process(*arguments, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert "pip install 'tacit-learn[plots]'" in result.stderr
     assert result.returncode in (1, 2)
@@ -389,20 +381,6 @@ def test_examine_shows_position_effects(tmp_path):
     # 22 clicks in 364 rows against 10 in 348.
     assert effects[1]["effect"] == pytest.approx((22 / 364) / (10 / 348))
     assert plot.stat().st_size > 5000
-
-
-def test_reproduce_leaves_data_figure_and_report(tmp_path):
-    assert "regret-basics" in tacit("reproduce", "--list").stdout
-    result = tacit("reproduce", "regret-basics", "--out", tmp_path, "--runs", "2")
-    assert result.returncode == 0, result.stderr
-    content = json.loads((tmp_path / "regret-basics.json").read_text())
-    assert content["settings"].items() >= {"seed": 1, "runs": 2, "horizon": 100_000}.items()
-    assert {"policy", "regret_mean", "regret_std", "runs"} <= set(content["cells"][0])
-    assert len(content["cells"]) == 15
-    assert (tmp_path / "regret-basics.png").read_bytes().startswith(b"\x89PNG")
-    assert "Lai and Robbins" in (tmp_path / "regret-basics.md").read_text()
-    assert len((tmp_path / "regret-basics.csv").read_text().splitlines()) == 16
-    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_interrupting_ends_cleanly(tmp_path):
@@ -575,7 +553,7 @@ def test_an_edited_policy_is_compiled_anew(tmp_path):
 def test_what_is_compiled_goes_to_the_user_and_not_to_the_package(tmp_path):
     """So that pip uninstall leaves nothing behind."""
     installed = tmp_path / "site-packages"
-    skipped = shutil.ignore_patterns("__pycache__", "reproduce", "compiled")
+    skipped = shutil.ignore_patterns("__pycache__", "compiled")
     shutil.copytree(Path(demo.__file__).parent, installed / "tacit", ignore=skipped)
     before = {path for path in installed.rglob("*") if path.suffix != ".pyc"}
     environment = os.environ | {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path / "cache")}

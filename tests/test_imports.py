@@ -10,7 +10,9 @@ import pytest
 
 import tacit
 
+TESTS = Path(__file__).parent
 PACKAGE = Path(tacit.__file__).parent
+STUDIES = TESTS.parent / "studies"
 
 
 @cache
@@ -54,7 +56,8 @@ def length(node):
 
 
 def name_of(file):
-    parts = ("tacit", *file.relative_to(PACKAGE).with_suffix("").parts)
+    folder = PACKAGE if file.is_relative_to(PACKAGE) else STUDIES
+    parts = (folder.name, *file.relative_to(folder).with_suffix("").parts)
     return ".".join(parts).removesuffix(".__init__")
 
 
@@ -69,7 +72,7 @@ def check(files):
         raise AssertionError(f"a circle: {' → '.join(error.args[1])}") from None
 
 
-@pytest.mark.parametrize("room", ["core", "learning", "logs", "evaluate", "reproduce"])
+@pytest.mark.parametrize("room", ["core", "learning", "logs", "evaluate"])
 def test_the_files_of_a_room_import_one_way(room):
     check(sorted((PACKAGE / room).rglob("*.py")))
 
@@ -78,6 +81,13 @@ def test_all_files_import_one_way():
     """But for the fronts of rooms, which name what is behind them."""
     files = [file for file in sorted(PACKAGE.rglob("*.py")) if file.name != "__init__.py"]
     check(files)
+
+
+def test_studies_import_one_way_and_the_package_does_not_import_them():
+    check(sorted(STUDIES.rglob("*.py")))
+    needed = {name.partition(".")[0] for file in PACKAGE.rglob("*.py") for name in imports(file)}
+    assert "tacit" in needed
+    assert "studies" not in needed
 
 
 FLOORS = """
@@ -92,7 +102,6 @@ learning
 clicks
 environments
 simulation evaluate
-reproduce
 service/errors service/kind
 service/log
 service/config
@@ -145,7 +154,7 @@ PRIVATE = re.compile(
 def test_no_test_reaches_a_private_attribute():
     found = [
         f"{file.name}: {match[0]}"
-        for file in sorted(Path(__file__).parent.glob("*.py"))
+        for file in sorted([*TESTS.glob("*.py"), *TESTS.glob("studies/*.py")])
         for match in PRIVATE.finditer(file.read_text())
     ]
     assert found == []
@@ -160,5 +169,6 @@ def test_a_room_holds_a_dozen_files_or_so():
 
 def test_a_function_holds_one_idea():
     """None is longer than 60 lines, its docstring aside."""
-    long = {file.name: found for file in sorted(PACKAGE.rglob("*.py")) if (found := read(file)[2])}
+    files = [*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")]
+    long = {file.name: found for file in files if (found := read(file)[2])}
     assert long == {}

@@ -517,18 +517,6 @@ def test_the_plot_is_drawn(tmp_path):
     assert path.stat().st_size > 5000
 
 
-def test_coverage_can_be_measured_anew(tmp_path):
-    from tacit.reproduce import item
-    from tacit.reproduce.study import Setup, write
-
-    found = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=1))
-    again = item("offline-coverage").reproduce(Setup(runs=4, seed=2, workers=2))
-    assert found.cells == again.cells
-    assert {cell["runs"] for cell in found.cells} == {4}
-    paths = write("offline-coverage", found, tmp_path)
-    assert all(path.stat().st_size > 1000 for path in paths)
-
-
 # When not to trust ----------------------------------------------------------------------------
 
 

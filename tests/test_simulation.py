@@ -18,7 +18,6 @@ from tacit.core.arrays import leaves
 from tacit.core.running import compiled
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
-from tacit.reproduce.regret_basics import lai_robbins
 from tacit.simulation import POLICY_STREAM, Run
 
 ARMS = tacit.BernoulliArms([0.2, 0.5, 0.8])
@@ -405,12 +404,6 @@ def test_environments_as_text():
         environment_from_spec("bernouli-arms([0.1])")
     with pytest.raises(InvalidValue, match="means"):
         environment_from_spec("bernoulli-arms")
-
-
-def test_lai_robbins_by_hand():
-    # kl(1/4, 1/2) = ¼ ln ½ + ¾ ln 3/2
-    kl = 0.25 * np.log(0.5) + 0.75 * np.log(1.5)
-    assert lai_robbins((0.25, 0.5)) == pytest.approx(0.25 / kl)
 
 
 @examples(20)

@@ -207,7 +207,7 @@ def test_what_was_measured_is_of_policies_that_there_are(generate):
 
 
 def test_the_gallery_shows_small_figures_of_items_that_there_are(generate):
-    from tacit.reproduce import ITEMS
+    from studies import ITEMS
 
     gallery = generate("gallery")
     facts = json.loads(gallery.FACTS.read_text())
@@ -215,7 +215,7 @@ def test_the_gallery_shows_small_figures_of_items_that_there_are(generate):
     for name in facts:
         assert (gallery.IMAGES / f"{name}.png").stat().st_size <= gallery.LIMIT
     page = gallery.part()
-    assert all(f"$ tacit reproduce {name} " in page for name in facts)
+    assert all(f"$ python -m studies {name} " in page for name in facts)
 
 
 def test_every_place_for_a_part_is_filled(generate):

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).parent.parent / "src" / "tacit"
+ROOT = Path(__file__).parent.parent
+SOURCE, STUDIES = ROOT / "src" / "tacit", ROOT / "studies"
 NOT_COUNTED = {"Params", "State", "World"}
 """Names that every policy, classifier or environment gives to a class of its own."""
 SILENT = {
@@ -63,9 +64,8 @@ class Measures(NamedTuple):
 
 def measured(source: Path = SOURCE) -> Measures:
     """Return the measures of all Python files below a folder."""
-    texts = {path: path.read_text() for path in sorted(source.rglob("*.py"))}
-    trees = {path: ast.parse(text) for path, text in texts.items()}
-    code = sum(map(len, map(code_lines, texts.values(), trees.values())))
+    texts, trees = read_files(source)
+    code = count_code(source)
     classes = list(_classes(trees))
     homes = defaultdict(set)
     for path, definition in classes:
@@ -85,6 +85,18 @@ def measured(source: Path = SOURCE) -> Measures:
         imports=sum(map(_import_lines, trees.values())) / code,
         comments=sum(map(_comment_lines, texts.values())) / code,
     )
+
+
+def read_files(folder: Path) -> tuple[dict[Path, str], dict[Path, ast.Module]]:
+    """Return the texts and syntax trees of all Python files below a folder."""
+    texts = {path: path.read_text() for path in sorted(folder.rglob("*.py"))}
+    return texts, {path: ast.parse(text) for path, text in texts.items()}
+
+
+def count_code(folder: Path) -> int:
+    """Return the number of lines of code in all Python files below a folder."""
+    texts, trees = read_files(folder)
+    return sum(map(len, map(code_lines, texts.values(), trees.values())))
 
 
 def code_lines(text: str, tree: ast.Module) -> set[int]:
@@ -129,3 +141,4 @@ if __name__ == "__main__":
     for name, value in measured()._asdict().items():
         shown = f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
         print(f"{name.replace('_', ' '):16} {shown:>8}")
+    print(f"{'code of studies':16} {count_code(STUDIES):>8,}")

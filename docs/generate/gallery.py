@@ -1,4 +1,4 @@
-"""The gallery: every figure of ``tacit reproduce``, the command that makes it, what it takes.
+"""The gallery: every figure of ``python -m studies``, the command that makes it, what it takes.
 
 Run as a program it makes the figures anew: ``python -m generate.gallery [--data FILE] [ITEM ...]``.
 """
@@ -15,9 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tacit.reproduce import ITEMS, item
+from studies import ITEMS, item
 
-IMAGES = Path(__file__).parents[1] / "images" / "gallery"
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images" / "gallery"
 FACTS = IMAGES / "facts.json"
 LIMIT = 60_000
 """Bytes that a figure may take."""
@@ -48,7 +49,7 @@ def shown(name: str, took: dict[str, int]) -> str:
     needs = f"FILE is {found.needs_data}.\n\n" if found.needs_data else ""
     return (
         f"## {name}\n\n{found.title}.\n\n"
-        f"```console\n$ tacit reproduce {name} --runs {took['runs']} --seed 1{data}\n```\n\n"
+        f"```console\n$ python -m studies {name} --runs {took['runs']} --seed 1{data}\n```\n\n"
         f"{needs}Seed 1, {counted(took['runs'], 'run')}{fewer}. It took "
         f"{counted(took['processor'], 'second')} of processor time, {took['seconds']} by the "
         f"clock of a busy machine, compiling included.\n\n"
@@ -66,11 +67,11 @@ def make(name: str, data: Path | None) -> dict[str, int]:
     found = item(name)
     runs = RUNS.get(name, found.runs)
     with tempfile.TemporaryDirectory() as folder:
-        command = ["reproduce", name, "--runs", str(runs), "--seed", "1", "--out", folder]
+        command = ["studies", name, "--runs", str(runs), "--seed", "1", "--out", folder]
         if found.needs_data:
             command += ["--data", str(data)]
         before, start = _processor(), time.monotonic()
-        subprocess.run([sys.executable, "-m", "tacit", *command], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=ROOT)
         seconds, processor = time.monotonic() - start, _processor() - before
         (IMAGES / f"{name}.png").write_bytes(small(Path(folder) / f"{name}.png"))
     return {"runs": runs, "seconds": round(seconds), "processor": round(processor)}

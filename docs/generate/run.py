@@ -34,6 +34,7 @@ from typing import Any
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"!\[[^\]]*\]\(([\w.-]+\.png)\)")
 PORT = "8787"
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -63,7 +64,9 @@ class Shell:
     """
 
     def __init__(self, folder: Path) -> None:
-        here = str(Path(sys.executable).parent)
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        # The commands of a page run in an empty folder, as if in that of the repository.
+        modules = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._process = subprocess.Popen(
             ["/bin/bash"],
             cwd=folder,
@@ -72,7 +75,7 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env=os.environ | {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"},
+            env=os.environ | {"PATH": path, "PYTHONPATH": modules, "COLUMNS": "100"},
         )
 
     def run(self, command: str) -> tuple[str, int]:

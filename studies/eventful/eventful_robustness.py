@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Generator, Ints
@@ -25,7 +26,6 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.detector import forced_arm
 from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
-from tacit.reproduce import study
 from tacit.simulation import standard_error
 
 ARMS, FEATURES, MARGIN = 5, 5, 0.1

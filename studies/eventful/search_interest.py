@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Generator, Ints
@@ -23,7 +24,6 @@ from tacit.core.part import within
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
 from tacit.plots import COLOURS, looks
-from tacit.reproduce import study
 from tacit.simulation import Run, standard_error
 
 TITLE = "A query over a year of real search interest: every policy on real shifts of intent"

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from studies import study
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
 from tacit.policies import GLRKLUCB, KLUCB, OracleRestart, Policy, ProbationBandit, SlidingWindowUCB, Thompson
-from tacit.reproduce import study
 from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies import study
+from studies.study import Setup
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import Report, spread
 from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
 from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
-from tacit.reproduce import study
-from tacit.reproduce.study import Setup
 from tacit.simulation import Run, SimulationResult
 
 # ---- What becomes of BWC's events and labels, counted where the truth is known

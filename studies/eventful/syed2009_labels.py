@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from studies import study
+from studies.eventful.syed2009 import ARMS, HORIZON, MARGIN, dissect_all, environment, means
 from tacit.classifiers import Rectangle
 from tacit.plots import looks
 from tacit.policies import BWC, UCB1, OracleRestart
-from tacit.reproduce import study
-from tacit.reproduce.eventful.syed2009 import ARMS, HORIZON, MARGIN, dissect_all, environment, means
 from tacit.simulation import standard_error
 
 TITLE = "Syed et al. (2009), section 9: labels on negatives, from cheap exploration"

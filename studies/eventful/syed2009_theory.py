@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from studies import study
+from studies.eventful import theory
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
-from tacit.reproduce import study
-from tacit.reproduce.eventful import theory
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"

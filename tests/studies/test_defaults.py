@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tacit
+from studies import defaults as study
+from studies import item
+from studies.defaults import FOLDER, series_names, stream_of
+from studies.study import Setup, write
 from tacit.errors import InvalidValue
-from tacit.reproduce import defaults as study
-from tacit.reproduce import item
-from tacit.reproduce.defaults import FOLDER, series_names, stream_of
-from tacit.reproduce.study import Setup, write
 
 
 def test_ratios_and_their_errors_worked_by_hand():

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tacit
+from studies import item
+from studies.eventful import eventful_robustness as study
+from studies.study import Setup, write
 from tacit.errors import InvalidValue
-from tacit.reproduce import item
-from tacit.reproduce.eventful import eventful_robustness as study
-from tacit.reproduce.study import Setup, write
 
 
 def test_a_paired_ratio_by_hand():

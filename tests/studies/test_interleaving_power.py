@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from tacit.interleaving import credited
-from tacit.reproduce import item, sensitivity
-from tacit.reproduce.sensitivity import (
+from studies import item, sensitivity
+from studies.sensitivity import (
     CREDITS,
     LENGTH,
     METHODS,
@@ -21,7 +20,8 @@ from tacit.reproduce.sensitivity import (
     of_interleaving,
     rankers,
 )
-from tacit.reproduce.study import Setup
+from studies.study import Setup
+from tacit.interleaving import credited
 
 GRADES = np.array([0, 3, 1, 4, 0, 2, 1, 0, 2, 0])
 QUERY = GradedQuery(GRADES, (3, 1, 5, 8, 2, 6, 0, 4, 7, 9), (1, 3, 8, 5, 0, 2, 6, 4, 9, 7))

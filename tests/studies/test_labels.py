@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.reproduce.eventful import syed2009 as study
-from tacit.reproduce.eventful import syed2009_labels as item
-from tacit.reproduce.eventful.syed2009 import Anatomy, counted, dissect, event_rounds, is_witness, means
-from tacit.reproduce.study import Setup, write
+from studies.eventful import syed2009 as study
+from studies.eventful import syed2009_labels as item
+from studies.eventful.syed2009 import Anatomy, counted, dissect, event_rounds, is_witness, means
+from studies.study import Setup, write
 
 BOX = tacit.Rectangle(dim=2, margin=0.1, anchored=True)
 FALSE, TRUE, NONE = 0, 1, -1

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tacit
+from studies import course_convert, qi2018_course
+from studies.qi2018 import RealizedArms, largest_discrepancy, proposition_1
+from studies.qi2018_course import course_log, read_course_log
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.reproduce import course_convert, qi2018_course
-from tacit.reproduce.qi2018 import RealizedArms, largest_discrepancy, proposition_1
-from tacit.reproduce.qi2018_course import course_log, read_course_log
 
 
 def rows_of_the_published_form(number=5):

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
+from studies import item
+from studies.eventful import search_interest as study
+from studies.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
+from studies.study import Setup, write
 from tacit.classifiers import Rectangle
 from tacit.core.dispatch import arrive, respond
 from tacit.environments import SearchInterest
 from tacit.errors import InvalidValue
 from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, Policy, Thompson
-from tacit.reproduce import item
-from tacit.reproduce.eventful import search_interest as study
-from tacit.reproduce.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
-from tacit.reproduce.study import Setup, write
 
 pytestmark = pytest.mark.interpreted
 

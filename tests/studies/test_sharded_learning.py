@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from tacit.reproduce import item
-from tacit.reproduce import sharded_learning as sharded
-from tacit.reproduce.study import Setup, write
+from studies import item
+from studies import sharded_learning as sharded
+from studies.study import Setup, write
 
 SHIFT, EXAMINATION = "intent shift, BWC", "examination, LaplaceEC"
 SMALL = {

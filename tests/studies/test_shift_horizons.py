@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from tacit.reproduce import item
-from tacit.reproduce.eventful import shift_horizons as study
-from tacit.reproduce.study import Setup, write
+from studies import item
+from studies.eventful import shift_horizons as study
+from studies.study import Setup, write
 
 
 def test_events_are_spread_evenly():

@@ -15,7 +15,7 @@ from tacit.cli.feed import feed
 from tacit.cli.fit import fit, schema, ubi
 from tacit.cli.options import ExplainedGroup
 from tacit.cli.placement import items, lift, placement
-from tacit.cli.policies import check, demo, doctor, policies, reproduce, simulate, version, warmup
+from tacit.cli.policies import check, demo, doctor, policies, simulate, version, warmup
 from tacit.cli.service import key, log, serve
 from tacit.core.text import escape_controls
 from tacit.errors import AssumptionWarning, TacitError
@@ -64,7 +64,6 @@ for command in (
     log,
     ubi,
     doctor,
-    reproduce,
     policies,
     warmup,
     version,
@@ -88,13 +87,15 @@ def say_warning(
         click.echo(text, err=True, nl=False)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+def main(
+    arguments: list[str] | None = None, command: click.Command = cli, name: str = "tacit", **settings: Any
+) -> None:
+    """Run a command, by default the whole command line, and exit with its code."""
     warnings.showwarning = say_warning
     # module:Class is looked for here too, after everything that is installed.
     sys.path.append(os.getcwd())
     try:
-        code = cli.main(arguments, prog_name="tacit", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False, **settings)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -1,6 +1,6 @@
 """Policies: played against simulated users, listed, tested, compiled; is the installation sound?"""
 
-# 1. ``demo``, ``simulate``, ``reproduce``: policies against users who are simulated; cells of tables as text.
+# 1. ``demo``, ``simulate``: policies against simulated users.
 # 2. ``policies``, ``check``, ``doctor``, ``warmup``, ``version``: what is installed, and is it sound.
 
 import os
@@ -168,79 +168,6 @@ def write_table(table: Any, path: Path) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@command(configured=True)
-def reproduce(
-    name: str | None = None,
-    *,
-    listing: Annotated[bool, Typed(("--list",))] = False,
-    out: Path = Path("out"),
-    runs: Count | None = None,
-    reading: str | None = None,
-    data: File | None = None,
-    seed: Seed = 1,
-    workers: Workers | None = None,
-    cluster: Ray | None = None,
-    as_json: Json = False,
-) -> None:
-    """Compute a table or figure anew: JSON, CSV, a figure and a Markdown report.
-
-    Parameters
-    ----------
-    listing
-        List what can be reproduced.
-    out
-        Folder.
-    runs
-        Repetitions; each item has its own default.
-    reading
-        Which reading of the paper, where an item offers several.
-    data
-        The file that an item needs and the package does not hold.
-    cluster
-        Never changes results.
-    """
-    from tacit.core.text import aligned, left_aligned
-    from tacit.plots import figure
-    from tacit.reproduce import ITEMS, item
-    from tacit.reproduce.study import Setup, write
-
-    if listing:
-        items = {known: item(known) for known in ITEMS}
-        rows = [(known, found.title + needs(found.needs_data)) for known, found in items.items()]
-        content = {
-            known: {"title": found.title, "runs": found.runs, "needs_data": found.needs_data}
-            for known, found in items.items()
-        }
-        show(content, left_aligned(rows), as_json)
-        return
-    if name is None:
-        raise click.UsageError("say what to reproduce; tacit reproduce --list names it all")
-    with usage():
-        found = item(name)
-    chosen = reading or found.readings[0]
-    if chosen not in found.readings:
-        raise click.UsageError(f"--reading: {name} knows {', '.join(found.readings)}")
-    if found.needs_data and data is None:
-        raise click.UsageError(f"--data: {name} needs {found.needs_data}")
-    figure()  # the lack of what draws must not show only when the work is done
-    with where(cluster):
-        result = found.reproduce(Setup(runs or found.runs, seed, workers, chosen, data))
-    paths = write(name, result, out)
-    table = [list(result.cells[0]), *(list(map(cell_text, c.values())) for c in result.cells)]
-    text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
-    show({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
-
-
-def needs(data: str | None) -> str:
-    """Return what a listing says of data that must be given."""
-    return f" (--data: {data})" if data else ""
-
-
-def cell_text(value: Any) -> str:
-    """Return a cell's value as short text."""
-    return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 # ---- What is installed, and is it sound: listed, tested, compiled

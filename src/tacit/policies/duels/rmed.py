@@ -32,7 +32,7 @@ class RMED1(DuelPolicy):
     nobody does, else the arm that beats it most. A tie counts as half a win for both arms. Where
     several are best, one is drawn; the propensity is exact.
 
-    In the runs of ``tacit reproduce dueling-practice`` :class:`DoubleThompsonSampling` has half to
+    In the runs of ``python -m studies dueling-practice`` :class:`DoubleThompsonSampling` has half to
     three quarters of its regret, and takes four to twenty times as long for a duel.
 
     The terms of I are kept for each pair, so a duel costs O(K) and computes one divergence.

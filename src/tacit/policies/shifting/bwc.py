@@ -70,7 +70,7 @@ class Diagnostics(NamedTuple):
     Notes
     -----
     False labels on true events, events during testing and events that were missed cannot be
-    known from the clicks; ``tacit reproduce syed2009-labels`` counts them where the truth is known.
+    known from the clicks; ``python -m studies syed2009-labels`` counts them where the truth is known.
     """
 
     restarts: int

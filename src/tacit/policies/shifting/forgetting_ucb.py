@@ -37,7 +37,7 @@ class DiscountedUCB(RadiusPolicy):
     The defaults suit few arms. Played equally often, K arms have 1/(K·(1 − γ)) discounted plays
     each; with the defaults and 40 arms that is 12, the radius 2·sqrt(0.6·ln 500/12) is above 1,
     and arms are played almost uniformly. With many arms take a longer memory and a smaller ξ: on
-    the 40 arms of ``tacit reproduce search-interest`` γ = 0.9999 and ξ = 0.01 did best of those
+    the 40 arms of ``python -m studies search-interest`` γ = 0.9999 and ξ = 0.01 did best of those
     tried.
 
     The discount is applied lazily, by growing the weight of what is new: a round costs O(1) but
@@ -145,7 +145,7 @@ class SlidingWindowUCB(RadiusPolicy):
 
     The defaults suit few arms: with 40, played equally often, each has 25 plays in the window, and
     the radius sqrt(0.6·ln 1000/25) = 0.41 hides most gaps between click rates. With many arms take
-    a longer window and a smaller ξ: on the 40 arms of ``tacit reproduce search-interest`` a window
+    a longer window and a smaller ξ: on the 40 arms of ``python -m studies search-interest`` a window
     of 10 000 rounds and ξ = 0.02 did best of those
     tried.
 

@@ -153,7 +153,7 @@ class GLRKLUCB(ForcingDetector):
         Share α of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets α/K
         of the rounds: with 5 arms and the default one in 1000. What is forced costs its gap, for
         ever; it finds an arm that has risen unseen. 0 is best where every shift shows in the
-        clicks on what is shown: ``tacit reproduce shift-horizons`` has both. Until version 0.2 the
+        clicks on what is shown: ``python -m studies shift-horizons`` has both. Until version 0.2 the
         default was 0.02.
     delta : float, default 0.001
         The δ of the threshold, in (0, 1]: about the probability that an arm whose rate never
@@ -213,7 +213,7 @@ class GLRKLUCB(ForcingDetector):
 
         With T rounds, K arms and Υ shifts, α = 0.1·sqrt(Υ·K·ln T/T) and δ = 1/sqrt(T), whether
         restarts are global or local. The rule proved has no factor 0.1; the authors find that it
-        does better in practice, and so did we (``tacit reproduce shift-horizons``). (Their
+        does better in practice, and so did we (``python -m studies shift-horizons``). (Their
         preprint of 2019 had no K in α for global restarts, and δ = 1/sqrt(Υ·T).)
 
         Parameters

@@ -275,7 +275,7 @@ class TestableUCB1(IndexPolicy):
     about: ClassVar[About] = About(
         source="Syed, Slivkins, Mishra (2009), full version, algorithm 2",
         regret="min(8·(α + 1)²·n·ln(t0 + T)/Δ, (α + 1)·sqrt(32·n·T·ln(t0 + T))) + n for α ≥ 1 "
-        "(equation 5; constants from tacit.reproduce.eventful.theory)",
+        "(equation 5; constants in studies/eventful/theory.py)",
         assumes="click probabilities that never change, and a known horizon",
         fails="goes on showing what was best for long after a shift; past the horizon its "
         "bound does not hold",
