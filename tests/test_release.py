@@ -45,9 +45,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
 def test_the_source_distribution_holds_what_a_packager_needs(built):
     inside = release.contents(built[1])
     for needed in (
-        "tests/test_release.py", "examples", "docs/stability.md", "benchmarks/bench.py",
-        "deploy/Containerfile", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE",
-        "constraints.txt", "Makefile", "PKG-INFO",
+        "tests/test_release.py", "studies/reports/defaults.md", "examples", "docs/stability.md",
+        "benchmarks/bench.py", "deploy/Containerfile", "CHANGELOG.md", "SECURITY.md", "CITATION.cff",
+        "LICENSE", "constraints.txt", "Makefile", "PKG-INFO",
     ):  # fmt: skip
         assert any(name == needed or name.startswith(f"{needed}/") for name in inside), needed
     assert not [name for name in inside if "__pycache__" in name or ".venv" in name]
