@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import study
+from studies.run_sampling import sample_run
 from tacit.core.arrays import Floats, Generator
 from tacit.core.spread import progress
 from tacit.environments import preferences
@@ -92,7 +93,7 @@ def play(
         matrix = setting.matrix(generator(setup.seed, place, 0, own))
         gaps = matrix[0] - 0.5
         return [
-            policy.sample_run(matrix, gaps, horizon, generator(setup.seed, place, 1 + i, number))
+            sample_run(policy, matrix, gaps, horizon, generator(setup.seed, place, 1 + i, number))
             for i, policy in enumerate(policies.values())
         ]
 

@@ -686,7 +686,6 @@ def test_preferences_shift_once():
         now = CHANCES if t < 2 else later
         np.testing.assert_allclose(world.chances, now)
         assert cls.regret(params, world, 0, np.array([0, 0])) == pytest.approx(0.0 if t < 2 else 0.3)
-    assert environment.plain_duels is None
     with pytest.raises(InvalidValue, match="give 4, as in matrix"):
         tacit.PreferenceMatrix(CHANCES, after="uniform-gap(3, 0.1)", shift=2)
     with pytest.raises(InvalidValue, match="Condorcet"):

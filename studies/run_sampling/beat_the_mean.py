@@ -1,4 +1,4 @@
-"""Beat-the-Mean by leaps: exact in law, far faster than one comparison at a time.
+"""Beat-the-Mean sampled run by run: exact in law, far faster than one comparison at a time.
 
 Three facts make it possible (W is the working set, m its size, S_b = Σ_{j ∈ W} P(b, j)).
 
@@ -27,10 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from studies.run_sampling.binomial import binomial
+from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.running import compiled
-from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
 CAUTION = 1.0 - 1e-12
 """A stretch counts as safe only beyond the rounding of the policy's own test."""

@@ -1,4 +1,4 @@
-"""Interleaved Filter by leaps: exact in law, far faster than one comparison at a time.
+"""Interleaved Filter sampled run by run: exact in law, far faster than one comparison at a time.
 
 In a round the candidate meets every arm of the working set once a sweep, so its records against
 them are independent walks. After n sweeps it has won between w and w + n − n' of the n comparisons
@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from studies.run_sampling.beat_the_mean import CAUTION, DEEPEST, SHARE
+from studies.run_sampling.binomial import binomial
+from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.running import compiled
-from tacit.policies.duels.beat_the_mean_leaps import CAUTION, DEEPEST, SHARE
-from tacit.policies.duels.working_set import SampledRun, binomial, charge, concluded
 
 
 class FilterRun(NamedTuple):
@@ -254,7 +255,7 @@ def interleaved_filter(
     prunes: bool,
     budget: int | None = None,
 ) -> SampledRun:
-    """Simulate one run of Interleaved FilterRun.
+    """Simulate one run of Interleaved Filter.
 
     Parameters
     ----------

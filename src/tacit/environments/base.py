@@ -5,31 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.part import Part, whole
 from tacit.errors import AssumptionWarning, InvalidValue
-
-
-class PlainDuels(NamedTuple):
-    """Independent duels whose probabilities never change.
-
-    Attributes
-    ----------
-    preferences : array of float64, shape (arms, arms)
-        P(row beats column).
-    gaps : array of float64, shape (arms,)
-        What each arm falls short of the best one.
-    regret : str
-        Which regret of a duel counts: ``regret`` (the mean of both gaps), ``weak`` or ``strong``.
-    """
-
-    preferences: Floats
-    gaps: Floats
-    regret: str
-
 
 registry: dict[str, type[Environment]] = {}
 """Every environment class that has been defined, by its canonical name."""
@@ -136,11 +117,6 @@ class Environment(Part, abstract=True):
         if self.feature_dims != (0, 0):
             return dict(zip(("relevance_dim", "examination_dim"), self.feature_dims, strict=True))
         return {"shows": self.takes, "signals_dim": self.context_dim}
-
-    @property
-    def plain_duels(self) -> PlainDuels | None:
-        """What is needed to leap over duels, where they are independent and learned at once."""
-        return None
 
     def doubt(self, horizon: int) -> None:
         """Warn of changes that are not within so many rounds."""

@@ -20,7 +20,7 @@ from tacit.core.dispatch import canonical, kernel
 from tacit.core.part import Fraction, Positive, one_of, param, parsed_call, whole, within
 from tacit.core.seeds import stream
 from tacit.environments import preferences
-from tacit.environments.base import Environment, PlainDuels
+from tacit.environments.base import Environment
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression
 from tacit.policies.features.gaussian import sigmoid
@@ -212,12 +212,6 @@ class PreferenceMatrix(DuelEnvironment):
             scores = margins.sum(axis=1) / (2 * others) + 0.5
         gaps = scores.max() - scores
         return gaps
-
-    @property
-    def plain_duels(self) -> PlainDuels | None:
-        if self.ties > 0.0 or self.after is not None or self.delays != (0, 0) or self.batch > 1:
-            return None
-        return PlainDuels(np.array(self.matrix), self.gaps, ("regret", *KINDS[1:])[self.kind])
 
     @property
     def changes(self) -> tuple[str, Sequence[int], float]:

@@ -21,7 +21,7 @@ from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue, suggesting
 from tacit.policies.base import Policy
 from tacit.simulation.clicks_only import ClicksOnly, ClicksOnlyRun, Delay, clicks_only
-from tacit.simulation.rounds import POLICY_STREAM, Run, run_stream
+from tacit.simulation.rounds import Run
 
 if TYPE_CHECKING:
     import pyarrow
@@ -294,10 +294,7 @@ def simulate(
     environment.doubt(horizon)
     for policy in chosen:
         # Compiled here, once, before workers would ask for it side by side.
-        if is_sampled(policy, environment, rounds.tolist() == [horizon], clicks):
-            sample_run(policy, environment, 1, seed, 0)
-        else:
-            begin_run(policy, environment, horizon, seed, 0, rounds, clicks).advance(0)
+        begin_run(policy, environment, horizon, seed, 0, rounds, clicks).advance(0)
     size = max(1, ROUNDS_A_UNIT // horizon)
     units = [
         (policy, environment, horizon, seed, first, min(first + size, runs), rounds, clicks)
@@ -335,11 +332,6 @@ def play_runs(
 ) -> Floats:
     """Return regret and reward at the checkpoints of the runs from ``first`` to ``stop``."""
     values = np.zeros((stop - first, len(rounds), 2))
-    if is_sampled(policy, environment, rounds.tolist() == [horizon], clicks):
-        for number in range(first, stop):
-            values[number - first] = sample_run(policy, environment, horizon, seed, number)
-            report(horizon)
-        return values
     for number in range(first, stop):
         run = begin_run(policy, environment, horizon, seed, number, rounds, clicks)
         while run.round < horizon:
@@ -361,23 +353,6 @@ def begin_run(
     if clicks is None:
         return Run(policy, environment, horizon, seed, number, rounds)
     return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
-
-
-def is_sampled(policy: Policy, environment: Environment, end_only: bool, clicks: ClicksOnly | None) -> bool:
-    """Whether runs are simulated without playing every duel: only their end is asked for."""
-    possible = hasattr(policy, "sample_run") and environment.plain_duels is not None
-    return possible and end_only and clicks is None
-
-
-def sample_run(
-    policy: Any, environment: Environment, horizon: int, seed: int, number: int
-) -> tuple[float, float]:
-    """Return the final regret and reward of a run, whose law is that of single duels."""
-    duels = environment.plain_duels
-    assert duels is not None
-    rng = run_stream(seed, number, POLICY_STREAM)
-    outcome = policy.sample_run(duels.preferences, duels.gaps, horizon, rng)
-    return getattr(outcome, duels.regret), outcome.wins
 
 
 def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:

@@ -170,12 +170,6 @@ class Elimination(working_set.Eliminating, abstract=True):
             winner=np.full(lanes, 0 if arms == 1 else -1),
         )
 
-    def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        from tacit.policies.duels.beat_the_mean_leaps import beat_the_mean
-
-        limits: Any = {"budget": self.budget, "enough": self.enough}
-        return beat_the_mean(preferences, gaps, self.kappa, horizon, rng, **limits)
-
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner = state.winner[lane]

@@ -149,12 +149,6 @@ class Filter(working_set.Eliminating, abstract=True):
             "stochastic transitivity and the triangle inequality, unless the horizon came first"
         )
 
-    def sample_run(self, preferences: Floats, gaps: Floats, horizon: int, rng: Generator) -> Any:
-        from tacit.policies.duels.interleaved_filter_leaps import interleaved_filter
-
-        limits: Any = {"budget": self.budget, "prunes": self.prunes}
-        return interleaved_filter(preferences, gaps, self.kappa, horizon, rng, **limits)
-
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner, candidate = state.winner[lane], state.candidate[lane]
