@@ -31,8 +31,7 @@ UNSAID = (
     r"(^|\.)(placement|arms|context|relevance|examination|rankings|session)\b",
     r"^(retire|restore|add|policy|to|shard): |(^|\.)(segment|unknown): .* leave it out",
     r"(^|\.)metrics\..* the placement watches|^(from|to|control): ",
-    r"^mode: '\w+' is not allowed; (of this placement|configure)",
-    r"^holdout: '\w+' is not allowed; holdout.unit: requests of the kind",
+    r"^mode: '\w+' is not allowed; (configure|give the placement)",
     r"^key: .* there was a duel|the decision showed (a|no) list|not in the catalogue",
     # What two fields are together.
     r"reward: null|^until: .*give a time after|at most 512 bytes",
@@ -79,7 +78,7 @@ def bent(case, rng):
     body = bytearray(json.dumps(case.body if isinstance(case.body, dict | list) else {}).encode())
     for _ in range(rng.randint(1, 3)):
         body[rng.randrange(len(body))] = rng.randrange(256)
-    deep = rng.choice((b"[", b'{"a":', b'{"events": [{"a": ' + b"[" * DEEP)) * DEEP
+    deep = rng.choice((b"[", b'{"a":', b'{"context": {"a": ' + b"[" * DEEP)) * DEEP
     return rng.choice((bytes(body), b'{"key": "\xff"}', b'{"\xff": 1}', deep[: 50 * DEEP // 10]))
 
 

@@ -67,7 +67,7 @@ ROWS = Rows(
         FeedbackRow(3, 1, 1, None, 10**15, "reward", 0.1 + 0.2, None, '{"a": 1e300}'),
         FeedbackRow(4, 1, 2, "é", 10**15, "clicks", None, "[0, 1]"),
     ],
-    [MarkRow(5, None, 10**15, "tick", ""), MarkRow(6, 1, 10**15, "settings", "{}", "me")],
+    [MarkRow(5, None, 10**15, "tick", ""), MarkRow(6, 1, 10**15, "configuration", "{}", "me")],
 )  # fmt: skip
 RECORD = RecordRow(1, "query", "q", 10**15, '{"a": 1.0}')
 

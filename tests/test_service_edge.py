@@ -36,17 +36,11 @@ WRITES = [
     if route.request is not None
 ]
 DEEP = 20_000
-NOT_UTF8 = (
-    b"\xff\xfe",
-    b'"\xc3',
-    b'{"\xff": 1}',
-    b'{"key": "\xff"}',
-    b'{"events": [{"action_name": "\xff"}]}',
-)
+NOT_UTF8 = (b"\xff\xfe", b'"\xc3', b'{"\xff": 1}', b'{"key": "\xff"}')
 TOO_DEEP = [
     start + b"[" * DEEP + b"]" * DEEP + end
     for start, end in (
-        (b"", b""), (b'{"unknown": ', b"}"), (b'{"events": [{"a": ', b"}]}"),
+        (b"", b""), (b'{"unknown": ', b"}"), (b'{"policy": {"a": ', b"}}"),
     )
 ] + [b'{"a":' * (DEEP // 2)]  # fmt: skip
 
@@ -72,24 +66,13 @@ def test_bytes_that_are_no_text_and_json_that_is_a_well_are_refused(client, meth
 
 
 def test_what_is_wrong_with_the_bytes_is_named(client):
-    path = "/v1/placements/default/ubi"
-    _, _, problem = client.ask("POST", path, b'{"events": [{"action_name": "\xff"}]}')
+    path = "/v1/placements/default/decide"
+    _, _, problem = client.ask("POST", path, b'{"key": "\xff"}')
     assert (problem["status"], problem["field"]) == (400, "body")
     assert "UTF-8" in problem["detail"]
-    _, _, problem = client.ask("POST", path, TOO_DEEP[2])
+    _, _, problem = client.ask("POST", "/v1/placements/default/rebuild", TOO_DEEP[2])
     assert (problem["status"], problem["field"]) == (400, "body")
     assert "nested" in problem["detail"]
-
-
-def test_a_record_that_is_nested_deep_is_refused_and_stops_no_other(client):
-    """What the log takes must be readable wherever it is read later."""
-    deep = json.loads("[" * 200 + "]" * 200)
-    event = {"action_name": "a", "query_id": "q", "timestamp": "2026-01-01T00:00:00Z"}
-    told = {"events": [event | {"more": deep}, event]}
-    status, _, answer = client.ask("POST", "/v1/placements/default/ubi", told)
-    assert status == 200
-    assert [one["outcome"] for one in answer["events"]] == ["invalid-value", "kept"]
-    assert "nest" in answer["events"][0]["detail"]
 
 
 @pytest.mark.parametrize("text", ["this:Zen", 'exploration-floor("this\\x3aZen", epsilon=0.1)'])

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from harness import START, Client, Clock, as_after_a_crash, learned, quiet, recovered, with_home
 from stores import store_at
 from test_cli import tacit as tacit_command
+from test_service_ubi import keep_records
 from test_service_verdict import LISTS
 from test_ubi import event, query
 
@@ -109,14 +110,16 @@ def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
 
 def test_records_of_a_client_are_blanked_and_the_name_is_in_no_file(tmp_path):
     path = tmp_path / "s.db"
+    with running(configured(path)):
+        pass
+    named = {"client_id": NAME, "user_query": f"letters of {NAME}", "session_id": "s 1"}
+    queries = [query("q 1", **named), query("q 2", client_id="bob")]
+    events = [event("click", "q 1", client_id=NAME), event("click", "q 2", client_id="bob")]
+    with contextlib.closing(SqliteStore(path)) as store:
+        keep_records(store, "home", queries, events)
+    assert NAME.encode() in path.read_bytes()
     with running(configured(path)) as address:
         client = Client(address)
-        named = {"client_id": NAME, "user_query": f"letters of {NAME}", "session_id": "s 1"}
-        sent = [query("q 1", **named), query("q 2", client_id="bob")]
-        done = [event("click", "q 1", client_id=NAME), event("click", "q 2", client_id="bob")]
-        status, _, answer = client.post("home/ubi", {"queries": sent, "events": done})
-        assert status == 200, answer
-        assert NAME.encode() in path.read_bytes() + path.with_name("s.db-wal").read_bytes()
         status, _, answer = client.ask("DELETE", f"/v1/subjects/client/{NAME}")
         assert (status, answer) == (200, {"placements": {"home": {"decisions": 0, "records": 2}}})
         for name in os.listdir(tmp_path):

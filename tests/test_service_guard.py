@@ -27,7 +27,6 @@ MADE = {scope: new_key() for scope in NAMES}
 KEY = {scope: key for scope, (key, _) in MADE.items()}
 
 DECIDE = ("POST", "/v1/placements/default/decide", {"key": "a"})
-UBI = ("POST", "/v1/placements/default/ubi", {"events": []})
 FEEDBACK = ("POST", "/v1/placements/default/feedback", {"decision_id": "x", "reward": 1})
 MODE = ("POST", "/v1/placements/default/mode", {"mode": "online"})
 LIST = ("GET", "/v1/placements", None)
@@ -50,7 +49,6 @@ def bearer(key):
 @pytest.mark.parametrize(
     ("request_", "scope", "status"),
     [(DECIDE, "decide", 200), (FEEDBACK, "feedback", 404), (MODE, "admin", 200),
-     (UBI, "feedback", 200),
      (LIST, "read", 200), (METRICS, "read", 200), (("GET", "/", None), "read", 200),
      (("GET", "/openapi.json", None), "read", 200)],
 )  # fmt: skip

@@ -41,12 +41,12 @@ from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import slate_of
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf
 from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
@@ -274,19 +274,6 @@ def test_it_is_asked_over_http(tmp_path):
         many = [Impression("k", arms, said) for arms in (["film"], ["gone"])]
         with pytest.raises(InvalidRequest, match=r"decisions\[1\]\.arms: 'gone'"):
             client.slate_many("home", many)
-
-
-def test_clicks_come_as_events_of_ubi(tmp_path):
-    with by_clock(configured(tmp_path / "s.db"), Clock()) as url, Client(url) as client:
-        client.put_items("home", ["film", "song", "news"], vectors(3))
-        made = client.slate("home", "k", context={})
-        at = {"object": {"object_id": made.slate[1]}, "position": {"ordinal": 2}}
-        click = {"action_name": "click", "query_id": made.decision_id, "event_attributes": at}
-        other = click | {"event_attributes": {"object": {"object_id": "gone"}}}
-        sent = [each | {"timestamp": "2026-01-01T00:00:00Z"} for each in (click, other)]
-        answer = httpx.post(f"{url}/v1/placements/home/ubi", json={"events": sent}).json()
-        assert [one["outcome"] for one in answer["events"]] == ["pending", "invalid-value"]
-        assert answer["events"][1]["field"] == "event_attributes.object"
 
 
 async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):

@@ -36,7 +36,6 @@ from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
-from tacit.service.doors.ubi_routes import export_ubi
 from tacit.service.engine import batches, group, writer
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
@@ -44,6 +43,7 @@ from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Decide, DecisionRequest
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.service.placements.aspects.items import shown_of
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem

@@ -59,9 +59,8 @@ async def traffic(engine, rounds, first=0):
             engine.clock.now += HOUR
             await engine.feedback("home", row.id, 1.0, f"second {i}")
         if i % 5 == 0:
-            records = [RecordRow(0, "query", f"record {i}", 0, "{}")]
-            id = engine.placements["home"].id
-            await engine.keep("home", [record._replace(placement=id) for record in records])
+            record = RecordRow(engine.placements["home"].id, "query", f"record {i}", engine.clock.now, "{}")
+            await engine.writer.of_store(engine.store.keep, [record])
 
 
 def rows(store):

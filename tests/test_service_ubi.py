@@ -1,4 +1,4 @@
-"""User Behavior Insights in the service: records in, as feedback or kept; the log out."""
+"""The log of the service as records of User Behavior Insights."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ import harness
 import jsonschema_rs
 import numpy as np
 import pytest
-from harness import SECOND, START, Client, served
+from harness import SECOND, START, served
 from stores import store_at
 from test_cli import tacit as tacit_command
 from test_ubi import event, query, rows
 
-from tacit.errors import InvalidValue
 from tacit.logs import read_ubi
 from tacit.logs.decided import given_above
-from tacit.logs.ubi_records import event_of
-from tacit.service.app.server import running
-from tacit.service.doors.ubi_routes import UbiRequest, export_ubi, feedback_of, listed, take
-from tacit.service.http.route import RouteCall
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, slate_of
+from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, slate_of
 from tacit.service.maintenance.copies import export, take_in
-from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.ubi_export import export_ubi, listed
 
 
 def schema(name):
@@ -52,193 +47,22 @@ RANKINGS = {"old": [1, 2, 3, 4], "new": ["x", 2, "y", 1]}
 configured = partial(harness.configured, placements=PLACEMENTS)
 
 
-def learned(engine):
-    """Return everything that the placements are, bit for bit."""
-    return {name: harness.learned(engine, name) for name in engine.placements}
-
-
-async def slated(engine, id=None, deferred=False, arms=None):
-    told = engine.placements["shelf"].checked(DecisionRequest("tea", arms, None, id, deferred))
+async def slated(engine, id=None, arms=None):
+    told = engine.placements["shelf"].checked(DecisionRequest("tea", arms, None, id))
     (row,) = await engine.decide_many("shelf", [told])
     return row
 
 
-async def sent(engine, name, queries=(), events=()):
-    """Send records; return what became of them, with the fields of the wrong ones."""
-    answer = await take(engine, RouteCall(name, request=UbiRequest([*queries], [*events])))
-    return tuple(
-        [one.outcome if one.field is None else (one.outcome, one.field) for one in part]
-        for part in (answer.queries, answer.events)
-    )
-
-
-def about(row, action, place, **ours):
-    """Return an event about what stands at a place of a decision."""
-    record = event(action, row.id, listed(row)[place], place + 1)
-    if ours:
-        record["event_attributes"]["tacit"] = ours
-    return record
-
-
-# Records in ----------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("kind")
-async def test_records_of_our_decisions_are_feedback_and_others_are_kept(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        row = await slated(engine)
-        queries = [query(row.id, listed(row)), query("theirs", ["z", "a"])]
-        events = [
-            about(row, "impression", 0),
-            about(row, "view", 1),
-            about(row, "click", 2),
-            about(row, "add_to_cart", 2),
-            event("click", "theirs", "z", 1),
+def keep_records(store, placement, queries, events):
+    """Add records to a store, as 0.3 kept those of what it had not decided."""
+    number = store.placements()[placement].id
+    store.keep(
+        [
+            RecordRow(number, kind, str(i), START, json.dumps(record))
+            for kind, records in (("query", queries), ("event", events))
+            for i, record in enumerate(records)
         ]
-        expected = (["known", "kept"], ["noted", "duplicate", "pending", "kept", "kept"])
-        assert await sent(engine, "shelf", queries, events) == expected
-        ((_, _, _, came, examined, *_),) = engine.placements["shelf"].open_windows()
-        assert (came, examined) == ([2], True)
-        live = learned(engine)
-        again = ["known", "duplicate"], ["duplicate"] * 5
-        assert await sent(engine, "shelf", queries, events) == again
-        assert learned(engine) == live
-        other = query("theirs", ["a"])
-        assert await sent(engine, "shelf", [other]) == ([("conflict", "query_id")], [])
-        # Each placement keeps its own.
-        assert await sent(engine, "home", [other]) == (["kept"], [])
-        assert engine.kept == {
-            ("shelf", "query"): 1, ("shelf", "event"): 2, ("home", "query"): 1,
-        }  # fmt: skip
-    store = store_at(tmp_path / "s.db")
-    assert [(r.placement, r.kind, json.loads(r.content)) for r in store.records()] == [
-        (1, "query", queries[1]), (1, "event", events[3]), (1, "event", events[4]),
-        (3, "query", other),
-    ]  # fmt: skip
-    assert verify(configured(), store) == []
-    store.close()
-    # After a restart nothing is forgotten.
-    async with served(tmp_path / "s.db", configured()) as engine:
-        assert await sent(engine, "shelf", queries, events) == again
-
-
-def test_what_was_kept_leaves_what_is_learned_as_it_was(tmp_path):
-    async def session(folder, noisy):
-        folder.mkdir()
-        async with served(folder / "s.db", configured()) as engine:
-            for i in range(6):
-                engine.clock.now = START + 20 * i * SECOND
-                row = await slated(engine, str(i))
-                if noisy:
-                    foreign = [query(f"theirs {i}", "abc")]
-                    await sent(engine, "shelf", foreign, [event(id=f"theirs {i}", object="c")])
-                await sent(engine, "shelf", [], [about(row, "click", i % 3)])
-            return learned(engine)
-
-    quiet = asyncio.run(session(tmp_path / "quiet", False))
-    assert asyncio.run(session(tmp_path / "noisy", True)) == quiet
-
-
-def test_clicks_told_as_records_teach_what_clicks_teach(tmp_path):
-    async def session(path, as_records):
-        async with served(path, configured()) as engine:
-            row = await slated(engine, "one")
-            if as_records:
-                events = [about(row, "click", place) for place in (2, 0)]
-                assert await sent(engine, "shelf", [], events) == ([], ["pending"] * 2)
-            else:
-                told = FeedbackRequest(row.id, CLICKS, clicks=Clicked([0, 2]))
-                assert await engine.record_many("shelf", [told]) == ["pending"]
-            engine.clock.now += 60 * SECOND
-            await slated(engine, "two")
-            return harness.learned(engine, "shelf")[1]
-
-    assert asyncio.run(session(tmp_path / "a.db", True)) == asyncio.run(session(tmp_path / "b.db", False))
-
-
-async def test_a_duel_is_decided_by_clicks_and_one_arm_by_a_click(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        told = engine.placements["search"].checked(DecisionRequest("all", id="d", rankings=RANKINGS))
-        (row,) = await engine.decide_many("search", [told])
-        # Items may be numbers; in records they are text.
-        click = about(row, "click", 1, decision_id="d", team="new", policy="RMED1", version="1")
-        assert await sent(engine, "search", [], [click]) == ([], ["pending"])
-        told = engine.placements["search"].checked(DecisionRequest("all", id="pair"))
-        await engine.decide_many("search", [told])
-        pair = event(id="pair", object="old")
-        won = {"ordinal": 0}, {"reward": 1.0}
-        won = event("reward", "pair", None) | {"event_attributes": {"position": won[0], "tacit": won[1]}}
-        became = await sent(engine, "search", [], [pair, won])
-        assert became == ([], [("invalid-value", "action_name"), "learned"])
-        row = await engine.decide("home", "k", id="one")
-        wrong = event(id="one", object=str((row.arm + 1) % 3))
-        right = event(id="one", object=row.arm)
-        became = await sent(engine, "home", [], [wrong, right])
-        assert became == ([], [("invalid-value", "event_attributes.object"), "learned"])
-        told = engine.placements["front"].checked(
-            DecisionRequest("k", ["n"], id="f", relevance=[[1.0]], examination=[[1.0]])
-        )
-        await engine.decide_many("front", [told])
-        became = await sent(engine, "front", [], [event(id="f", object="n")])
-        assert became == ([], ["learned"])
-
-
-async def test_a_query_record_activates_a_deferred_decision(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        row = await slated(engine, "later", deferred=True)
-        click = about(row, "click", 0)
-        assert await sent(engine, "shelf", [], [click]) == ([], ["inactive"])
-        became = await sent(engine, "shelf", [query("later")], [about(row, "click", 1)])
-        assert became == (["noted"], ["pending"])
-        assert await sent(engine, "shelf", [query("later")]) == (["duplicate"], [])
-
-
-async def test_a_wrong_record_is_named_and_stops_no_other(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        row = await slated(engine, "d")
-        good = about(row, "click", 0)
-        wrong = {
-            "query_id": good | {"query_id": 1},
-            "timestamp": good | {"timestamp": "soon"},
-            "event_attributes.object": event(id="d", object="z"),
-            "decision_id": about(row, "click", 0, decision_id="nobody's"),
-            "event_attributes.tacit.reward": about(row, "reward", 0, reward="much"),
-            "event_attributes.tacit.feedback_id": about(row, "click", 0, feedback_id="\n"),
-            "event_attributes.tacit.clicks": about(row, "click", 0, clicks=1),
-            "clicks[0]": about(row, "click", 0, clicks=[9]),
-            "reward": about(row, "reward", 0, reward=0.5),
-        }
-        outcomes = await sent(engine, "shelf", [], [*wrong.values(), good])
-        fields = [one[1] for one in outcomes[1][:-1]]
-        assert fields == [*wrong]
-        assert outcomes[1][-1] == "pending"
-        assert {one[0] for one in outcomes[1][:-1]} == {"invalid-value", "unknown-decision"}
-        bad = query("x\0")
-        assert await sent(engine, "shelf", [bad]) == ([("invalid-value", "query_id")], [])
-
-
-def test_over_http(tmp_path):
-    with running(configured(tmp_path / "s.db")) as address:
-        client = Client(address)
-        shown = client.post("shelf/slate", {"key": "tea"})[2]
-        click = event(id=shown["decision_id"], object=shown["slate"][1])
-        body = {"queries": [query("q")], "events": [click, event() | {"timestamp": 1.5}]}
-        status, _, answer = client.post("shelf/ubi", body)
-        assert (status, answer["durability"]) == (200, "committed")
-        assert answer["queries"] == [{"outcome": "kept"}]
-        first, second = answer["events"]
-        assert (first["outcome"], first["decision_id"]) == ("pending", shown["decision_id"])
-        assert (second["outcome"], second["field"]) == ("invalid-value", "timestamp")
-        assert "1.5" in second["detail"]
-        assert client.post("nowhere/ubi", body)[0] == 404
-        assert client.post("shelf/ubi", {"events": 1})[0] == 422
-        assert client.post("shelf/ubi", {"events": [{}] * 1001})[0] == 422
-        assert client.post("shelf/ubi", {})[2]["events"] == []
-        metrics = client.ask("GET", "/metrics")[2].decode()
-        assert 'tacit_records_total{kind="query",placement="shelf"} 1.0' in metrics
-
-
-# The log out --------------------------------------------------------------------------------
+    )
 
 
 async def traffic(engine, rounds):
@@ -283,8 +107,8 @@ def lines(path):
 async def test_exported_records_keep_to_the_schema_and_come_back(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         made = await traffic(engine, 12)
-        await sent(engine, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
     store = store_at(tmp_path / "s.db")
+    keep_records(store, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
     counts = export_ubi(store, tmp_path / "out")
     log = [row for row in store.events(0) if not isinstance(row, DecisionRow)]
     store.close()
@@ -364,30 +188,12 @@ def check_teams(made, queries, events):
     assert all(ours.get("team") == team for team, ours in clicked)
 
 
-async def test_what_was_exported_and_sent_again_changes_nothing(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        await traffic(engine, 8)
-    store = store_at(tmp_path / "s.db")
-    export_ubi(store, tmp_path / "out")
-    store.close()
-    events = lines(tmp_path / "out" / "ubi_events.ndjson")
-    named = [e for e in events if "feedback_id" in e["event_attributes"]["tacit"]]
-    assert len(named) > 20
-    async with served(tmp_path / "s.db", configured()) as engine:
-        before = learned(engine)
-        for name in PLACEMENTS:
-            mine = [e for e in named if e["event_attributes"]["tacit"]["placement"] == name]
-            _, outcomes = await sent(engine, name, [], mine)
-            assert set(outcomes) <= {"duplicate"}
-        assert learned(engine) == before
-
-
 @pytest.mark.usefixtures("kind")
 async def test_kept_records_move_with_the_log(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         await slated(engine)
-        await sent(engine, "front", [query("theirs")], [event(id="theirs")])
     old, new = store_at(tmp_path / "s.db"), store_at(tmp_path / "new.db")
+    keep_records(old, "front", [query("theirs")], [event(id="theirs")])
     counts = export(configured(), old, tmp_path / "out")
     assert counts["records"] == 2
     assert take_in(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
@@ -405,7 +211,7 @@ def test_the_command_line_exports_records(tmp_path):
     async def session():
         async with served(tmp_path / "s.db", configured()) as engine:
             row = await slated(engine)
-            await sent(engine, "shelf", [], [about(row, "click", 1)])
+            await engine.record_many("shelf", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
 
     asyncio.run(session())
     out = tmp_path / "out"
@@ -413,11 +219,3 @@ def test_the_command_line_exports_records(tmp_path):
     assert json.loads(result.stdout).items() >= {"ubi_queries": 1, "ubi_events": 1}.items()
     result = tacit_command("ubi", out, tmp_path / "clicks.parquet", "--json")
     assert json.loads(result.stdout)["rows"] == 3
-
-
-def test_a_decision_with_an_empty_position():
-    row = DecisionRow(1, "d", 1, 1, START, "k", None, "a", None, 0, None, shown='["a",null,"b"]')
-    told = feedback_of(row, event_of(event(object="b", ordinal=2)))
-    assert told.clicks.positions == [2]
-    with pytest.raises(InvalidValue, match=r"event_attributes\.object"):
-        feedback_of(row, event_of(event(object=None, ordinal=2)))

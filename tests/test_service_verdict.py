@@ -473,21 +473,6 @@ def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path)
     assert read_duels(file)[1].kept == 1
 
 
-def test_ubi_events_of_an_action_with_a_worth_are_credited(client):
-    made = client.post("search/duel", {"rankings": LISTS})[2]
-    events = [
-        {
-            "action_name": action,
-            "query_id": made["decision_id"],
-            "timestamp": "2026-05-03T12:00:00Z",
-            "event_attributes": {"object": {"object_id": made["items"][1]}},
-        }
-        for action in ("add_to_cart", "watch")
-    ]
-    status, _, answer = client.post("search/ubi", {"events": events})
-    assert (status, [one["outcome"] for one in answer["events"]]) == (200, ["pending", "kept"])
-
-
 # The page ------------------------------------------------------------------------------------
 
 

@@ -308,7 +308,7 @@ def export(
     before = {path.relative_to(folder).as_posix() for path in files}
     for name, configuration, opened in kept.open_each(reading=True):
         if format == "ubi":
-            from tacit.service.doors.ubi_routes import export_ubi
+            from tacit.service.maintenance.ubi_export import export_ubi
 
             written = export_ubi(opened, folder / name)
         else:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from tacit.cluster.link import Link
-from tacit.cluster.shard import DECIDE, KEEP, MADE, RECORD, ShardedView, sharded_view
+from tacit.cluster.shard import DECIDE, MADE, RECORD, ShardedView, sharded_view
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.for_whom import of_shards
@@ -25,10 +25,10 @@ from tacit.service.engine.verdicts import NOT_IN_SHARDS, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
-from tacit.service.log.ids import LogClock, partition_asked, partition_in, partition_of, shard_of
+from tacit.service.log.ids import LogClock, partition_asked, partition_in, shard_of
 from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import FeedbackRequest, Impression, checked_feedback
-from tacit.service.log.rows import DecisionRow, RecordRow
+from tacit.service.log.rows import DecisionRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows, added
 from tacit.service.placements.placement import CHANGES
@@ -53,7 +53,6 @@ class Ingress(Verbs):
     def __init__(self, config: Config, links: Sequence[Link]) -> None:
         self.config = config
         self.clock: Callable[[], int] = LogClock()
-        self.kept: Counter[tuple[str, str]] = Counter()
         self.commits = Commits()
         self.links = links
         self.placements = {name: sharded_view(name, each) for name, each in config.placements.items()}
@@ -162,30 +161,6 @@ class Ingress(Verbs):
             for i, answer in zip(known, answers, strict=True):
                 outcomes[i] = answer
         return outcomes
-
-    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return those decisions that a placement made; otherwise as ``Engine.made``."""
-        self.placement(placement)
-        homes = await self._shards_of(placement, dict.fromkeys(ids))
-        parts: dict[int, list[str]] = {}
-        for id, home in homes.items():
-            if isinstance(home, int):
-                parts.setdefault(home, []).append(id)
-            elif not isinstance(home, UnknownDecision):
-                raise home
-        found = await asyncio.gather(
-            *(self.links[shard].serve((MADE, placement, ids_there)) for shard, ids_there in parts.items())
-        )
-        return {id: row for rows in found for id, row in rows.items()}
-
-    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
-        """Keep records, each in the shard of its id; otherwise as ``Engine.keep``."""
-        self.placement(placement)
-        shards = [shard_of(partition_of(placement, row.id), len(self.links)) for row in records]
-        before = await self._dealt(KEEP, placement, records, shards)
-        new = (row.kind for row, content in zip(records, before, strict=True) if content is None)
-        self.kept.update((placement, kind) for kind in new)
-        return before
 
     async def _dealt(
         self, what: str, placement: str, given: Sequence[Any], shards: Sequence[int]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # ---- A shard: the very engine of a single server, in an actor, with a log of its own
 
-DECIDE, RECORD, MADE, KEEP = "decide_many", "record_many", "made", "keep"
+DECIDE, RECORD, MADE = "decide_many", "record_many", "made"
 
 
 class Lost(NotDurable):
@@ -128,15 +128,8 @@ class ShardActor:
     async def serve(self, requests: Sequence[Request]) -> list[Any]:
         """Answer many requests, each with its result or with the error that it met."""
         engine = self._ready()
-        return await asyncio.gather(
-            *(self._answer(engine, *request) for request in requests), return_exceptions=True
-        )
-
-    async def _answer(self, engine: Engine, what: str, placement: str, given: Any) -> Any:
-        if what == KEEP:
-            number = engine.placement(placement).id
-            given = [row._replace(placement=number) for row in given]
-        return await getattr(engine, what)(placement, given)
+        answers = (getattr(engine, what)(placement, given) for what, placement, given in requests)
+        return await asyncio.gather(*answers, return_exceptions=True)
 
     async def engine(self, verb: str, *given: Any) -> Any:
         """Call the engine's coroutine of this name."""

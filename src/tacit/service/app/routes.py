@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 import tacit
-from tacit.service.doors import ubi_routes as ubi
 from tacit.service.doors.ofrep import OFREP
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
@@ -19,11 +18,7 @@ from tacit.wire.verbs import schemas_of
 # ---- The one table of all that the service answers
 
 PLACEMENTS = Api(
-    "/v1/placements/{name}/",
-    "/v1/placements/(?P<name>[^/]+)/",
-    (*verbs.ROUTES, *ubi.ROUTES),
-    REFUSALS,
-    attrgetter("engine"),
+    "/v1/placements/{name}/", "/v1/placements/(?P<name>[^/]+)/", verbs.ROUTES, REFUSALS, attrgetter("engine")
 )
 SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
 APIS = PLACEMENTS, SITE, OFREP

@@ -1,1 +1,1 @@
-"""The service as others ask for it: OpenFeature, User Behavior Insights."""
+"""The service as others ask for it: OpenFeature."""

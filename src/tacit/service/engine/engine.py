@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, TypeVar
@@ -46,7 +45,7 @@ from tacit.service.log.requests import (
     Record,
     checked_feedback,
 )
-from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event, RecordRow
+from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows
@@ -123,7 +122,6 @@ class Engine(Verbs):
         self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
-        self.kept: Counter[tuple[str, str]] = Counter()
         store.check_end()
         begun = monotonic()
         self.placements = self._opened(list(config.placements))
@@ -287,22 +285,6 @@ class Engine(Verbs):
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Forget somebody, as :meth:`~tacit.service.engine.beside.Forgetting.forget` says."""
         return await self._forgetting.forget(subject, who)
-
-    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
-        """Keep records of what was not decided here; for each the content it had before, or None.
-
-        Raises
-        ------
-        UnknownName, NotDurable
-            If there is no such placement, or they could not be made durable.
-        """
-        self.placement(placement)
-        now = self.clock()
-        rows = [row._replace(time=now) for row in records]
-        before = await self.writer.of_store(self.store.keep, rows)
-        new = (row.kind for row, content in zip(rows, before, strict=True) if content is None)
-        self.kept.update((placement, kind) for kind in new)
-        return before
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement from now on; return what is so then.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,7 +18,7 @@ from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
 from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import Decide, DecisionRequest, FeedbackRequest, Impression, Record
-from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, RecordRow
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
@@ -41,13 +40,10 @@ class Service(Protocol):
     config : Config
     clock : function
         Returns the time in microseconds since 1970.
-    kept : Counter
-        How many records of each placement and kind were kept since the start.
     """
 
     config: Config
     clock: Callable[[], int]
-    kept: Counter[tuple[str, str]]
 
     # What there is to see, answered from memory.
 
@@ -99,12 +95,6 @@ class Service(Protocol):
 
     async def serve(self, request: Decide | Record) -> Any:
         """Return what :meth:`decide_many` or :meth:`record_many` does."""
-
-    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return those decisions that a placement made, by their ids."""
-
-    async def keep(self, placement: str, records: Sequence[RecordRow]) -> list[str | None]:
-        """Keep records of what was not decided here."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return what is so then."""

@@ -132,12 +132,11 @@ class Endpoint:
         decode = self._decode.get(route.method)
         if caller.placements is not None and route.of not in ("each", "none"):
             caller.check(self._concerned(route, found, query))
-        placement = self._path.api.placed(self._opened, found.name, found.id)
         request = None if decode is None else messages.decoded(decode, body, route.request)
         if route.asked is not None:
             asked = messages.asked_in(query, route.asked)
             request = asked if decode is None else request
-        return RouteCall(placement, found.id, query, request, caller)
+        return RouteCall(found.name, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
         """Return the placement that a request is about; None if it is about all."""

@@ -22,7 +22,6 @@ from prometheus_client.utils import floatToGoString
 from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
-from tacit.service.log.rows import EVENT, QUERY
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.series import ARMS, uniform_estimate
 from tacit.wire.lift import Bounds, LiftReport
@@ -225,11 +224,6 @@ class _OfEngine(Collector):
         yield _family(
             GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
             [([of, placement.mode], 1.0) for of, placement in placements.items()],
-        )  # fmt: skip
-        yield _family(
-            COUNTER, "tacit_records", "Records kept since the start of what was not decided here.",
-            ("placement", "kind"),
-            [([of, k], self._engine.kept[of, k]) for of in placements for k in (QUERY, EVENT)],
         )  # fmt: skip
         shards = self._engine.shards()
         if not shards:

@@ -38,8 +38,8 @@ class RouteCall(NamedTuple):
 
     Attributes
     ----------
-    placement : object
-        The name in the address, None without one; or what the API makes of it.
+    placement : str or None
+        The name in the address, None without one.
     id : str
         The id in the address; empty without one.
     query : bytes
@@ -303,9 +303,6 @@ class Api:
         Returns what handlers are given first, from a :class:`~tacit.service.http.site.Site`.
     label : str
         The prefix as metrics tell it.
-    placed : function, optional
-        Returns what a call has as its placement, from what was opened, the name and the id;
-        by default the name.
     whole : bool
         Whether all below the prefix is this API's, also what it does not know.
     """
@@ -319,11 +316,10 @@ class Api:
         opened: Callable[[Any], Any],
         *,
         label: str = "",
-        placed: Callable[[Any, str | None, str], Any] = lambda opened, name, id: name,
         whole: bool = False,
     ) -> None:
         self.template, self.label, self.refusals = template, label, refusals
-        self.opened, self.placed, self.whole = opened, placed, whole
+        self.opened, self.whole = opened, whole
         self._pattern = re.compile(f"{prefix}(?P<rest>.+)", re.DOTALL)
         self._named = "name" in self._pattern.groupindex
         of_path: dict[str, list[Route]] = {}

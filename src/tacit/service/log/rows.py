@@ -88,7 +88,8 @@ START, FORGET, ITEMS, GUARDRAIL, FED = "start", "forget", "items", "guardrail", 
 HISTORY = (MODE, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
 """Marks that say who changed what; they are kept for good."""
 
-QUERY, EVENT = "query", "event"
+QUERY = "query"
+"""Kind of a record of a query; another record is of an event."""
 
 READ_ROWS = 4096
 FOLD_ROWS = 4096
@@ -265,7 +266,7 @@ class MarkRow(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A record that stands beside the log: of what was not decided here, so it teaches nothing.
+    """A record of User Behavior Insights that 0.3 kept beside the log; none are added any more.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -88,11 +88,6 @@ class State:
     """
 
     attribution: ClassVar[type[Attribution]] = Attribution
-
-    @property
-    def actions(self) -> Collection[str]:
-        """What may be done to an item of a list, besides clicks."""
-        return ()
 
     def __init__(
         self, name: str, config: PlacementConfig, stored: StoredPlacement, regime: Regime | None = None

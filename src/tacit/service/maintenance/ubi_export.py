@@ -1,0 +1,257 @@
+"""Write the log as records of User Behavior Insights (UBI 1.3).
+
+``Names`` makes records of rows; ``export_ubi`` writes the whole log to files of records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tacit.logs import ubi_records
+from tacit.logs.decided import at_position, given_above
+from tacit.policies.spec import policy_from_stored
+from tacit.service.log.requests import action_of
+from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, slate_of
+from tacit.service.log.sql import Store
+from tacit.service.log.store import Snapshot, StoredPlacement
+from tacit.service.placements.aspects.items import items_then
+from tacit.service.placements.lists import matrix
+
+# ---- Rows of the log as records
+
+NO_CLICK = "no_click"
+NOWHERE = 0
+"""The ordinal of an event about a whole list; the schema demands one."""
+
+
+def listed(row: DecisionRow) -> list[str | None] | None:
+    """Return what a decision showed, as text, from the top; None at an empty position.
+
+    A pair of rankers without a list is None.
+    """
+    if row.shown is None:
+        return [str(row.arm)]
+    shown = json.loads(row.shown)
+    if isinstance(shown, list):
+        items = shown
+    elif "slate" in shown:
+        items = shown["slate"]
+    elif "interleaved" in shown:
+        items = shown["interleaved"]["items"]
+    elif "pair" in shown:
+        return None
+    else:
+        items = [row.arm]
+    return [None if item is None else str(item) for item in items]
+
+
+def shows_one(row: DecisionRow) -> bool:
+    """Whether a decision showed one arm, so that its feedback is a reward."""
+    shown = None if row.shown is None else json.loads(row.shown)
+    return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
+
+
+class Names:
+    """What records say of a placement besides what its rows hold.
+
+    Parameters
+    ----------
+    name : str
+    stored : StoredPlacement
+    base : Snapshot or None
+        Where its log begins, if old rows were dropped.
+
+    Attributes
+    ----------
+    items : ItemsThen or None
+        Its catalogue, as it was at the row that is written.
+    """
+
+    def __init__(self, name: str, stored: StoredPlacement, base: Snapshot | None) -> None:
+        policy = policy_from_stored(json.loads(stored.spec))
+        self.items = items_then(policy, base)
+        arms, self._dims = policy.arms, policy.feature_dims
+        self.placement = name
+        self.policy = policy.label
+        self.version = hashlib.sha256(stored.spec.encode()).hexdigest()[:16]
+        self._arms = [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms or ())]
+
+    def query(self, row: DecisionRow) -> dict[str, Any]:
+        """Return a decision as a query record."""
+        items = listed(row)
+        record: dict[str, Any] = {
+            "query_id": query_id(row),
+            "user_query": row.key,
+            "timestamp": ubi_records.time_text(row.time),
+            "query_attributes": {ubi_records.OURS: self._attributes(row) | self._of_query(row)},
+        }
+        if len(self.placement) <= ubi_records.LONGEST_NAME:
+            record["application"] = self.placement
+        if items is not None:
+            record["query_response_hit_ids"] = [item for item in items if item is not None]
+        return record
+
+    def _attributes(self, row: DecisionRow) -> dict[str, Any]:
+        return {
+            "placement": self.placement,
+            "decision_id": row.id,
+            "policy": self.policy,
+            "version": self.version,
+            "propensity": row.propensity or None,
+        }
+
+    def _of_query(self, row: DecisionRow) -> dict[str, Any]:
+        attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
+        if row.deferred:
+            attributes["deferred"] = True
+        if row.context is not None:
+            attributes["context"] = json.loads(row.context)
+        if shows_one(row):
+            attributes["arms"] = self._offered(row)
+            return attributes
+        items, teams = listed(row), _teams(row)
+        if items and None in items:
+            attributes["slate"] = items
+        if teams is None and (slate := slate_of(row.shown)).places:
+            shown = [k for k, arm in enumerate(slate.arms) if arm is not None]
+            attributes["arms"] = self._offered(row)
+            attributes["propensities"] = [given_above(slate.prefixes, k) for k in shown]
+            attributes["position_propensities"] = [at_position(slate.places, k) for k in shown]
+        return attributes | ({} if teams is None else teams)
+
+    def _offered(self, row: DecisionRow) -> list[str]:
+        if row.offered is not None:
+            return [str(arm) for arm in json.loads(row.offered)]
+        if self._arms or row.asked is None:
+            return self._arms
+        found = None if self.items is None else self.items.candidates(row)
+        if found is not None:
+            return list(map(str, found.ids))
+        # Without names, the arms are the rows of their features.
+        features = json.loads(row.asked)
+        counts = [
+            len(matrix(features.get(field), dim))
+            for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
+        ]
+        return [str(arm) for arm in range(max(counts))]
+
+    def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
+        """Yield feedback as event records: one for each object that it is about."""
+        items = listed(row)
+        ours = self._attributes(row)
+        if feedback.id is not None:
+            ours["feedback_id"] = feedback.id
+        action = feedback.kind
+        places: list[int] = []
+        if feedback.kind == CLICKS:
+            done = [action_of(action) for action in json.loads(feedback.clicks or "[]")]
+            places = [position for position, _ in done]
+            # Feedback tells of one action.
+            action = done[0][1] if done else NO_CLICK
+            if action in (ubi_records.CLICK, NO_CLICK):
+                ours["clicks"] = places
+        elif feedback.kind == EXAMINED:
+            action = ubi_records.IMPRESSION
+            places = [at for at, item in enumerate(items or ()) if item is not None]
+        elif feedback.kind == REWARD:
+            ours["reward"] = feedback.reward
+            places = [] if items is None else [0]
+            action = ubi_records.CLICK if places and feedback.reward == 1.0 else REWARD
+        teams = (_teams(row) or {}).get("teams") or []
+        objects: list[int | None] = [*places] or [None]
+        for place in objects:
+            attributes = _object(items, place) | {ubi_records.OURS: ours | _team(teams, place)}
+            yield {
+                "action_name": action,
+                "query_id": query_id(row),
+                "user_query": row.key,
+                "timestamp": ubi_records.time_text(feedback.time),
+                "event_attributes": attributes,
+            }
+
+
+def query_id(row: DecisionRow) -> str:
+    """Return the query's id of a decision: its own, unless UBI has no room for it."""
+    return row.id if len(row.id) <= ubi_records.LONGEST_NAME else ubi_records.digest({"decision_id": row.id})
+
+
+def _teams(row: DecisionRow) -> dict[str, Any] | None:
+    """Return the rankers of a duel, the probability of its list, and whose each item is."""
+    shown = None if row.shown is None else json.loads(row.shown)
+    if not isinstance(shown, dict) or "pair" not in shown:
+        return None
+    left, right = pair = shown["pair"]
+    found: dict[str, Any] = {"left": left, "right": right}
+    interleaved = shown.get("interleaved")
+    if interleaved is not None:
+        teams = interleaved["memory"].get("teams")
+        found["probability"] = interleaved["probability"]
+        if teams is not None:
+            found["teams"] = [None if team is None else pair[team] for team in teams]
+    return found
+
+
+def _team(teams: list[str | None], place: int | None) -> dict[str, str]:
+    team = None if place is None or place >= len(teams) else teams[place]
+    return {} if team is None else {"team": team}
+
+
+def _object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
+    if items is None or place is None:
+        return {"position": {"ordinal": NOWHERE}}
+    return {"object": {"object_id": items[place]}, "position": {"ordinal": place + 1}}
+
+
+# ---- The log as files of records
+
+
+QUERIES, EVENTS = "ubi_queries", "ubi_events"
+
+
+def export_ubi(store: Store, folder: Path) -> dict[str, int]:
+    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson``, a record a line.
+
+    What tacit knows besides (the decision's id, policy, its version, propensity, teams, the ids of
+    feedback) stands in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records that were
+    kept beside the log follow as they came. :func:`tacit.logs.read_ubi` reads the folder.
+
+    Returns
+    -------
+    dict of str to int
+        How many records each file has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {QUERIES: 0, EVENTS: 0}
+    paths = {name: folder / f"{name}.ndjson" for name in counts}
+    with paths[QUERIES].open("wb") as queries, paths[EVENTS].open("wb") as events:
+        files = {QUERIES: queries, EVENTS: events}
+        for name, line in _lines(store):
+            files[name].write(line + b"\n")
+            counts[name] += 1
+    return counts
+
+
+def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
+    encode = msgspec.json.Encoder().encode
+    names = {
+        stored.id: Names(name, stored, store.base(stored.id)) for name, stored in store.placements().items()
+    }
+    made: dict[int, DecisionRow] = {}
+    for row in store.events(0):
+        if isinstance(row, DecisionRow):
+            made[row.seq] = row
+            yield QUERIES, encode(names[row.placement].query(row))
+        elif isinstance(row, FeedbackRow):
+            decision = made[row.decision]
+            for record in names[row.placement].events(decision, row):
+                yield EVENTS, encode(record)
+        elif row.placement is not None and (items := names[row.placement].items) is not None:
+            items.marked(row)
+    for kept in store.records():
+        yield QUERIES if kept.kind == QUERY else EVENTS, kept.content.encode()
