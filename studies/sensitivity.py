@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import study
+from studies.ab_scale import position_weights
 from tacit import interleaving
 from tacit.clicks import ClickModel, PositionBased, informational, navigational, perfect
 from tacit.clicks.base import Chain, conditional
 from tacit.core.arrays import Booleans, Floats, Generator
-from tacit.evaluate.interleaved.scale import position_weights
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
 from tacit.proof import searches_needed

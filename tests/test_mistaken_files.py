@@ -47,7 +47,7 @@ TWICE = {
     "evaluate log.csv --policy ucb1 --arms film --arms song": "'--arms': 'film', 'song': only one can count",
     "fit log.csv --output a.tacit -o b.tacit": "'--output': 'a.tacit', 'b.tacit': only one can count",
     "simulate --horizon 10 --horizon 20": "'--horizon': '10', '20': only one can count; give it once",
-    "duel log.csv --ab --ab top-down": "'--ab': 'top-down': only one can count; give it once",
+    "evaluate log.csv --policy ucb1 --ray --ray far:1": "'--ray': 'far:1': only one can count; give it once",
     "serve --store a.db --store b.db": "'--store': 'a.db', 'b.db': only one can count; give it once",
     "evaluate log.csv --policy ucb1 --column arm=a --column arm=b": "--column: arm: 'a', 'b': only one can",
     "duel log.csv --worth click=1 --worth click=5": "--worth: click: '1', '5': only one can count; give it",

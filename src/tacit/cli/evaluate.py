@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import click
 
@@ -396,9 +396,6 @@ class Crediting:
         Count each search 1 for its winner.
     depth
         So many places from the top earn credit.
-    ab
-        Say what an A/B test would find, if users see a place whatever stands around it, or read from the
-        top.
     """
 
     unit: str | None = None
@@ -410,7 +407,6 @@ class Crediting:
     credits: bool = False
     wins: bool = False
     depth: options.Count | None = None
-    ab: Annotated[Literal["position", "top-down"], options.Typed(bare="position")] | None = None
 
     @property
     def plain(self) -> bool:
@@ -419,7 +415,7 @@ class Crediting:
 
     def given(self) -> dict[str, Any]:
         """Return the options of :func:`~tacit.evaluate.interleaved.read_interleaved`."""
-        named = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth", "ab")}
+        named = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth")}
         return {"rule": self.rule(), **named}
 
     def rule(self) -> Any:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from tacit.evaluate.interleaved.report import Comparison, InterleavedReport, Segment
-from tacit.evaluate.interleaved.scale import Scaled, examination_curve, scaled
 from tacit.evaluate.interleaved.searches import Hit, Search, hits_of
 from tacit.later import later
 
@@ -13,15 +12,4 @@ if TYPE_CHECKING:
 # The service judges searches, and reads no file: pyarrow is brought along by who does.
 __getattr__, _ = later(__name__, {"method": "read_interleaved"})
 
-__all__ = [
-    "Comparison",
-    "Hit",
-    "InterleavedReport",
-    "Scaled",
-    "Search",
-    "Segment",
-    "examination_curve",
-    "hits_of",
-    "read_interleaved",
-    "scaled",
-]
+__all__ = ["Comparison", "Hit", "InterleavedReport", "Search", "Segment", "hits_of", "read_interleaved"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.reading import doubt_rows, rows_of
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
-from tacit.evaluate.interleaved.scale import Model, scaled
 from tacit.evaluate.interleaved.searches import (
     MORE,
     OWN,
@@ -272,7 +270,6 @@ def read_interleaved(
     by: Sequence[str] = (),
     wins: bool = False,
     depth: int | None = None,
-    ab: Model | None = None,
     confidence: float = 0.95,
     false_share: float = 0.05,
     columns: Mapping[str, str] | None = None,
@@ -297,9 +294,6 @@ def read_interleaved(
         Whether a search counts 1 for its winner, in place of its difference of credit.
     depth : int, optional
         So many places from the top earn credit.
-    ab : {"position", "top-down"}, optional
-        Whether to estimate what an A/B test of the leader and its closest rival would find, by
-        :func:`scaled`, and how users are taken to read.
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
     false_share : float, default 0.05
@@ -357,11 +351,7 @@ def read_interleaved(
         fold.add(search)
     found = fold.found(names)
     found.uncredited.update(assembly.uncredited)
-    report = InterleavedReport(found, confidence, false_share)
-    if ab is not None:
-        pair = report.leader, report.comparisons[0].second
-        report = replace(report, ab=scaled(searches, *pair, model=ab, confidence=confidence))
-    return report, rows
+    return InterleavedReport(found, confidence, false_share), rows
 
 
 def _refuse_unmixed(searches: Sequence[Search]) -> None:

@@ -22,7 +22,6 @@ from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import InvalidValue, meant
-from tacit.evaluate.interleaved.scale import Scaled
 from tacit.evaluate.interleaved.searches import REASONS, Search
 from tacit.interleaving import CreditRule
 from tacit.plots import COLOURS, Plotted, Rung, ladder
@@ -330,8 +329,6 @@ class InterleavedReport(Tabulated, Plotted):
         0.9, 0.95 or 0.99.
     false_share : float, default 0.05
         Of the segments that it finds, so much is wrong at most, on average.
-    ab : Scaled, optional
-        What an A/B test would find.
 
     Raises
     ------
@@ -342,7 +339,6 @@ class InterleavedReport(Tabulated, Plotted):
     folded: Folded
     confidence: float = 0.95
     false_share: float = 0.05
-    ab: Scaled | None = None
 
     def __post_init__(self) -> None:
         if self.confidence not in ANY_TIME:
@@ -500,7 +496,6 @@ class InterleavedReport(Tabulated, Plotted):
             "winner": self.winner,
             "comparisons": [each.as_dict() for each in self.comparisons],
             "segments": [each.as_dict() for each in self.segments],
-            "ab": None if self.ab is None else self.ab.as_dict(),
             "warnings": list(self.warnings),
             "verdict": self.verdict,
         }
@@ -526,8 +521,7 @@ class InterleavedReport(Tabulated, Plotted):
                 f"Segments marked differ surely; at most {self.false_share:.0%} of such marks are "
                 "wrong, on average."
             )
-        said = [self.verdict] if self.ab is None else [self.verdict, self.ab.sentence]
-        return "\n\n".join([*parts, *self.warnings, *said])
+        return "\n\n".join([*parts, *self.warnings, self.verdict])
 
     def _counts(self) -> str:
         all_ = self.folded
