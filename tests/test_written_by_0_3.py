@@ -24,6 +24,10 @@ from tacit.errors import ConfigError
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
 
+from tacit.policies import policy_to_spec
+from tacit.service.engine import beside, fold
+from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
+
 pytestmark = pytest.mark.interpreted
 WRITTEN = DATA / "written_by_0.3"
 ABOUT = json.loads((WRITTEN / "placements.json").read_text())
@@ -113,12 +117,20 @@ def test_its_learners_decide_as_they_did(name, tmp_path):
     assert list(recorder.find_differences(shown, NEXT[name][recorder.read_form()], EXACT)) == []
 
 
-async def test_the_same_traffic_is_decided_as_it_was(store, recorded):
-    """Live, from an empty store: the rows of the log, the outcomes of feedback and the state in the end."""
+async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatch):
+    """Live, from an empty store, by the rule of feedback that 0.3 had: rows, outcomes, state in the end."""
+    monkeypatch.setattr(beside, "IN_ORDER", WHEN_IT_COMES)
+    monkeypatch.setattr(fold, "new_spec", lambda policy: json.dumps(policy_to_spec(policy)))
     exact = is_as_recorded()
     cases = recorder.list_cases()
+    # Where late rewards correct, Thompson was the recommended policy.
+    corrects = {"policy": "thompson"}
+    placements = {
+        name: table | (corrects if name.startswith("auto.correct") else {})
+        for name, table in PLACEMENTS.items()
+    }
     with recorder.make_folder() as folder, recorder.fixed_chance():
-        copy, outcomes, live, refused = await recorder.play(Path(folder) / "store.db", cases, PLACEMENTS)
+        copy, outcomes, live, refused = await recorder.play(Path(folder) / "store.db", cases, placements)
         rows, expected = recorder.read_rows(copy), recorder.read_rows(store)
     assert refused == {}
     assert list(recorder.find_differences(rows, expected, exact)) == []

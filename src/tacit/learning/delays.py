@@ -223,8 +223,9 @@ def pass_edges(
     """Let decisions grow as old as they are at a time: count delays and what is open."""
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
-        # Older than the edge: what comes at the very time of an edge may still be noted.
-        while place < queue.size[0] and queue.start[place] + edge < time:
+        # Older than the edge: what comes at its very time may still be noted, but for the end of the window.
+        reached = time if b + 1 == EDGES else time - 1
+        while place < queue.size[0] and queue.start[place] + edge <= reached:
             entry = queue.entry[place]
             delay, arm = answers.delay[entry], answers.arm[entry]
             if 0 <= delay <= edge:

@@ -17,7 +17,18 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import choose, decide, epoch, kernel, learn, observe, propensity, refit, unlearn
+from tacit.core.dispatch import (
+    choose,
+    count_open,
+    decide,
+    epoch,
+    kernel,
+    learn,
+    observe,
+    propensity,
+    refit,
+    unlearn,
+)
 from tacit.core.part import Fraction, PositiveFraction, whole
 from tacit.core.seeds import derived
 from tacit.core.state_ranges import ValueRange
@@ -323,6 +334,10 @@ class ExplorationFloor(Wrapper):
         inner = propensity(params.policy, state, lane, impression, shown)
         ways = float(len(impression.arms)) ** params.width
         return params.epsilon / ways + (1.0 - params.epsilon) * inner
+
+    @staticmethod
+    def count_open(params: Params, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        count_open(params.policy, state, lane, arm, hits, plays)
 
     @staticmethod
     def learn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:

@@ -142,6 +142,9 @@ def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
     >>> policy_from_stored(spec).draws, policy_from_spec(spec).draws
     (0, 16)
     """
+    if isinstance(spec, dict):
+        # The rule of feedback is the placement's, and stands beside its policy.
+        spec = {name: value for name, value in spec.items() if name != "feedback_rule"}
     return policy_from_spec(_as_stored(spec), imports=imports)
 
 

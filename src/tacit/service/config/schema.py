@@ -434,12 +434,6 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                     f"default_reward: {self.rule.default:g} is not the least reward, {self.rule.lowest:g}; "
                     'leave it out, as what was not seen earns nothing where seen = "learned"'
                 )
-        if self.rule.late == "correct" and not policy.correctable:
-            raise ConfigError(
-                f"late: {policy.label} cannot take out what it has learned; give a "
-                "policy that counts (ucb1, kl-ucb, epsilon-greedy, thompson without a discount), "
-                'or late = "record"'
-            )
 
     @property
     def served_as(self) -> Kind:

@@ -35,6 +35,7 @@ from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, added
 from tacit.service.placements.aspects.chapters import holdout_in, look_in
 from tacit.service.placements.aspects.control import check_look
+from tacit.service.placements.aspects.feedback_rule import IN_ORDER
 from tacit.service.placements.aspects.shared import Learned
 from tacit.service.placements.placement import Placement, changes_of
 
@@ -98,6 +99,9 @@ class Following:
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_marked:
                 changes.append(Mark(name, placement.start.text, rows.START, rows.CONFIGURATION))
+            if placement.feedback_rule.version < IN_ORDER:
+                # What was decided before stays as it was learned.
+                changes.append(Mark(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
             if self._leads and (change := placement.living.configured_change(placement)) is not None:
                 changes.append(Ask(name, change, rows.CONFIGURATION))
                 if change.retire and isinstance(change.add, list) and change.add:

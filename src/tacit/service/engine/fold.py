@@ -39,7 +39,8 @@ from tacit.service.log.ids import DecisionNames, Shard
 from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
 from tacit.service.log.sql import Store
-from tacit.service.log.store import BASES, Snapshot, StoredPlacement
+from tacit.service.log.store import BASES, FEEDBACK_RULE, Snapshot, StoredPlacement
+from tacit.service.placements.aspects.feedback_rule import IN_ORDER
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import damaged_base
 
@@ -78,8 +79,7 @@ def opened(
     StoreError
         If the store fails, or what the log begins with is damaged.
     """
-    spec = json.dumps(policy_to_spec(config.policy))
-    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
     marks = store.changes(stored.id)
     # The last regime holds, whatever is configured: a start must not undo a rebuild.
     regimes = regimes_of(marks)
@@ -89,7 +89,8 @@ def opened(
     noted = store.configuration(stored.id)
     config = as_stored(name, config, stored, [regime.policy for regime in regimes], noted)
     if regime is not None:
-        stored = stored._replace(policy=regime.number, spec=json.dumps(regime.policy))
+        spec = {**regime.policy, FEEDBACK_RULE: stored.feedback_rule}
+        stored = stored._replace(policy=regime.number, spec=json.dumps(spec))
     end = store.end().seq
     latest = _latest(name, stored, store, end) if snapshot else None
     try:
@@ -172,11 +173,15 @@ def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> No
     if stored is not None:
         config = as_stored(name, config, stored)
     mark, learner = start_learner(name, config)
-    spec = json.dumps(policy_to_spec(learner.policy))
-    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, new_spec(learner.policy), new_seed if config.seed is None else config.seed)
     made: Placement = config.served_as.placement(name, as_stored(name, config, stored), stored)
     for _ in store.saving(made.started(mark, learner), BASES):
         pass
+
+
+def new_spec(policy: Policy) -> str:
+    """Return what the store keeps of a new placement's policy: with the rule by which feedback is learned."""
+    return json.dumps({**policy_to_spec(policy), FEEDBACK_RULE: IN_ORDER})
 
 
 def _has_begun(stored: StoredPlacement, marks: list[MarkRow], store: Store) -> bool:
@@ -259,6 +264,7 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
     # As in a running service, windows that were due close before anything else happens.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
+        placement.learn_turns()
         placement.recall(rows)
     elif rows.kind is FeedbackRow:
         placement.take_in(rows)
@@ -321,12 +327,6 @@ def as_stored(
         raise ConfigError(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
-        )
-    if config.rule.late == "correct" and not known[-1].correctable:
-        remedy = f"tacit placement rebuild {name} --policy {config.policy.label}"
-        raise ConfigError(
-            f"placements.{name}.late: {known[-1].label} has learned, and cannot take out what it has; "
-            f"leave it out, and let another learn the log first: {remedy}"
         )
     return msgspec.structs.replace(config, policy=known[-1], seed=stored.seed)
 

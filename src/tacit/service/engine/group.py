@@ -349,6 +349,7 @@ class _Batch:
         if self._size:
             several = len(self._parts) > 1
             impressions = Block.joined(Impression, self._parts) if several else self._parts[0]
+            self._placement.learn_turns()
             rows = self._placement.choose(impressions, self._pending.seq + 1, now)
             self._pending.log_decisions(self._name, rows)
             self._rows = rows

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +16,8 @@ import psycopg
 from psycopg import sql
 
 from tacit.errors import ConfigError
-from tacit.policies import policy_to_spec
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fold import as_stored
+from tacit.service.engine.fold import as_stored, new_spec
 from tacit.service.errors import Fenced, StoreError
 from tacit.service.log.postgres import NEXT, SCRIPTS, PostgresStore
 from tacit.service.log.store import End
@@ -173,8 +171,9 @@ class LayoutStore(PostgresStore):
         return msgspec.structs.replace(config, placements=placements)
 
     def _shared(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
-        spec = json.dumps(policy_to_spec(config.policy))
-        stored = self.placement(name, spec, new_seed if config.seed is None else config.seed)
+        stored = self.placement(
+            name, new_spec(config.policy), new_seed if config.seed is None else config.seed
+        )
         return as_stored(name, config, stored)
 
 

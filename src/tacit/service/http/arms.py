@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import TacitError
 from tacit.policies import MinimumShares, Policy
-from tacit.policies.spec import is_auto
 from tacit.service.config.file import checked_within
 from tacit.service.config.schema import ARMS, Aggregation, ArmCount, Seconds, Share
 from tacit.service.config.tables import AskingTable
@@ -118,16 +117,10 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
             "context_dim": self.context_dim,
             "context": self.context,
             "signals_dim": self.signals_dim,
-            "sums": self.spread or self.late == "correct",
+            "sums": self.spread,
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        asks = self.context or self.context_dim or self.signals_dim
-        if self.late == "correct" and is_auto(self.policy) and asks:
-            remedy = (
-                "what is learned of contexts cannot be taken out again; leave it out, or context and signals"
-            )
-            raise InvalidValue("late", self.late, remedy)
         policy, second, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)

@@ -83,9 +83,10 @@ def slate_of(shown: str | None) -> Slate:
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, MERGE, HOLDOUT = "tick", "mode", "merge", "holdout"
+FEEDBACK_RULE = "feedback-rule"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
 START, FORGET, ITEMS, GUARDRAIL, FED = "start", "forget", "items", "guardrail", "fed"
-HISTORY = (MODE, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL)
+HISTORY = MODE, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL, FEEDBACK_RULE
 """Marks that say who changed what; they are kept for good."""
 
 QUERY = "query"

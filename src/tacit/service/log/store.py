@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,10 @@ DAMAGE = (
 NAMED_ROWS = 20
 
 
+FEEDBACK_RULE = "feedback_rule"
+"""Beside the policy of a new placement: the version of the rule by which its feedback is learned."""
+
+
 class StoredPlacement(NamedTuple):
     """A placement as the store has it."""
 
@@ -35,6 +40,12 @@ class StoredPlacement(NamedTuple):
     spec: str
     seed: int
     salt: str = ""
+
+    @property
+    def feedback_rule(self) -> int:
+        """The version of the rule by which its first decisions were learned."""
+        # Who stands before shards has no spec.
+        return int(json.loads(self.spec).get(FEEDBACK_RULE, 1)) if self.spec else 1
 
 
 class End(NamedTuple):

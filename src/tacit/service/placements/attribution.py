@@ -23,6 +23,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import action_of, clicks_in
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.placements import windows as codes
+from tacit.service.placements.learning_order import LearningOrder, Turns
 from tacit.service.placements.open_decisions import Beside, OpenEntries
 from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns
 
@@ -137,6 +138,10 @@ class Attribution(OpenEntries):
         super().__init__()
         self.time = 0
         self.ended = NONE_ENDED
+        self.order: LearningOrder | None = None
+        """In which decisions are learned; None where each is learned when its reward is final."""
+        self.closed_turns = NOTHING_EARNED
+        """What the decisions teach whose turn has come by the windows that closed last."""
         self._queue, self._deferred, self._defaulted = Deadlines(), Deadlines(), Deadlines()
         self.rule = rule
 
@@ -160,7 +165,8 @@ class Attribution(OpenEntries):
     @property
     def bytes(self) -> int:
         """How many bytes they take, nearly."""
-        return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes
+        order = 0 if self.order is None else self.order.bytes
+        return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes + order
 
     @property
     def due(self) -> int | None:
@@ -193,13 +199,71 @@ class Attribution(OpenEntries):
             queue.put(self.time + length, opened, windows.seq[opened])
         return entries
 
+    @property
+    def params(self) -> codes.RuleParams:
+        """The rule as compiled loops read it."""
+        return self._params
+
+    def begin_turns(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
+        """Let decisions that were just made wait for their turn to be learned.
+
+        Parameters
+        ----------
+        entries : array of int64
+        lanes, arms : array of int64
+            For which key and arm they count in what is believed; −1 where they do not.
+        """
+        if self.order is None:
+            return
+        self.order.describe(entries, lanes, arms)
+        active = entries[self._windows.active[entries]]
+        self.order.enqueue(active, self._windows, self.time)
+
+    def take_turns(self, *, decides: bool) -> Lessons:
+        """Return what the decisions teach whose turn has come: more of them where the next one is made."""
+        if self.order is None:
+            return NOTHING_EARNED
+        if decides:
+            self.order.pass_time(self.time)
+        return self._lessons_in_turn(self.order.release(self._windows, self.time, decides=decides))
+
+    def _lessons_in_turn(self, turns: Turns) -> Lessons:
+        """Return what decisions teach in their turn; nothing where they were to be examined, and were not."""
+        (places,) = (turns.rewards == turns.rewards).nonzero()
+        if not len(places):
+            return NOTHING_EARNED
+        entries, rewards = turns.entries[places], turns.rewards[places].tolist()
+        return Lessons(entries, self._learned_in_turn(entries, rewards))
+
+    def _learned_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        """Return what decisions have earned when their turn comes."""
+        return rewards
+
+    def saved_turns(self, entries: Ints) -> list[Any] | None:
+        """Return what is known of the turns of open decisions, as what JSON can hold; None without turns."""
+        return None if self.order is None else self.order.columns(self._windows, entries)
+
+    def reopen_turns(self, entries: Ints, lanes: Ints, saved: Sequence[Any], *, anew: bool) -> None:
+        """Let open decisions of a snapshot wait for their turns; of a new learner, count them anew."""
+        if self.order is not None:
+            self.order.reopen(self._windows, entries, lanes, saved, anew=anew)
+
+    def turns_of(self, entries: Ints) -> Ints:
+        """Return of decisions whether they are learned at once, wait for their turn, or had it."""
+        return self._windows.turn[entries].astype(np.int64)
+
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> Lessons:
         """Close the windows that end at or before ``time``; return what they teach."""
         # Time never goes back, whatever a clock says: the order in which windows close is that of the log.
         self.time = time = max(self.time, time)
-        self.ended = NONE_ENDED
+        self.ended, self.closed_turns = NONE_ENDED, NOTHING_EARNED
+        if self.order is not None and self._queue.first is not None and self._queue.first <= time:
+            # Before any entry is given to another decision. Where nothing closes no row need say that time
+            # went by, and so nothing is done that would show.
+            self.order.pass_time(time)
+            self.closed_turns = self.take_turns(decides=False)
         # Three queues, in this order: a default that can be corrected no longer must be gone before its entry
         # is given to a decision that is made at this moment.
         if self._defaulted.first is not None:
@@ -288,13 +352,33 @@ class Attribution(OpenEntries):
         if entries is None:
             entries = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
         came = self._came(feedback, entries)
+        if self.order is not None:
+            self.order.pass_time(self.time)
         self._loops.tell(self._windows, self._params, self.time, came)
         self._note_ids(feedback, came)
         self._aggregate(feedback, came)
+        if self.order is not None:
+            self._note_outcomes(self.order, came)
         if ACTIVATE in feedback.column("kind"):
             self._start_windows(came)
         outcomes = list(map(_BECAME.__getitem__, came.outcomes.tolist()))
         return outcomes, list(self._to_learn(came))
+
+    def _note_outcomes(self, order: LearningOrder, came: FeedbackColumns) -> None:
+        """Let the order know what came for decisions: how long it took, and whether it is final."""
+        (fresh,) = ((came.outcomes == codes.LEARNED) | (came.outcomes == codes.PENDING)).nonzero()
+        turns = self._windows.turn[came.entries[fresh]]
+        fresh, turns = fresh[turns != codes.AT_ONCE], turns[turns != codes.AT_ONCE]
+        if not len(fresh):
+            return
+        entries = came.entries[fresh]
+        order.note(self._windows, entries, np.array(self._answers_of(entries), np.bool_), self.time)
+        if not order.learns_late:
+            came.outcomes[fresh[turns == codes.TAUGHT]] = codes.NOTED
+
+    def _answers_of(self, entries: Ints) -> list[bool]:
+        """Return for each decision whether what came for it is an answer, and not silence."""
+        return self.clicked(entries)
 
     def _came(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
         kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
@@ -318,6 +402,8 @@ class Attribution(OpenEntries):
         for i in np.flatnonzero(started).tolist():
             entry = came.entries[i : i + 1]
             self._queue.put(self._windows.deadline[entry], entry, self._windows.seq[entry])
+            if self.order is not None:
+                self.order.enqueue(entry, self._windows, self.time)
 
     def _to_learn(self, came: FeedbackColumns) -> Iterator[Lessons]:
         (taught,) = came.teaches.nonzero()
@@ -430,6 +516,17 @@ class ClickAttribution(Attribution):
     def _learned(self, entries: Ints, rewards: list[float]) -> list[Any]:
         pairs = zip(entries.tolist(), rewards, strict=True)
         return [self._clicked.get(entry, reward) for entry, reward in pairs]
+
+    def _learned_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        came = ~np.isnan(self._windows.reward[entries])
+        return [
+            self._clicked.get(entry, reward if answered else [])
+            for entry, reward, answered in zip(entries.tolist(), rewards, came.tolist(), strict=True)
+        ]
+
+    def _answers_of(self, entries: Ints) -> list[bool]:
+        # Any outcome of a pair is an answer.
+        return [entry not in self._clicked or bool(self._clicked[entry]) for entry in entries.tolist()]
 
     def _aggregate(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
         for i in np.flatnonzero(came.outcomes == OPEN).tolist():

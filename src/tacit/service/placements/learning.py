@@ -36,10 +36,11 @@ from tacit.service.log.rows import (
     some_by_two,
 )
 from tacit.service.placements.attribution import FROZEN as NOT_LEARNING
-from tacit.service.placements.attribution import LATE_EPOCH, NONE_ENDED, NOTED, Lessons
+from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, NONE_ENDED, NOTED, PENDING, Lessons
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import weighed
 from tacit.service.placements.state import State
+from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING
 
 CLOSED = "window-closed"
 Earned = list[tuple[int | None, list[float]]]
@@ -52,6 +53,7 @@ class Teaching(State):
     def advance(self, time: int) -> None:
         """Advance to a time: learn what the windows that close by then teach."""
         rewards = self.windows.advance(time)
+        self._learn_in_turn(self.windows.closed_turns)
         if self.windows.ended is NONE_ENDED:
             return
         # What was earned is summed for every window that closed, also where nothing is to be learned of it:
@@ -72,7 +74,30 @@ class Teaching(State):
             left = np.setdiff1d(rewards.entries, learned.entries)
             self.windows.not_learned(left)
             self._count_unlearned(rewards, left.tolist())
-        self._teach(learned)
+        self._teach_at_once(learned)
+
+    def learn_turns(self) -> None:
+        """Learn the decisions whose turn has come, before the next one is made."""
+        self._learn_in_turn(self.windows.take_turns(decides=True))
+
+    def _learn_in_turn(self, rewards: Lessons) -> tuple[Lessons, Booleans]:
+        """Learn decisions in their turn and return which; what they earned was counted when it was final."""
+        learned = self._learnable(rewards)
+        return learned, self._teach(learned, counts=False)
+
+    def _teach_at_once(self, rewards: Lessons) -> tuple[Lessons, Booleans]:
+        """Learn what does not wait for its turn, and return that; count all."""
+        order = self.windows.order
+        if order is None or not rewards.values:
+            return rewards, self._teach(rewards)
+        turns = self.windows.turns_of(rewards.entries)
+        late = (turns == TAUGHT) & (order.learns_late and bool(rewards.places))
+        (now,) = ((turns == AT_ONCE) | late).nonzero()
+        if len(now) == len(turns):
+            return rewards, self._teach(rewards)
+        self._count_rewards(rewards.take(np.setdiff1d(np.arange(len(turns)), now).tolist()))
+        taught = rewards.take(now.tolist())
+        return taught, self._teach(taught)
 
     def take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
         """Take in feedback of one moment for decisions of the log; return what became of each.
@@ -93,7 +118,6 @@ class Teaching(State):
             # first.
             for part in distinct(feedback, "decision"):
                 outcomes += self._take_in(part)
-        self.outcomes.update(outcomes)
         return outcomes
 
     def _take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
@@ -108,7 +132,21 @@ class Teaching(State):
                 clicked = self.windows.clicked(rewards.entries)
                 self.signals.answered(self.learner, keys, [time] * len(keys), clicked)
             self._learned(rewards, outcomes)
+        # Whether a turn has come by now depends on what else comes at this moment, and is not counted.
+        self.outcomes.update(outcomes)
+        if self.windows.order is not None:
+            self._learn_answered(parts, outcomes)
         return outcomes
+
+    def _learn_answered(self, parts: Sequence[Lessons], outcomes: list[str]) -> None:
+        """Learn the decisions whose turn has come; of the others, say that their answer waits for it."""
+        learned, _ = self._learn_in_turn(self.windows.take_turns(decides=False))
+        places = [place for rewards in parts for place in rewards.places]
+        entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
+        waits = self.windows.turns_of(entries) == WAITING
+        for place in np.array(places, np.int64)[waits].tolist():
+            if outcomes[place] == LEARNED:
+                outcomes[place] = PENDING
 
     def _activated(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
         """Count the decisions that were activated."""
@@ -128,28 +166,29 @@ class Teaching(State):
             for place in set(rewards.places).difference(learned.places):
                 outcomes[place] = NOT_LEARNING
             self._count_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
-        fresh = self._teach(learned)
+        taught, fresh = self._teach_at_once(learned)
         self._name(learned, outcomes)
         # A policy that restarted the key meanwhile does not learn from before; a correction says nothing of
         # that.
         if self.restarts and rewards.before is None:
-            for place, taught in zip(learned.places, fresh.tolist(), strict=True):
-                if not taught:
+            for place, present in zip(taught.places, fresh.tolist(), strict=True):
+                if not present:
                     outcomes[place] = LATE_EPOCH
 
     def _learnable(self, rewards: Lessons) -> Lessons:
         """Return the rewards that are to be learned."""
         return rewards.take([]) if self.sets_aside else self.modes.learnable(rewards)
 
-    def _teach(self, rewards: Lessons) -> Booleans:
-        """Learn; return of each lesson whether its decision was of the key's present epoch."""
+    def _teach(self, rewards: Lessons, *, counts: bool = True) -> Booleans:
+        """Learn, and count rewards; return of each lesson whether its decision was of the key's epoch."""
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)
         if rewards.before is None and self.second is None and not self.control.not_own and None not in values:
             seen = self.windows.seen(rewards.entries)
             fresh: Booleans = _taught(self.learner, self.open, rewards.entries, values, None, seen)
-            self._count_rewards(rewards)
+            if counts:
+                self._count_rewards(rewards)
             return fresh
         rewarded = [i for i, value in enumerate(values) if value is not None]
         # Not every reward is one for the policy: a duel without a winner counts, and teaches nothing.
@@ -174,7 +213,8 @@ class Teaching(State):
                 of_some, old = [values[i] for i in own], before and before[: len(own)]
                 seen_of_some = None if seen is None else seen[own]
                 fresh[places[own]] = _taught(learner, kept, entries[own], of_some, old, seen_of_some)
-        self._count_rewards(rewards)
+        if counts:
+            self._count_rewards(rewards)
         return fresh
 
     def _count_rewards(self, rewards: Lessons) -> None:
@@ -297,7 +337,8 @@ def _taught(
     seen: Floats | None,
 ) -> Any:
     """Teach a learner, or put rewards that came late in the place of the defaults."""
-    if before is not None:
+    # What cannot be taken out again stays, and the reward is learned beside it.
+    if before is not None and learner.policy.correctable:
         learner.correct_many(kept.decisions(entries), before, values)
         return True
     # A control may have a policy that knows nothing of what is seen.

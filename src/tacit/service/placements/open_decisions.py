@@ -470,6 +470,10 @@ class OpenDecisions:
         epochs: Ints = self._epochs[entries]
         return epochs
 
+    def lanes(self, entries: Ints) -> Ints:
+        """Return where the learner keeps what it knows of the keys of decisions."""
+        return self._lanes[entries]
+
     def actions(self, entries: Ints) -> Ints:
         """Return what decisions showed, as the slots of arms."""
         return self._actions[entries]

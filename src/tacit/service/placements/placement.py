@@ -71,6 +71,8 @@ class Placement(Deciding, Saving):
             learner.compile()
             if self.control.coin is not None:
                 _ = learner.loops.impose
+        if self.windows.order is not None:
+            self.windows.order.compile()
 
     @property
     def candidate_size(self) -> int:

@@ -40,6 +40,8 @@ from tacit.service.placements.series import Series
 OPEN_AT_ONCE = 500
 LEAST_ROOM = 2**22
 """Bytes of a state whose copy is worth memory that is touched ahead."""
+WINDOW_FIELDS = 8
+"""Fields of an open decision that say what its window holds; what others know of it follows."""
 NOTHING_OPEN = b'"defaults":[],"open":[]}'
 
 logger = logging.getLogger(__name__)
@@ -131,7 +133,7 @@ class Saving(Teaching):
             **fields,
         )
         # Columns are copied here, now; the rows of them are made later, when nobody waits.
-        known = (self.windows.saved_defaults(self._epochs), self.windows.saved(self._epochs))
+        known = self.windows.saved_defaults(self._columns_beside), self.windows.saved(self._columns_beside)
         learners = {name: self._frozen(each, rooms.get(name)) for name, each in self._by_field.items()}
         series = self.series.to_bytes()
         return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
@@ -139,6 +141,7 @@ class Saving(Teaching):
     def started(self, start: Start, learner: Learner) -> Draft:
         """Return where the log begins, of a placement that has learned nothing, with a learner."""
         self.start, self.learner = start, learner
+        self.windows.order = self.feedback_rule.order(self.here)
         if self.restarts:
             # They are none that happen here.
             epochs = {key: learner.epoch(key) for key in learner.keys}
@@ -148,14 +151,15 @@ class Saving(Teaching):
 
     def open_windows(self) -> list[Any]:
         """Return the open decisions as what JSON can hold, in the order of their windows."""
-        return list(self.windows.saved(self._epochs))
+        return list(self.windows.saved(self._columns_beside))
 
-    def _epochs(self, entries: Ints) -> tuple[Ints, list[int | None]]:
-        """Return the epochs of open decisions, as either policy counts them."""
+    def _columns_beside(self, entries: Ints) -> tuple[Ints | list[Any], ...]:
+        """Return the epochs of open decisions, as either policy counts them, and their turns."""
         of_second: list[int | None] = [None] * len(entries)
         if self.second is not None:
             of_second = list(self.second.epochs(entries))
-        return self.open.epochs(entries), of_second
+        turns = self.windows.saved_turns(entries)
+        return self.open.epochs(entries), of_second, *([] if turns is None else [turns])
 
     @property
     def _by_field(self) -> dict[str, Learner]:
@@ -296,13 +300,15 @@ class Saving(Teaching):
             return
         entries = self.windows.restore(saved, defaulted=defaulted)
         rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(entries))
-        *_, epochs, second_epochs = zip(*saved, strict=True)
+        epochs, second_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
         if anew:
             known, epoch = self.learner.__contains__, self.learner.epoch
             # Another learner restarted at other times: a decision that is open counts as one of its present
             # epoch.
             epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
         self._keep(entries, rows, self._recalled_many(rows, epochs), None)
+        if turns and not defaulted:
+            self.windows.reopen_turns(entries, self.open.lanes(entries), turns[0], anew=anew)
         for i, epoch in enumerate(second_epochs):
             if epoch is not None and self.second is not None:
                 row = rows[i : i + 1]

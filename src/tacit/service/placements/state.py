@@ -36,6 +36,7 @@ from tacit.service.placements.aspects.aspect import Aspect
 from tacit.service.placements.aspects.control import Coin, Control, ControlGroup
 from tacit.service.placements.aspects.earnings import Earnings, LiftSums
 from tacit.service.placements.aspects.elsewhere import Fed
+from tacit.service.placements.aspects.feedback_rule import FeedbackRule
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.aspects.items import Items, items_for
 from tacit.service.placements.aspects.living import Living
@@ -56,6 +57,7 @@ Held = Sequence[int | None]
 Texts = list[str | None]
 
 ASPECTS: dict[str, type[Aspect]] = {
+    "feedback_rule": FeedbackRule,
     "living": Living,
     "modes": Modes,
     "pins": Pins,
@@ -97,6 +99,7 @@ class State:
         self.kind = config.served_as
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self._salt = stored.salt
+        self._first_rule = stored.feedback_rule
         # Where a shard names decisions; otherwise their ids tell nothing but the time.
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] | None = None
         self.regime = regime
@@ -142,6 +145,8 @@ class State:
         self.control.arms_named(self.here)
         self.series = Series(self.layers)
         self.windows = self.attribution(config.rule)
+        self.feedback_rule = FeedbackRule(self._first_rule)
+        self.windows.order = self.feedback_rule.order(self.here)
         self._open_none()
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
@@ -387,6 +392,7 @@ class State:
         # First the windows, which give entries; all else that is kept of decisions is by these.
         entries = self.windows.decided(rows)
         self._keep(entries, rows, decisions, second)
+        self._begin_turns(entries, rows)
         count, deferred = len(rows), rows.column("deferred")
         control = rows.column("control")
         if control.count(None) < count or CONTROL in rows.column("mode") or not self.earnings.sums.time:
@@ -397,6 +403,21 @@ class State:
             self._count(rows)
         elif not all(deferred):
             self._count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
+
+    def _begin_turns(self, entries: Ints, rows: Block[DecisionRow]) -> None:
+        """Let decisions wait for their turn to be learned."""
+        order = self.windows.order
+        if order is None:
+            return
+        arms = self.open.actions(entries)[:, 0]
+        lanes = np.full(len(entries), -1, np.int64)
+        # What teaches the policy nothing is no part of what it believes.
+        if order.counts_open and not self.sets_aside and not self.modes.frozen:
+            lanes = self.open.lanes(entries)
+            teaches_nothing = self.modes.unlearned | self.control.not_own
+            if teaches_nothing:
+                lanes = np.where(np.isin(entries, list(teaches_nothing)), -1, lanes)
+        self.windows.begin_turns(entries, lanes, arms)
 
     def _keep(
         self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None

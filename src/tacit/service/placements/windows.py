@@ -11,8 +11,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.dispatch import kernel
 from tacit.core.running import compiled
 
 # ---- Decisions by when something ends for them, as columns: nothing is made for one of them alone
@@ -130,6 +132,9 @@ FIRST, LAST, SUM, MAX, LISTED = range(5)
 LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
 """What became of feedback; ``OPEN`` is left to the caller, who aggregates lists."""
 
+AT_ONCE, WAITING, TAUGHT = range(3)
+"""Whether a decision is learned when its reward is final, waits for its turn, or has been learned in it."""
+
 
 # ---- What open decisions are kept as: columns
 
@@ -175,6 +180,8 @@ class Windows(NamedTuple):
         whether it was learned so that nothing can change that.
     defaulted : array of bool, shape (entries,)
         Whether it earned the default, which may still be corrected.
+    turn : array of int8, shape (entries,)
+        ``AT_ONCE``, ``WAITING`` or ``TAUGHT``.
     block, place : array of int64, shape (entries,)
         Where its row is.
     """
@@ -188,6 +195,7 @@ class Windows(NamedTuple):
     examined: Booleans
     settled: Booleans
     defaulted: Booleans
+    turn: npt.NDArray[np.int8]
     block: Ints
     place: Ints
 
@@ -198,7 +206,8 @@ class Windows(NamedTuple):
         open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
         reward = np.full(entries, np.nan)
         flags = open, active, examined, settled, defaulted
-        return cls(seq, deadline, answers, reward, *flags, block, place)
+        turn = np.zeros(entries, np.int8)
+        return cls(seq, deadline, answers, reward, *flags, turn, block, place)
 
 
 class FeedbackColumns(NamedTuple):
@@ -274,7 +283,7 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
         windows.reward[entry] = np.nan
         windows.open[entry], windows.active[entry] = True, True
         windows.examined[entry], windows.settled[entry] = False, False
-        windows.defaulted[entry] = False
+        windows.defaulted[entry], windows.turn[entry] = False, AT_ONCE
         windows.block[entry], windows.place[entry] = block, place + i
 
 
@@ -332,6 +341,17 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
                 outcomes[i] = PENDING
 
 
+@kernel
+def reward_so_far(windows: Windows, rule: RuleParams, entry: int) -> float:
+    """Return the reward of a decision if nothing more comes for it; NaN if it has none."""
+    reward = windows.reward[entry]
+    if reward == reward:
+        return float(min(max(reward, rule.lowest), 1.0))
+    if windows.examined[entry] or not rule.only_examined:
+        return rule.default
+    return np.nan
+
+
 def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
     """Close windows; fill in what their decisions have earned."""
     for i in range(len(closing.entries)):
@@ -339,11 +359,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
         reward = windows.reward[entry]
         came = reward == reward
         windows.open[entry] = False
-        earned = np.nan
-        if came:
-            earned = min(max(reward, rule.lowest), 1.0)
-        elif windows.examined[entry] or not rule.only_examined:
-            earned = rule.default
+        earned = reward_so_far(windows, rule, entry)
         closing.earned[i], closing.answered[i] = earned, came
         # What was settled was taught when it came; it is earned all the same, and counts for the lift.
         closing.taught[i] = np.nan if windows.settled[entry] else earned

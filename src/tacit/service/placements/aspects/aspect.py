@@ -133,6 +133,9 @@ class Saved(msgspec.Struct):
     offers: list[str] = []
     # Since they changed: a structure of its own, which the aspect reads.
     arms: Any = None
+    # Since feedback is learned in the order of decisions.
+    feedback_rule: int = 1
+    delays: dict[str, Any] | None = None
     # The last ones, so that they can be written bit by bit.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []

@@ -1,0 +1,85 @@
+"""By which version of the rule feedback becomes knowledge: when it comes, or in the order of decisions.
+
+Placements of version 0.3 learned each reward when it came. They take the new rule at their next start, by a
+change event; what the log holds before that is folded as it was learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tacit.learning.decisions import Arm
+from tacit.service.log import rows
+from tacit.service.log.store import Snapshot
+from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
+from tacit.service.placements.learning_order import LearningOrder
+
+if TYPE_CHECKING:
+    from tacit.service.placements.placement import Placement
+
+WHEN_IT_COMES, IN_ORDER = 1, 2
+FIRST = "first"
+
+
+class FeedbackRule(Aspect):
+    """The version of the rule.
+
+    Attributes
+    ----------
+    version : int
+        1, when feedback comes; 2, in the order of decisions.
+    """
+
+    mark = rows.FEEDBACK_RULE
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def order(self, placement: Placement) -> LearningOrder | None:
+        """Return the order in which a placement learns its decisions; None before version 2."""
+        if self.version < IN_ORDER:
+            return None
+        rule, showing = placement.config.rule, placement.kind.showing
+        late = showing.compared or (showing.single and rule.aggregation == FIRST)
+        # Whether a decision was examined may be known later than any click.
+        whole = rule.seen != "decided"
+        params = placement.windows.params
+        return LearningOrder(placement.learner, params, waits_whole=whole, learns_late=late)
+
+    def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
+        """Learn what is decided from here on by another version of the rule."""
+        self.version = int(mark.value)
+        placement.windows.order = self.order(placement)
+        placement.lift.begin_part(f"feedback rule {mark.value}", mark.seq, mark.time)
+
+    def current(self, placement: Placement) -> str:
+        """Return the version as a change event holds it."""
+        return str(self.version)
+
+    @staticmethod
+    def change(mark: rows.MarkRow, before: rows.MarkRow | None, arms: Sequence[Arm]) -> Note:
+        """Return the version of a change event."""
+        return rows.FEEDBACK_RULE, {"version": int(mark.value)}
+
+    @staticmethod
+    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Return the change in words."""
+        return "feedback is learned in the order of decisions, clicks and silence alike"
+
+    def arms_named(self, placement: Placement) -> None:
+        """Let new arms have delays of their own."""
+        if placement.windows.order is not None:
+            placement.windows.order.reach(placement.learner.policy.arm_count)
+
+    def saved(self, placement: Placement) -> dict[str, Any]:
+        """Return its fields of a snapshot."""
+        order = placement.windows.order
+        return {"feedback_rule": self.version, "delays": None if order is None else order.saved()}
+
+    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+        """Take over its fields of a snapshot; one of version 0.3 has none."""
+        self.version = saved.feedback_rule
+        placement.windows.order = self.order(placement)
+        if placement.windows.order is not None:
+            placement.windows.order.restore(saved.delays)

@@ -1,0 +1,364 @@
+"""When open decisions are learned: once each, in the order in which their windows began.
+
+A click comes soon, its absence is known when a window closes. A policy that learned each when it came would
+take every wave of silence for a change. So a decision is learned at an age by which nearly all clicks have
+come (:mod:`tacit.learning.delays`): when the next decision is made, or as soon as everything before it is
+learned and its own outcome is final, or when its window closes.
+"""
+
+# 1. Compiled loops over the kernels of ``tacit.learning.delays``.
+# 2. ``LearningOrder``: the queue of a placement, by the entries of its open decisions.
+# What is done at a time depends on the log alone: edges are passed in any steps with the same result, and the
+# distribution of delays is estimated when decisions are made.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import dispatch
+from tacit.core.arrays import Booleans, Floats, Ints, copied_into
+from tacit.core.running import compiled
+from tacit.learning.delays import (
+    EDGES,
+    NO_CLICK,
+    RELEASED,
+    Delays,
+    OpenAnswers,
+    Queue,
+    add_classes,
+    enqueue,
+    is_outgrown,
+    learning_age,
+    make_room,
+    note_answer,
+    pass_edges,
+    refit_delays,
+    release,
+)
+from tacit.learning.learner import Learner
+from tacit.policies.base import Policy
+from tacit.policies.stationary.chance import UniformRandom
+from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING, RuleParams, Windows, reward_so_far
+
+SPARE_ROWS = 256
+PASSED = "passed"
+
+# ---- The loops
+
+
+def enqueue_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    queue: Queue,
+    answers: OpenAnswers,
+    windows: Windows,
+    entries: Ints,
+    start: int,
+) -> None:
+    """Append decisions whose windows begin at a time."""
+    for entry in entries:
+        enqueue(params, state, delays, queue, answers, entry, start)
+        windows.turn[entry] = WAITING
+
+
+def pass_time(params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int) -> None:
+    """Let decisions grow as old as they are at a time."""
+    pass_edges(params, state, delays, queue, answers, time)
+
+
+def note_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    answers: OpenAnswers,
+    windows: Windows,
+    entries: Ints,
+    clicked: Booleans,
+    time: int,
+) -> None:
+    """Note what came for decisions that wait; of what is compared any outcome is a click."""
+    window = delays.edges[EDGES - 1]
+    for i in range(len(entries)):
+        entry = entries[i]
+        delay = time - (windows.deadline[entry] - window)
+        reward = windows.reward[entry]
+        if not clicked[i]:
+            reward = 0.0
+        elif reward == 0.0:
+            reward = 1.0
+        note_answer(params, state, answers, entry, delay, reward, windows.settled[entry])
+
+
+def release_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    queue: Queue,
+    answers: OpenAnswers,
+    windows: Windows,
+    rule: RuleParams,
+    time: int,
+    age: int,
+    rewards: Floats,
+) -> int:
+    """Take decisions from the front whose turn has come; fill in their rewards; return where they end."""
+    place = queue.cursor[RELEASED]
+    end = release(params, state, delays, queue, answers, time, age)
+    for i in range(end - place):
+        entry = queue.entry[place + i]
+        rewards[i] = reward_so_far(windows, rule, entry)
+        windows.turn[entry] = TAUGHT
+    return end
+
+
+def fit_delays(delays: Delays, time: int) -> int:
+    """Estimate the delays if enough clicks came since; return the age at which decisions are learned."""
+    if is_outgrown(delays):
+        refit_delays(delays)
+    return learning_age(delays, time)
+
+
+class OrderLoops(NamedTuple):
+    """The compiled loops of this file."""
+
+    enqueue: Any
+    pass_time: Any
+    note: Any
+    release: Any
+    fit: Any
+
+
+class Turns(NamedTuple):
+    """Decisions that are to be learned now, in their order.
+
+    Attributes
+    ----------
+    entries : array of int64
+    rewards : array of float64
+        NaN where there is nothing to learn.
+    """
+
+    entries: Ints
+    rewards: Floats
+
+
+NO_TURNS = Turns(np.empty(0, np.int64), np.empty(0))
+
+# ---- The queue of a placement
+
+
+def counts_open(policy: Policy) -> bool:
+    """Return whether what a policy believes counts decisions that are not yet learned."""
+    while hasattr(policy, "policy"):
+        policy = policy.policy
+    return type(policy).count_open is not Policy.count_open
+
+
+class LearningOrder:
+    """The order in which the open decisions of a placement are learned.
+
+    Parameters
+    ----------
+    learner : Learner
+    rule : RuleParams
+        By which feedback is attributed.
+    waits_whole : bool
+        Whether decisions are learned when their window closes, whatever clicks take.
+    learns_late : bool
+        Whether an answer teaches that comes after its decision was learned without one.
+    """
+
+    def __init__(self, learner: Learner, rule: RuleParams, *, waits_whole: bool, learns_late: bool) -> None:
+        policy = learner.policy
+        self._learner, self.rule, self._waits_whole = learner, rule, waits_whole
+        self.learns_late = learns_late
+        self._single = policy.showing.single and policy.arms is not None
+        # Where silence is no reward of 0, what an open decision counts as is not known.
+        self.counts_open = counts_open(policy) and not rule.default and not rule.lowest
+        # Of a policy that counts nothing, one compiled loop serves all.
+        self._idle = UniformRandom(2)
+        self._idle_state = self._idle.init(1)
+        self.delays = Delays.within(rule.window, policy.arm_count if self._single else 1)
+        self._queue = Queue.empty(SPARE_ROWS)
+        self._answers = OpenAnswers.empty(0)
+        self._loops: OrderLoops | None = None
+        self._passed = 0
+        """Up to when decisions have grown older."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the waiting decisions take, nearly."""
+        return sum(column.nbytes for column in (*self._queue, *self._answers))
+
+    @property
+    def waiting_count(self) -> int:
+        """How many decisions are not yet learned."""
+        return int(self._queue.size[0] - self._queue.cursor[RELEASED])
+
+    @property
+    def waiting_since(self) -> int | None:
+        """When the window of the first decision began that is not yet learned."""
+        place = self._queue.cursor[RELEASED]
+        return int(self._queue.start[place]) if place < self._queue.size[0] else None
+
+    def age(self, time: int) -> int:
+        """Return the age at which decisions are learned."""
+        return self.rule.window if self._waits_whole else int(learning_age(self.delays, time))
+
+    def reach(self, arms: int) -> None:
+        """Go on with more arms."""
+        if self._single and arms > len(self.delays.clicks):
+            self.delays = add_classes(self.delays, arms)
+
+    def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
+        """Keep for which key and arm decisions count; −1 where they do not, or no arm has its own delays."""
+        self._make_entries(entries)
+        # The entries may have been other decisions'.
+        self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
+        self._answers.hits[entries] = self._answers.plays[entries] = 0
+        self._answers.lane[entries] = lanes
+        self._answers.arm[entries] = arms if self._single else -1
+
+    def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
+        """Append decisions whose windows begin at a time."""
+        self._make_entries(entries)
+        if self._queue.size[0] + len(entries) > len(self._queue.start):
+            self._queue = make_room(self._queue, len(entries))
+        loop, parts = self._compiled().enqueue, self._parts()
+        loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
+
+    def pass_time(self, time: int) -> None:
+        """Let decisions grow as old as they are at a time."""
+        self._passed = time
+        if self._queue.size[0]:
+            self._compiled().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
+
+    def note(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
+        """Note what came for decisions that wait."""
+        loop, parts = self._compiled().note, self._parts()
+        loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
+
+    def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
+        """Take the decisions whose turn has come by a time: more of them where the next one is made."""
+        count = self.waiting_count
+        if not count:
+            return NO_TURNS
+        loops, age = self._compiled(), self.rule.window
+        if decides:
+            fitted = loops.fit(self.delays, time)
+            age = age if self._waits_whole else fitted
+        begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
+        fixed = self.delays, self._queue, self._answers, windows, self.rule
+        end = loops.release(*self._parts(), *fixed, time, age, rewards)
+        if end == begin:
+            return NO_TURNS
+        return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
+
+    def _parts(self) -> tuple[Any, Any]:
+        """Return the params and state in which open decisions count."""
+        if not self.counts_open:
+            return self._idle.params, self._idle_state
+        return self._learner.loops.params, self._learner.lanes.state
+
+    def _make_entries(self, entries: Ints) -> None:
+        needed = int(entries.max(initial=-1)) + 1
+        if needed > len(self._answers.delay):
+            larger = OpenAnswers.empty(max(needed, 2 * len(self._answers.delay), SPARE_ROWS))
+            self._answers = copied_into(self._answers, larger)
+
+    def compile(self) -> None:
+        """Compile the loops, or find them in the cache."""
+        self._compiled()
+
+    def _compiled(self) -> OrderLoops:
+        if self._loops is None:
+            parts, params = self._parts(), self._parts()[0]
+            fixed = self.delays, self._queue, self._answers
+            windows, none = Windows.zeros(0), np.empty(0, np.int64)
+            flags = np.empty(0, np.bool_)
+            self._loops = OrderLoops(
+                compiled(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
+                compiled(pass_time, params).entry((*parts, *fixed, 0)),
+                compiled(note_rows, params).entry(
+                    (*parts, self.delays, self._answers, windows, none, flags, 0)
+                ),
+                compiled(release_rows, params).entry((*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))),
+                compiled(fit_delays).entry((self.delays, 0)),
+            )
+        return self._loops
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, list[float] | list[list[float]]]:
+        """Return the distribution of delays as what JSON can hold, and up to when it is."""
+        return {name: array.tolist() for name, array in self.delays._asdict().items()} | {
+            PASSED: [self._passed]
+        }
+
+    def restore(self, saved: dict[str, Any] | None) -> None:
+        """Take over a distribution of delays, if it is of the same window."""
+        if saved is None or saved["edges"] != self.delays.edges.tolist():
+            return
+        (self._passed,) = saved[PASSED]
+        for name, array in self.delays._asdict().items():
+            values = np.array(saved[name], array.dtype)
+            array[tuple(map(slice, values.shape))] = values
+
+    def columns(self, windows: Windows, entries: Ints) -> list[list[int]]:
+        """Return what is known of open decisions beside their windows, as what JSON can hold."""
+        self._make_entries(entries)
+        columns = [windows.turn[entries].tolist()]
+        columns += [column[entries].tolist() for column in self._answers[:-1]]
+        return list(map(list, zip(*columns, strict=True)))
+
+    def reopen(
+        self,
+        windows: Windows,
+        entries: Ints,
+        lanes: Ints,
+        saved: Sequence[Sequence[int] | None],
+        *,
+        anew: bool,
+    ) -> None:
+        """Take over open decisions in the order of their windows; of a new learner, let them count anew."""
+        kept = np.array([row is not None for row in saved], np.bool_)
+        if not kept.any():
+            return
+        entries, lanes = entries[kept], lanes[kept]
+        turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
+        self._make_entries(entries)
+        windows.turn[entries] = turns
+        answers: list[Any] = list(self._answers)[:-1]
+        for column, values in zip(answers, columns, strict=True):
+            column[entries] = values
+        counted = columns[1] >= 0
+        # Another learner has other lanes.
+        self._answers.lane[entries] = np.where(counted, lanes, -1)
+        self._answers.known[entries] = windows.settled[entries]
+        self._requeue(windows, entries[turns != AT_ONCE])
+        if anew and self.counts_open:
+            self._count_again(entries[counted & (turns == WAITING)])
+
+    def _requeue(self, windows: Windows, entries: Ints) -> None:
+        """Fill the queue with decisions that have grown as old as they were."""
+        count = len(entries)
+        if count > len(self._queue.start):
+            self._queue = make_room(self._queue, count)
+        queue, starts = self._queue, windows.deadline[entries] - self.rule.window
+        queue.entry[:count], queue.start[:count], queue.size[0] = entries, starts, count
+        for b, edge in enumerate(self.delays.edges.tolist()):
+            queue.cursor[b] = np.searchsorted(
+                starts + edge, self._passed, "right" if b == EDGES - 1 else "left"
+            )
+        (waiting,) = (windows.turn[entries] == WAITING).nonzero()
+        queue.cursor[RELEASED] = waiting[0] if len(waiting) else count
+
+    def _count_again(self, entries: Ints) -> None:
+        (params, state), answers = self._parts(), self._answers
+        for entry in entries.tolist():
+            lane, arm = answers.lane[entry], answers.arm[entry]
+            dispatch.count_open(params, state, lane, arm, answers.hits[entry], answers.plays[entry])
