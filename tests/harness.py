@@ -135,6 +135,12 @@ def arrays(learner):
     return learner.keys, {field: array.tobytes() for field, array in used}
 
 
+def learned_arrays(learner):
+    """Return what a learner has learned, bit for bit, without decisions that are yet to be learned."""
+    keys, held = arrays(learner)
+    return keys, {field: content for field, content in held.items() if field.rpartition(".")[2] != "open"}
+
+
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.counts(), dict(placement.outcomes)

@@ -160,7 +160,7 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 20)
-            at_first = harness.arrays(engine.placements["home"].learner)
+            at_first = harness.learned_arrays(engine.placements["home"].learner)
             await engine.rebuild("home", "ucb1")
             assert harness.arrays(engine.placements["home"].learner) == await as_if(engine, ucb)
             engine.clock.now += 10 * living.ROUND_TIME
@@ -168,7 +168,7 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
             (state,) = await engine.states("home")
             made = await engine.rollback("home", state.name)
             assert made.regime.policy["name"] == "Thompson"
-            assert harness.arrays(engine.placements["home"].learner) == at_first
+            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
             # The one before is now what was left.
             back = await engine.rollback("home")
             assert back.regime.policy["name"] == "UCB1"

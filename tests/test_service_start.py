@@ -185,7 +185,7 @@ def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 9)
-            at_first = harness.arrays(engine.placements["home"].learner)
+            at_first = harness.learned_arrays(engine.placements["home"].learner)
             since = plays(engine) - 40
             made = await engine.rebuild("home", "ucb1")
             (note,) = made.regime.approximate
@@ -199,7 +199,7 @@ def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
             last = learned(engine)
             states = await engine.states("home")
             await engine.rollback("home", states[0].name)
-            assert harness.arrays(engine.placements["home"].learner) == at_first
+            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
             await engine.rollback("home")
             assert learned(engine)[:2] == last[:2]
             return learned(engine)

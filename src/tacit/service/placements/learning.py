@@ -140,13 +140,14 @@ class Teaching(State):
 
     def _learn_answered(self, parts: Sequence[Lessons], outcomes: list[str]) -> None:
         """Learn the decisions whose turn has come; of the others, say that their answer waits for it."""
-        learned, _ = self._learn_in_turn(self.windows.take_turns(decides=False))
+        learned, fresh = self._learn_in_turn(self.windows.take_turns(decides=False))
         places = [place for rewards in parts for place in rewards.places]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
+        before = learned.entries[~fresh] if self.restarts else learned.entries[:0]
         waits = self.windows.turns_of(entries) == WAITING
-        for place in np.array(places, np.int64)[waits].tolist():
-            if outcomes[place] == LEARNED:
-                outcomes[place] = PENDING
+        for place, wait, late in zip(places, waits.tolist(), np.isin(entries, before).tolist(), strict=True):
+            if outcomes[place] == LEARNED and (wait or late):
+                outcomes[place] = PENDING if wait else LATE_EPOCH
 
     def _activated(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
         """Count the decisions that were activated."""

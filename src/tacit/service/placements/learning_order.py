@@ -223,6 +223,10 @@ class LearningOrder:
         self._answers.lane[entries] = lanes
         self._answers.arm[entries] = arms if self._single else -1
 
+    def skip(self, entries: Ints) -> None:
+        """Let nothing wait for decisions that teach nothing, whatever comes for them."""
+        self._answers.known[entries] = True
+
     def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
         """Append decisions whose windows begin at a time."""
         self._make_entries(entries)
@@ -312,7 +316,7 @@ class LearningOrder:
         """Return what is known of open decisions beside their windows, as what JSON can hold."""
         self._make_entries(entries)
         columns = [windows.turn[entries].tolist()]
-        columns += [column[entries].tolist() for column in self._answers[:-1]]
+        columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
         return list(map(list, zip(*columns, strict=True)))
 
     def reopen(
@@ -332,13 +336,12 @@ class LearningOrder:
         turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
         self._make_entries(entries)
         windows.turn[entries] = turns
-        answers: list[Any] = list(self._answers)[:-1]
+        answers: list[Any] = list(self._answers)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
         counted = columns[1] >= 0
         # Another learner has other lanes.
         self._answers.lane[entries] = np.where(counted, lanes, -1)
-        self._answers.known[entries] = windows.settled[entries]
         self._requeue(windows, entries[turns != AT_ONCE])
         if anew and self.counts_open:
             self._count_again(entries[counted & (turns == WAITING)])

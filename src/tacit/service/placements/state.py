@@ -418,6 +418,8 @@ class State:
             if teaches_nothing:
                 lanes = np.where(np.isin(entries, list(teaches_nothing)), -1, lanes)
         self.windows.begin_turns(entries, lanes, arms)
+        if self.modes.unlearned:
+            order.skip(entries[np.isin(entries, list(self.modes.unlearned))])
 
     def _keep(
         self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
