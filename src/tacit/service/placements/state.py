@@ -420,6 +420,8 @@ class State:
         self.windows.begin_turns(entries, lanes, arms)
         if self.modes.unlearned:
             order.skip(entries[np.isin(entries, list(self.modes.unlearned))])
+            # At once: what a later decision of the same moment finds must not depend on how they came.
+            self.windows.take_turns(decides=False)
 
     def _keep(
         self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
