@@ -199,7 +199,7 @@ class Ladder(NamedTuple):
     soonest: Floats
     walk: Floats
     room: Floats
-    open: npt.NDArray[np.int32]
+    open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Ladder:

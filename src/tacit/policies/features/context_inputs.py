@@ -101,12 +101,13 @@ class Kept(NamedTuple):
     contexts : array of float32, shape (models, 128, d)
         Less that one.
     arms : array of int32, shape (models, 128)
+        −1 at an empty position of a list.
     rewards : array of float64, shape (models, 128)
     """
 
     origin: Floats
     contexts: Singles
-    arms: Annotated[npt.NDArray[np.int32], ValueRange(0, -1, "arms")]
+    arms: Annotated[npt.NDArray[np.int32], ValueRange(-1, -1, "arms")]
     rewards: Floats
 
     @classmethod
