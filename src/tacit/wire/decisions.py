@@ -95,14 +95,15 @@ class ItemsNow(msgspec.Struct, frozen=True):
 
 OUTCOMES = {
     "learned": "it taught the policy",
-    "pending": "it counts, and is learned when the decision's window closes",
+    "pending": "it counts, and is learned in the order of decisions: once those before it are, at the latest "
+    "when its window closes",
     "repeated": "the decision had its reward, or was active, already: recorded only",
     "late": "it came after the decision's window: recorded only",
     "corrected": "it came after the window, and took the place of the default",
     "late-epoch": "the key has restarted since the decision: recorded only",
     "inactive": "the decision was deferred and not activated: recorded only",
     "frozen": "the placement does not learn at present: recorded only",
-    "noted": "an examination or activation, taken in",
+    "noted": "an examination or activation; or an amount after its decision was learned, for the lift",
     "tied": "the duel was a tie, from which nothing is learned here: recorded only",
     "held-out": "the control showed one ranker's list, which is no duel: it counts for the lift",
     "duplicate": "it was recorded before: nothing was done",
@@ -327,6 +328,8 @@ class Recorded(Fielded, frozen=True, omit_defaults=True):
         ``committed`` or ``buffered``.
     warning : str or None
         What of the feedback is hardly meant, though it counts as it stands.
+    learned_within : float or None
+        Of what is pending: after how many seconds it is learned at the latest.
     """
 
     decision_id: DecisionId
@@ -340,6 +343,7 @@ class Recorded(Fielded, frozen=True, omit_defaults=True):
     ]
     durability: Durability
     warning: str | None = None
+    learned_within: float | None = None
 
 
 class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -292,6 +292,13 @@ OF_PLACEMENT: Table = (
      _others),
 )  # fmt: skip
 OF_LEARNED: Table = (
+    (GAUGE, "tacit_unlearned_decisions", "Decisions that wait for their turn to be learned.", "",
+     lambda placement: placement.windows.order and placement.windows.order.waiting_count),
+    (GAUGE, "tacit_learning_age_seconds",
+     "Age at which decisions are learned: by then nearly all clicks have come.", "",
+     lambda placement: placement.windows.order and placement.windows.order.age(placement.windows.time) / 1e6),
+    (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
+     lambda placement: placement.windows.order and placement.windows.order.waits(placement.windows.time) / 1e6),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
      lambda placement: byte_count(placement.learner.state)),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",

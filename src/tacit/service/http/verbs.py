@@ -41,7 +41,15 @@ from tacit.service.log.requests import (
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
 from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made, name_for
 from tacit.service.placements.aspects.items import items_now
-from tacit.service.placements.attribution import CORRECTED, DUPLICATE, INACTIVE, LATE, LEARNED, REPEATED
+from tacit.service.placements.attribution import (
+    CORRECTED,
+    DUPLICATE,
+    INACTIVE,
+    LATE,
+    LEARNED,
+    PENDING,
+    REPEATED,
+)
 from tacit.service.placements.lift_report import PLANNED_LIFT, Wish, lift_report
 from tacit.service.placements.placement import Placement
 from tacit.wire import control as wire_control
@@ -152,7 +160,8 @@ def recording(
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
             doubt = _doubt(engine.placement(name), call.request, outcomes[0])
-            return _recorded(feedback.decision, outcomes[0], engine.durability(name), doubt)
+            placement = engine.placement(name)
+            return _recorded(placement, feedback.decision, outcomes[0], engine.durability(name), doubt)
 
         return Record(name, [feedback]), answer
 
@@ -168,8 +177,10 @@ def recording(
             raise _at_its_place(error, requests) from error
         ids = [request.decision_id for request in requests]
         durability = repeat(engine.durability(call.placement))
-        doubts = map(_doubt, repeat(engine.placement(call.placement)), requests, outcomes)
-        return wire.ManyFeedback[wire.Recorded](list(map(_recorded, ids, outcomes, durability, doubts)))
+        placement = engine.placement(call.placement)
+        doubts = map(_doubt, repeat(placement), requests, outcomes)
+        answers = map(_recorded, repeat(placement), ids, outcomes, durability, doubts)
+        return wire.ManyFeedback[wire.Recorded](list(answers))
 
     return record, record_many
 
@@ -224,10 +235,20 @@ def _unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
     return None
 
 
-def _recorded(id: str, outcome: str | TacitError, durability: Any, doubt: str | None) -> wire.Recorded:
+def _recorded(
+    placement: Placement, id: str, outcome: str | TacitError, durability: Any, doubt: str | None
+) -> wire.Recorded:
     if isinstance(outcome, TacitError):
         outcome = problem_of(outcome).type.rpartition(":")[2]
-    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability, doubt)
+    within = _seconds_until_learned(placement, id) if outcome == PENDING else None
+    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability, doubt, within)
+
+
+def _seconds_until_learned(placement: Placement, id: str) -> float | None:
+    """Return after how many seconds an open decision is learned at the latest; None of others."""
+    windows = placement.windows
+    entry = windows.find(id)
+    return None if entry is None else max(0, windows.deadline(entry) - windows.time) / 1e6
 
 
 def _reward(request: wire.Feedback) -> FeedbackRequest:

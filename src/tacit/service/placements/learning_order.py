@@ -199,11 +199,10 @@ class LearningOrder:
         """How many decisions are not yet learned."""
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
-    @property
-    def waiting_since(self) -> int | None:
-        """When the window of the first decision began that is not yet learned."""
+    def waits(self, time: int) -> int:
+        """Return for how long the first decision has waited that is not yet learned."""
         place = self._queue.cursor[RELEASED]
-        return int(self._queue.start[place]) if place < self._queue.size[0] else None
+        return time - int(self._queue.start[place]) if place < self._queue.size[0] else 0
 
     def age(self, time: int) -> int:
         """Return the age at which decisions are learned."""

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 WHEN_IT_COMES, IN_ORDER = 1, 2
 FIRST = "first"
+ENOUGH_CLICKS = 100
+"""From so many on it is said how long clicks take."""
+LATE_SHARE, EARLY_SHARE = 0.9, 0.001
+"""Above and below these shares of the window, clicks come late, or the window is far longer than needed."""
 
 
 class FeedbackRule(Aspect):
@@ -71,6 +75,19 @@ class FeedbackRule(Aspect):
         """Let new arms have delays of their own."""
         if placement.windows.order is not None:
             placement.windows.order.reach(placement.learner.policy.arm_count)
+
+    def remark(self, placement: Placement, now: int) -> str | None:
+        """Return how long clicks take, and what to do where the window does not suit that."""
+        order = placement.windows.order
+        if order is None or order.delays.clicks.sum() < ENOUGH_CLICKS:
+            return None
+        age, window = int(order.delays.age[0]) / 1e6, order.rule.window / 1e6
+        text = f"95 % of clicks come within {age:.3g} s, and decisions are learned then"
+        if age > LATE_SHARE * window:
+            return f"{text}: the window of {window:g} s may cut later ones off; lengthen attribution_window"
+        if age < EARLY_SHARE * window:
+            return f"{text}: a window of {window:g} s is longer than it need be"
+        return text
 
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its fields of a snapshot."""
