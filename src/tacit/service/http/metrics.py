@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tacit.service.engine.service import Service
     from tacit.service.http.feeds import Feeds
     from tacit.service.http.protocol import Connections
-    from tacit.service.placements.placement import Placement
+    from tacit.service.placements.learning_order import LearningOrder
+from tacit.service.placements.placement import Placement
 
 
 # ---- Metrics for Prometheus: what is counted while requests run, and what the engine knows
@@ -273,6 +274,12 @@ def _others(placement: Placement) -> list[tuple[str, int]]:
     return [] if encoder is None else [(field, encoder.others[field]) for field in encoder.listed]
 
 
+def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float]) -> float | None:
+    """Return a number of the order of learning at the log's time; None where there is no order."""
+    order, now = placement.windows.order, placement.windows.time
+    return None if order is None else read(order, now)
+
+
 Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
 """Of each metric its kind, name and help, by which label it is parted, if so, and what reads it."""
 OF_PLACEMENT: Table = (
@@ -293,12 +300,12 @@ OF_PLACEMENT: Table = (
 )  # fmt: skip
 OF_LEARNED: Table = (
     (GAUGE, "tacit_unlearned_decisions", "Decisions that wait for their turn to be learned.", "",
-     lambda placement: placement.windows.order and placement.windows.order.waiting_count),
+     lambda placement: _read_order(placement, lambda order, now: order.waiting_count)),
     (GAUGE, "tacit_learning_age_seconds",
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
-     lambda placement: placement.windows.order and placement.windows.order.age(placement.windows.time) / 1e6),
+     lambda placement: _read_order(placement, lambda order, now: order.age(now) / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
-     lambda placement: placement.windows.order and placement.windows.order.waits(placement.windows.time) / 1e6),
+     lambda placement: _read_order(placement, lambda order, now: order.waits(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
      lambda placement: byte_count(placement.learner.state)),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",
