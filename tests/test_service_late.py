@@ -27,7 +27,15 @@ from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.attribution import CORRECTED, DUPLICATE, FROZEN, LATE, LEARNED, Attribution
+from tacit.service.placements.attribution import (
+    CORRECTED,
+    DUPLICATE,
+    FROZEN,
+    LATE,
+    LEARNED,
+    PENDING,
+    Attribution,
+)
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ModeOf
 
@@ -240,30 +248,51 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
         state = asyncio.run(piece(start, length, waiting))
         assert state == fold_of(path, config)
         start += length
-    assert outcomes <= {LEARNED, CORRECTED, LATE}
+    assert outcomes <= {LEARNED, PENDING, CORRECTED, LATE}
 
 
 @pytest.mark.parametrize("policy", ["exp3", "thompson(discount=0.9)", "glr-kl-ucb"])
 @pytest.mark.parametrize("field", ["policy", "shadow"])
-def test_a_policy_that_cannot_be_corrected_refuses_the_configuration(policy, field):
+def test_a_policy_that_cannot_be_corrected_is_accepted_too(policy, field):
     table = {"arms": 3, "policy": "ucb1", "late": "correct", field: policy}
-    with pytest.raises(ConfigError, match=r"placements\.home\.late.*kl-ucb") as caught:
-        load_config(overrides={"placements": {"home": table}})
-    assert "cannot take out" in str(caught.value)
-    table["late"] = "record"
-    load_config(overrides={"placements": {"home": table}})
+    assert load_config(overrides={"placements": {"home": table}}).placements["home"].rule.late == "correct"
 
 
-async def test_what_has_learned_and_cannot_be_corrected_says_what_can(tmp_path):
+async def test_auto_stays_what_it_is_where_late_rewards_correct(tmp_path):
     path, late = tmp_path / "s.db", with_home(arms=list(ARMS), late="correct")
     async with served(path, with_home(arms=list(ARMS))) as engine:
         await engine.decide("home", "key")
-        said = r"home\.late: DriftMixture has learned, .* tacit placement rebuild home --policy Thompson"
-        with pytest.raises(ConfigError, match=said):
-            await engine.reload(late)
-        await engine.rebuild("home", "Thompson")
         await engine.reload(late)
         assert engine.placements["home"].config.rule.late == "correct"
+        assert type(engine.placements["home"].learner.policy) is type(tacit.auto(ARMS))
+
+
+def successes_and_failures(engine):
+    learner = engine.placements["home"].learner
+    lane = learner.lane("k")
+    return learner.state.successes[lane].sum(), learner.state.failures[lane].sum()
+
+
+def test_a_policy_that_cannot_unlearn_learns_a_late_reward_as_one_more_success(tmp_path):
+    path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS, discount=0.5), rule=RULE)
+
+    async def session():
+        async with served(path, config) as engine:
+            row = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            await engine.decide("home", "k")
+            silent = successes_and_failures(engine)
+            assert await engine.feedback("home", row.id, 1.0) == CORRECTED
+            learned = successes_and_failures(engine)
+            assert await engine.feedback("home", row.id, 1.0) == LATE
+            assert successes_and_failures(engine) == learned
+            assert engine.placements["home"].series.rewards == 1.0
+            assert verify(config, engine.store) == []
+            return silent, learned, everything(engine.placements["home"])
+
+    silent, learned, state = asyncio.run(session())
+    assert (silent, learned) == ((0, 1), (1, 0.5))
+    assert state == fold_of(path, config)
 
 
 def test_corrections_are_read_from_toml(tmp_path):
@@ -274,8 +303,6 @@ def test_corrections_are_read_from_toml(tmp_path):
 
 
 def test_a_placement_made_in_python_is_checked_too():
-    with pytest.raises(ConfigError, match="late: EXP3 cannot take out"):
-        PlacementConfig(tacit.EXP3(ARMS), rule=RULE)
     with pytest.raises(ConfigError, match="mode: 'shadow' needs a second policy"):
         PlacementConfig(tacit.UCB1(ARMS), mode="shadow")
     with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads no context; leave"):
