@@ -107,7 +107,8 @@ def test_a_row_that_is_refused_stops_nobody_else(tmp_path, where, caplog):
                     for i, row in enumerate(good)
                 )
             )
-            assert [i for i, one in enumerate(told) if one != "learned"] == [5]
+            # All wait for the first decision, for which nothing came, and are learned in their turn.
+            assert [i for i, one in enumerate(told) if one != "pending"] == [5]
             assert isinstance(told[5], Refused)
             assert engine.writer.failure is None
             logged = {row.id: row for row in engine.store.events(0) if hasattr(row, "arm")}
@@ -137,7 +138,8 @@ def test_what_a_database_itself_refuses_is_answered_alone(tmp_path, kind):
                 *(engine.feedback("home", f"#{i}", reward) for i, reward in ((0, 0.25), (4, 1.0)))
             )
             assert isinstance(told[0], Refused)
-            assert told[1] == "learned"
+            # It waits for the decisions before it.
+            assert told[1] == "pending"
             # Nothing of what was refused is known.
             assert await engine.feedback("home", "#0", 0.5) == "learned"
             return [learned(engine, name) for name in CONFIG.placements]
