@@ -265,14 +265,15 @@ def test_what_was_decided_before_a_pin_or_another_mode_is_taken_over(tmp_path):
         here.flush()
         pinned = here.decide("k")
         assert (pinned.arm, pinned.propensity, pinned.durability) == ("a", 1.0, "committed")
+        shown.append(pinned)
         client.unpin("home")
         here.flush()
         shown.append(here.decide("k"))
-        assert shown[1].durability == "spooled"
+        assert shown[-1].durability == "spooled"
         client.mode("home", "shadow")
         here.flush()
         outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
-        assert outcomes == ["learned", "learned"]
+        assert outcomes == ["learned"] * 3
 
 
 def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
@@ -285,7 +286,9 @@ def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
         ]
         outcomes = [one.outcome for one in client.take_over("home", batch)]
         assert outcomes == ["logged", "invalid-value", "conflict", "logged"]
-        assert client.feedback("home", "three", 1).outcome == "learned"
+        # It waits for the decision before it.
+        assert client.feedback("home", "three", 1).outcome == "pending"
+        assert client.feedback("home", "one", 1).outcome == "learned"
 
 
 def test_what_the_service_never_takes_is_put_aside(tmp_path):
@@ -333,8 +336,10 @@ def test_any_flip_in_a_spool_leaves_the_other_lines_to_be_delivered(tmp_path):
             path.write_bytes(content)
             here.flush()
             assert here.known()[0].waiting == 0
+            # The one in the middle may be lost, or wait.
             outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown[::2]]
-            assert outcomes == ["learned", "learned"]
+            assert outcomes[0] in {"learned", "pending"}
+            assert outcomes[1] in {"learned", "pending"}
 
 
 def test_whatever_an_exchange_meets_the_next_one_is_tried(tmp_path, monkeypatch):

@@ -43,6 +43,7 @@ from tacit.learning.delays import (
     release,
 )
 from tacit.policies.base import Impression, Policy, outcome_of
+from tacit.policies.shows import shows_of
 from tacit.simulation.rounds import Curve, InFlight, Round, Run, depart, keep, record
 
 TICKS = 1024
@@ -94,7 +95,7 @@ def clicks_only(
     if environment.delays != (0, 0) or environment.batch != 1:
         remedy = "leave out its delay and batch: with feedback='clicks only' delays are given by delay"
         raise InvalidValue("environment", environment, remedy)
-    named = environment.takes == "arm" and environment.feature_dims == (0, 0)
+    named = shows_of(environment.takes).single and environment.feature_dims == (0, 0)
     delays = 0.1 * window if delay is None else delay
     return ClicksOnly(window, delay_table(delays, window, environment.arm_count if named else 1))
 
