@@ -164,7 +164,7 @@ def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp
 
 
 def taken_in(counts):
-    """Return how many rewards came in time: the order of a topic's partitions is not that of the decisions."""
+    """Return how many rewards came in time; partitions are not in the order of the decisions."""
     assert set(counts["sent"]) <= {"learned", "pending"}
     return sum(counts["sent"].values())
 
