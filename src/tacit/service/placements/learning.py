@@ -92,6 +92,9 @@ class Teaching(State):
             return rewards, self._teach(rewards)
         turns = self.windows.turns_of(rewards.entries)
         late = (turns == TAUGHT) & (order.learns_late and bool(rewards.places))
+        if late.any() and not order.rule.only_examined:
+            # That nothing came taught the default already.
+            late &= np.array([value != order.rule.default for value in rewards.values], np.bool_)
         (now,) = ((turns == AT_ONCE) | late).nonzero()
         if len(now) == len(turns):
             return rewards, self._teach(rewards)
