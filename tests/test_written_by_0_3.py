@@ -21,11 +21,10 @@ from conftest import DATA
 from harness import configured, served
 
 from tacit.errors import ConfigError
-from tacit.service.engine.engine import Engine
-from tacit.service.log.sqlite import SqliteStore
-
 from tacit.policies import policy_to_spec
 from tacit.service.engine import beside, fold
+from tacit.service.engine.engine import Engine
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
 
 pytestmark = pytest.mark.interpreted

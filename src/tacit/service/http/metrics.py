@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tacit.service.placements.learning_order import LearningOrder
 from tacit.service.placements.placement import Placement
 
-
 # ---- Metrics for Prometheus: what is counted while requests run, and what the engine knows
 
 COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
