@@ -7,13 +7,11 @@ import random
 import signal
 import threading
 
-import numpy as np
+import harness
 import pytest
 from harness import PATIENCE, Client, arrays, eventually, snapshots, started, stopped
 
-import tacit
-from tacit.learning.decisions import Decision
-from tacit.learning.learner import Learner, restored
+from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
@@ -88,29 +86,11 @@ class Traffic:
             return
 
 
-def folded(events):
-    """Return a learner that took in the log one event at a time, and nothing but the log."""
-    arms = ("a", "b", "c", "d", "e")
-    learner = Learner(tacit.Thompson(arms, discount=0.99), seed=11)
-    waiting = {}
-    defaults = 0
-    for event in events:
-        for row, decision in list(waiting.values()):
-            if row.time + WINDOW <= event.time:
-                learner.learn(decision, 0.0)
-                del waiting[row.seq]
-                defaults += 1
-        if isinstance(event, DecisionRow):
-            slot = arms.index(event.arm)
-            made = Decision(
-                event.seq, event.key, (event.arm,), event.propensity, event.epoch,
-                np.arange(5), np.array([slot]), np.empty(0),
-            )  # fmt: skip
-            waiting[event.seq] = event, made
-            learner.recall([made])
-        elif isinstance(event, FeedbackRow) and event.decision in waiting:
-            learner.learn(waiting.pop(event.decision)[1], event.reward)
-    return learner, defaults
+def count_defaults(events):
+    """Return how many windows closed without feedback."""
+    told = {event.decision for event in events if isinstance(event, FeedbackRow)}
+    decisions = [event for event in events if isinstance(event, DecisionRow)]
+    return sum(row.seq not in told and row.time + WINDOW <= events[-1].time for row in decisions)
 
 
 def check_log(events, traffic):
@@ -147,9 +127,9 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
         assert store.snapshot(1).seq > 0, "no snapshot took part"
         recovered = Engine(load_config(config), store).placements["home"].learner
         store.close()
-        plain, defaults = folded(events)
+        plain = harness.folded(tmp_path / "s.db", load_config(config)).learner
         assert arrays(recovered) == arrays(plain)
-        assert defaults > 0, "no window closed without feedback"
+        assert count_defaults(events) > 0, "no window closed without feedback"
     assert len(traffic.learned) >= ROUNDS * REQUESTS_BEFORE_KILL // 2
 
     # The state of a server that lived, as it wrote it down when it was asked to stop.
@@ -165,4 +145,5 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
     store.close()
     check_log(events, traffic)
     assert snapshot.seq == events[-1].seq
-    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(folded(events)[0])
+    plain = harness.folded(tmp_path / "s.db", load_config(config)).learner
+    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(plain)

@@ -157,7 +157,9 @@ def test_many_at_once(client):
     told.append({"decision_id": "never made", "reward": 1})
     status, _, answer = client.post("default/feedback/batch", {"feedback": told})
     outcomes = [f["outcome"] for f in answer["feedback"]]
-    assert (status, outcomes) == (200, ["learned"] * 19 + ["unknown-decision"])
+    # Others of this placement may wait before them.
+    assert (status, outcomes[-1]) == (200, "unknown-decision")
+    assert set(outcomes[:-1]) <= {"learned", "pending"}
     for wrong, field in (
         ([{"key": "a"}, {"key": "a", "arms": ["opera"]}], "decisions[1].arms"),
         ([{"key": "a"}, {"kye": "a"}], "decisions[1].kye"),
@@ -182,7 +184,7 @@ def test_a_deferred_decision_counts_once_it_is_activated(client):
     assert client.post("plain/activate", id)[2]["outcome"] == "noted"
     assert client.post("plain/activate", id)[2]["outcome"] == "repeated"
     assert client.post("plain/examined", id)[2]["outcome"] == "noted"
-    assert client.post("plain/feedback", {**id, "reward": 1})[2]["outcome"] == "learned"
+    assert client.post("plain/feedback", {**id, "reward": 1})[2]["outcome"] in ("learned", "pending")
 
 
 def test_the_mode_is_switched_while_running(client):
@@ -394,7 +396,7 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     config = configured(tmp_path / "s.db")
     for name in ("apsw", "tacit.service.log.sqlite"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=r"tacit\[service\]"):
+    with pytest.raises(MissingExtra, match=r"tacit-learn\[service\]"):
         serve(config)
 
 

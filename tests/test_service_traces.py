@@ -120,7 +120,7 @@ with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "
     monkeypatch.setitem(sys.modules, "tacit.service.app.traces", None)
     traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
     with (
-        pytest.raises(MissingExtra, match=r"tacit\[otel\]"),
+        pytest.raises(MissingExtra, match=r"tacit-learn\[otel\]"),
         running(configured(tmp_path / "t.db", traces=traces)),
     ):
         pass

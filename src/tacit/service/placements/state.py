@@ -392,7 +392,7 @@ class State:
         # First the windows, which give entries; all else that is kept of decisions is by these.
         entries = self.windows.decided(rows)
         self._keep(entries, rows, decisions, second)
-        self._begin_turns(entries, rows)
+        self.feedback_rule.begin_turns(self.here, entries)
         count, deferred = len(rows), rows.column("deferred")
         control = rows.column("control")
         if control.count(None) < count or CONTROL in rows.column("mode") or not self.earnings.sums.time:
@@ -403,25 +403,6 @@ class State:
             self._count(rows)
         elif not all(deferred):
             self._count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
-
-    def _begin_turns(self, entries: Ints, rows: Block[DecisionRow]) -> None:
-        """Let decisions wait for their turn to be learned."""
-        order = self.windows.order
-        if order is None:
-            return
-        arms = self.open.actions(entries)[:, 0]
-        lanes = np.full(len(entries), -1, np.int64)
-        # What teaches the policy nothing is no part of what it believes.
-        if order.counts_open and not self.sets_aside and not self.modes.frozen:
-            lanes = self.open.lanes(entries)
-            teaches_nothing = self.modes.unlearned | self.control.not_own
-            if teaches_nothing:
-                lanes = np.where(np.isin(entries, list(teaches_nothing)), -1, lanes)
-        self.windows.begin_turns(entries, lanes, arms)
-        if self.modes.unlearned:
-            order.skip(entries[np.isin(entries, list(self.modes.unlearned))])
-            # At once: what a later decision of the same moment finds must not depend on how they came.
-            self.windows.take_turns(decides=False)
 
     def _keep(
         self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None

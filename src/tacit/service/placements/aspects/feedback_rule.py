@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
 from tacit.service.log import rows
 from tacit.service.log.store import Snapshot
@@ -56,6 +59,24 @@ class FeedbackRule(Aspect):
         self.version = int(mark.value)
         placement.windows.order = self.order(placement)
         placement.lift.begin_part(f"feedback rule {mark.value}", mark.seq, mark.time)
+
+    def begin_turns(self, placement: Placement, entries: Ints) -> None:
+        """Let decisions that were just made wait for their turn to be learned."""
+        order, kept = placement.windows.order, placement.open
+        if order is None:
+            return
+        unlearned = placement.modes.unlearned
+        lanes = np.full(len(entries), -1, np.int64)
+        # What teaches the policy nothing is no part of what it believes.
+        if order.counts_open and not placement.sets_aside and not placement.modes.frozen:
+            lanes = kept.lanes(entries)
+            if others := unlearned | placement.control.not_own:
+                lanes = np.where(np.isin(entries, list(others)), -1, lanes)
+        placement.windows.begin_turns(entries, lanes, kept.actions(entries)[:, 0])
+        if unlearned:
+            order.skip(entries[np.isin(entries, list(unlearned))])
+            # At once: what a later decision of the same moment finds must not depend on how they came.
+            placement.windows.take_turns(decides=False)
 
     def current(self, placement: Placement) -> str:
         """Return the version as a change event holds it."""
