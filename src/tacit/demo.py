@@ -324,7 +324,7 @@ def report(found: Played, address: str, folder: Path, query: str = "", *, keep: 
             click.echo(f"\n{name}: {words}")
         click.echo(
             f"\n{found.count:,} {found.of} through the service in {found.seconds:.1f} s, "
-            "each a decision and its feedback, both in its log"
+            "each a decision, and its click if there was one, in its log"
         )
         click.echo(f"plot {found.figure or 'none: install it with: pip install tacit-learn[plots]'}")
         click.echo(f"page {page}, as it was at the end: open it in a browser")
@@ -487,14 +487,13 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
         answers = post(connection, "decide", "decisions", map(asked, some))
         shown[some] = [slots[answer["arm"]] for answer in answers]
         clicked = traffic.uniforms[some] < traffic.truth[some, shown[some]]
-        ids = [answer["decision_id"] for answer in answers]
-        rewards = dict(zip(ids, clicked.astype(float).tolist(), strict=True))
-        if write is None:
-            given = ({"decision_id": name, "reward": reward} for name, reward in rewards.items())
-            post(connection, "feedback", "feedback", given)
-        else:
-            for name, reward in rewards.items():
-                write(name, reward, time.time())
+        # Clicks alone are sent: that there was none is known when the window closes.
+        ids = [answer["decision_id"] for answer, click in zip(answers, clicked, strict=True) if click]
+        if write is not None:
+            for id in ids:
+                write(id, 1.0, time.time())
+        elif ids:
+            post(connection, "feedback", "feedback", ({"decision_id": id, "reward": 1} for id in ids))
 
     return shown, each_sent(address, len(shown), "searchers", search)
 
