@@ -158,7 +158,7 @@ def test_every_kind_of_placement_begins_with_it(tmp_path):
     assert {name: each.policy for name, each in config.placements.items()} == {
         "arms": tacit.DriftMixture(3),
         "signals": tacit.DriftMixture(3, context_dim=2, announced=0.9),
-        "corrected": tacit.Thompson(3),
+        "corrected": tacit.DriftMixture(3),
         "lists": tacit.ListMix(4, positions=2),
         "duels": tacit.HorizonDraw(["a", "b"]),
         "features": tacit.ClickMixture(3, 1),

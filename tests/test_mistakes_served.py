@@ -60,7 +60,6 @@ CONFIGURED = {
         'as fields that hold a "signal"',
     ),
     HOME + "client_signals = 2\ncontext_dim = 3": ("home: client_signals", "2", "leave it out"),
-    HOME + "late = 'correct'\nsignals = ['volume']": ("home: late", "'correct'", "leave it out, or context"),
     HOME + "policy = 'ucb1(arms=5)'": ("home: policy", "'ucb1(arms=5)'", "leave its arms out"),
     HOME + "kind = 'features'\nrelevance_dim = 2": ("home: arms", "'song'", "leave it out"),
     HOME + "late = true": ("home.late", "True", "give one of record, correct"),
@@ -123,11 +122,6 @@ CONFIGURED = {
         "feeds.shop.map",
         "it is missing",
         "give the path of a file: tacit feed --example",
-    ),
-    HOME + "late = 'correct'\ncontext = { device = ['ios', 'web'] }": (
-        "home: late",
-        "'correct'",
-        "what is learned of contexts cannot be taken out again",
     ),
     HOME + "segments = ['device']": (
         "home.segments",

@@ -196,7 +196,7 @@ def test_a_placement_that_the_key_does_not_reach_ends_no_feed_whose_events_name_
         )
         came, counts = fed(url, path, "--most-rejected", "100%", "--key", key)
         assert came.returncode == 0, came.stderr
-        assert (counts["sent"], counts["rejected"]) == ({"learned": 1}, {"forbidden": 1})
+        assert (counts["sent"], counts["rejected"]) == ({"pending": 1}, {"forbidden": 1})
         assert "the key reaches the placements home" in json.dumps(counts["first"])
         # Where the map names it, the feed is wrong, and no event.
         (tmp_path / "feed.toml").write_text(

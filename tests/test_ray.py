@@ -102,7 +102,7 @@ def test_a_cluster_that_is_not_there_is_said_to_be_missing():
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"tacit\[ray\]"), on_ray():
+    with pytest.raises(MissingExtra, match=r"tacit-learn\[ray\]"), on_ray():
         raise AssertionError
     assert issubclass(MissingExtra, TacitError)
 

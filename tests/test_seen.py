@@ -200,12 +200,14 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
             assert decisions[-1].arm == row.arm
         for i, decision in enumerate(decisions):
             if i % 4 == 0:
-                assert await engine.feedback("home", f"d{i}", 1.0) == "learned"
-                expected.learn(decision, 1.0)
+                # Those before it may yet be looked at.
+                assert await engine.feedback("home", f"d{i}", 1.0) == ("pending" if i else "learned")
             elif i % 4 == 1:
                 assert await engine.examined("home", f"d{i}") == "noted"
         for i, decision in enumerate(decisions):
-            if i % 4:
+            if i % 4 == 0:
+                expected.learn(decision, 1.0)
+            else:
                 expected.learn(decision, 0.0, seen=i % 4 == 1)
         clock.now += 60_000_000
         offer = {"relevance": [[1.0]], "examination": [[1.0]]}
@@ -315,7 +317,8 @@ def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
         stopped(process, signal.SIGKILL)
         process, port = started(tmp_path / "tacit.toml")
     _, counts = fed(f"http://127.0.0.1:{port}", tmp_path / "e.jsonl")
-    assert counts["sent"] == {"duplicate": 210, "learned": 50}
+    assert counts["sent"].pop("duplicate") == 210
+    assert counts["sent"].keys() <= {"learned", "pending"} and sum(counts["sent"].values()) == 50
     stopped(process, signal.SIGKILL)
 
     config = load_config(tmp_path / "tacit.toml")

@@ -85,9 +85,8 @@ class Learner(BelievingLearner[ArmT_co]):
     policy : Policy
         The algorithm and its hyperparameters.
     seed : int, SeedSequence, Generator or None
-        Where every random draw comes from: the same seed and calls give the same decisions and
-        states, bit for bit. A number's draws are the learner's alone, apart from those of NumPy's
-        ``default_rng``; nothing else should draw from a Generator that is given. None draws a seed.
+        Where every random draw comes from: the same seed and calls give the same decisions and states, bit
+        for bit. A number's draws are the learner's alone; nothing else should draw from a given Generator.
     propensities : bool, default True
         Whether decisions carry their propensity; it costs time where it must be integrated.
 
@@ -97,8 +96,6 @@ class Learner(BelievingLearner[ArmT_co]):
         Where every random draw comes from.
     decisions : int
         How many decisions were made.
-    watch : LearningWatch
-        What is warned of how it is used.
 
     Examples
     --------
@@ -110,8 +107,6 @@ class Learner(BelievingLearner[ArmT_co]):
     >>> decisions = learner.choose_many(["tomato", "independence day"])
     >>> learner.learn_many(decisions, [0.0, 1.0])
     2
-    >>> learner.keys
-    ['independence day', 'tomato']
     """
 
     @suggesting
