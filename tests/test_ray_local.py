@@ -146,7 +146,8 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
         eventually(lambda: flushed(here))
         outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
         # Of others nothing came yet, and shards have turns of their own.
-        assert set(outcomes) <= {"learned", "pending"} and len(outcomes) == 3
+        assert set(outcomes) <= {"learned", "pending"}
+        assert len(outcomes) == 3
 
 
 def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
