@@ -196,7 +196,8 @@ def test_a_decision_and_its_feedback(url, ask):
     assert (decided.epoch, decided.durability, decided.would) == (0, "committed", None)
     assert uuid.UUID(decided.decision_id).version == 7
     recorded = ask(url, "feedback", "who", decided.decision_id, 1)
-    assert recorded == Recorded(decided.decision_id, True, "learned", "committed")
+    assert (recorded.decision_id, recorded.durability) == (decided.decision_id, "committed")
+    assert recorded.outcome in LEARNED_OR_WAITS
 
 
 def test_the_same_question_gets_the_same_answer(url, ask):
@@ -205,7 +206,8 @@ def test_the_same_question_gets_the_same_answer(url, ask):
     assert ask(url, "decide", "default", "a", **asked) == first
     told = ask(url, "feedback", "default", first.decision_id, 0, feedback_id="none")
     again = ask(url, "feedback", "default", first.decision_id, 0, feedback_id="none")
-    assert (told.outcome, again.outcome) == ("learned", "duplicate")
+    assert told.outcome in LEARNED_OR_WAITS
+    assert again.outcome == "duplicate"
 
 
 def test_many_at_once(url, ask):
@@ -215,7 +217,8 @@ def test_many_at_once(url, ask):
     told = [Feedback(d.decision_id, i % 2) for i, d in enumerate(decided)]
     told.append(Feedback("never made", 1))
     recorded = ask(url, "feedback_many", "default", told)
-    assert [r.outcome for r in recorded] == ["learned"] * 20 + ["unknown-decision"]
+    assert {r.outcome for r in recorded[:20]} <= set(LEARNED_OR_WAITS)
+    assert [r.outcome for r in recorded[20:]] == ["unknown-decision"]
     assert [r.decision_id for r in recorded] == [t.decision_id for t in told]
 
 
@@ -343,8 +346,8 @@ def test_feedback_whose_answer_is_lost_counts_once(url, ask, fault):
     with line(url, fault) as cut:
         told = [Feedback(d.decision_id, 1) for d in decided]
         recorded = ask(cut.url, "feedback_many", "default", told)
-    expected = "learned" if fault == BEFORE else "duplicate"
-    assert [r.outcome for r in recorded] == [expected] * 3
+    expected = LEARNED_OR_WAITS if fault == BEFORE else ("duplicate",)
+    assert {r.outcome for r in recorded} <= set(expected)
     after = placement(url)
     assert after["feedback"] == before["feedback"] + 3
     assert after["rewards"] == before["rewards"] + 3

@@ -101,9 +101,12 @@ def test_another_broker_gives_all_that_it_has_and_keeps_offsets(tansu, service, 
     made.result(PATIENCE)
     events = events_of(decided(client, 900))
     sent(tansu, "clicks", events[:600])
-    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"] == {"learned": 600}
+    # Of several partitions some come before others.
+    first = fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"]
+    assert sum(first[outcome] for outcome in first.keys() & {"learned", "pending"}) == 600
     sent(tansu, "clicks", events[600:])
-    assert fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"] == {"learned": 300}
+    second = fed(url, tansu, "clicks", "--once", folder=tmp_path)[1]["sent"]
+    assert sum(second[outcome] for outcome in second.keys() & {"learned", "pending"}) == 300
     assert fed(url, tansu, "clicks", "--once", folder=tmp_path, group="h")[1]["sent"] == {"duplicate": 900}
 
 

@@ -128,7 +128,9 @@ def test_repeated_feedback_is_recorded_and_teaches_once(client):
     _, _, decision = client.post("default/decide", {"key": "a"})
     told = {"decision_id": decision["decision_id"], "reward": 0, "feedback_id": "no click"}
     outcomes = [client.post("default/feedback", told)[2] for _ in range(2)]
-    assert [o["outcome"] for o in outcomes] == ["learned", "duplicate"]
+    # Others of this placement may wait before it.
+    assert outcomes[0]["outcome"] in ("learned", "pending")
+    assert outcomes[1]["outcome"] == "duplicate"
     status, _, problem = client.post("default/feedback", {**told, "reward": 1})
     assert (status, problem["field"]) == (409, "feedback_id")
     assert problem["type"] == "urn:tacit:problem:conflict"
