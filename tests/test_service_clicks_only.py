@@ -103,3 +103,23 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
             return state_of(engine.placements["home"])
 
     is_the_fold(config, path, asyncio.run(play()), state_of)
+
+
+async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_learned_again(tmp_path):
+    async with served(tmp_path / "s.db", placement(tacit.Thompson(list(RATES))), Clock(START)) as engine:
+
+        def counts():
+            state = engine.placements["home"].learner.state
+            return state.successes[0].sum(), state.failures[0].sum()
+
+        # Clicks come within a second, so that decisions are learned long before their window closes.
+        for _ in range(40):
+            row = await engine.decide("home", "k")
+            engine.clock.now += SECOND // 2
+            await engine.feedback("home", row.id, 1.0)
+        silent = await engine.decide("home", "k")
+        engine.clock.now += 8 * SECOND
+        await engine.decide("home", "k")
+        assert counts() == (40, 1)
+        await engine.feedback("home", silent.id, 0.0)
+        assert counts() == (40, 1)
