@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
+import httpx
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from drawn import examples
-from harness import START, Clock, everything, is_the_fold, quiet, served, with_policy
+from harness import START, Clock, by_clock, everything, is_the_fold, quiet, served, with_home, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import tacit
+from tacit.cli import cli
+from tacit.client import Client, Feedback, Impression
 from tacit.service.config.schema import Rule
 
 RATES = {"a": 0.5, "b": 0.3, "c": 0.1}
@@ -123,3 +128,58 @@ async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_le
         assert counts() == (40, 1)
         await engine.feedback("home", silent.id, 0.0)
         assert counts() == (40, 1)
+
+
+DAY, MONTH = 86_400.0, 2_592_000.0
+ADVICE = {
+    "late": (60.0, 58.0, "note", "59.8 s of a window of 60 s, which may cut others off", "120"),
+    "late in a month": (
+        20 * DAY,
+        19 * DAY,
+        "note",
+        "1720000 s of a window of 1728000 s, which may",
+        "2592000",
+    ),
+    "late in the longest window": (
+        MONTH,
+        0.99 * MONTH,
+        "note",
+        "2590000 s of a window of 2592000 s, which",
+        "",
+    ),
+    "early": (DAY, 1.0, "note", "1.9 s; a window of 86400 s is far longer than they take", "190"),
+    "well within the window": (60.0, 6.0, "ok  ", "7.35 s", None),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_the_doctor_and_the_page_propose_another_window_where_it_does_not_suit_clicks(tmp_path, case):
+    window, delay, mark, text, proposed = ADVICE[case]
+    clock = Clock(START)
+    config = with_home(tmp_path / "s.db", arms=2, attribution_window=window)
+    with by_clock(config, clock) as url, Client(url) as client:
+
+        def click(count):
+            decisions = client.decide_many("home", [Impression("k")] * count)
+            clock.now += round(delay * SECOND)
+            client.feedback_many("home", [Feedback(each.decision_id, 1.0) for each in decisions])
+            clock.now += round(window * SECOND)
+            client.decide("home", "k")
+
+        # Too few to say how long clicks take.
+        click(99)
+        assert "of clicks come" not in diagnose(url) + httpx.get(f"{url}/placements/home").text
+        click(1)
+        found, page = diagnose(url), httpx.get(f"{url}/placements/home").text
+    remedy = f"give attribution_window = {proposed} in [placements.home]" if proposed else "no window can be"
+    text = f"95 % of clicks come within {text}"
+    assert re.search(f"^{mark}   placement home: {re.escape(text)}", found, re.MULTILINE)
+    assert text in page
+    assert (remedy in found, remedy in page) == ((False,) * 2 if proposed is None else (True,) * 2)
+
+
+def diagnose(url):
+    """Return what the doctor says of a service."""
+    found = CliRunner().invoke(cli, ["doctor", "--url", url])
+    assert found.exit_code == 0, found.output
+    return found.output

@@ -255,8 +255,8 @@ def doctor(
     config
         TOML file of the service, to check too, before it is started.
     url
-        Look at the service that answers there: values in contexts that nobody declared, what was
-        learned in bytes.
+        Look at the service that answers there: values in contexts that nobody declared, windows that
+        clicks do not suit, what was learned in bytes.
     key
         API key of that service; better in TACIT_PLACEMENT_KEY.
     """

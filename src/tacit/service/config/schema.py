@@ -124,8 +124,9 @@ COMMITTED, BUFFERED = "committed", "buffered"
 ARMS = "arms"
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-# At most 30 days, so that windows cannot outgrow memory unnoticed.
-Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=2_592_000.0, extra={"unit": "seconds"})]
+LONGEST_SECONDS = 2_592_000.0
+"""30 days, so that windows cannot outgrow memory unnoticed."""
+Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=LONGEST_SECONDS, extra={"unit": "seconds"})]
 Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
 HOST = {"such": "an address alone, such as 127.0.0.1; the port is server.port"}
 COLLECTOR = {"such": "an address, such as http://127.0.0.1:4318/v1/traces"}

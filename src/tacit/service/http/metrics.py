@@ -273,10 +273,14 @@ def _others(placement: Placement) -> list[tuple[str, int]]:
     return [] if encoder is None else [(field, encoder.others[field]) for field in encoder.listed]
 
 
-def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float]) -> float | None:
+def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
     """Return a number of the order of learning at the log's time; None where there is no order."""
     order, now = placement.windows.order, placement.windows.time
     return None if order is None else read(order, now)
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / 1e6
 
 
 Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
@@ -303,6 +307,10 @@ OF_LEARNED: Table = (
     (GAUGE, "tacit_learning_age_seconds",
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
      lambda placement: _read_order(placement, lambda order, now: order.age(now) / 1e6)),
+    (GAUGE, "tacit_click_delay_seconds", "Time within which 95 % of clicks come; from 100 clicks on.", "",
+     lambda placement: _read_order(placement, lambda order, now: _seconds(order.click_delay))),
+    (GAUGE, "tacit_attribution_window_seconds", "For how long clicks count.", "",
+     lambda placement: _read_order(placement, lambda order, now: order.rule.window / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
      lambda placement: _read_order(placement, lambda order, now: order.waits(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",

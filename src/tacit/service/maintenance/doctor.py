@@ -39,6 +39,7 @@ from tacit.service.log.searches import Subject
 from tacit.service.log.sql import PLACEMENT, Store
 from tacit.service.log.sqlite import APPLICATION_ID
 from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
+from tacit.service.placements.aspects.feedback_rule import compare_delays
 from tacit.service.placements.placement import Placement
 
 # ---- The log as a whole: somebody forgotten in it, and the state checked against it
@@ -363,6 +364,7 @@ def _port(port: int) -> Check:
 
 PATIENCE = 10.0
 """Seconds for which its answer is waited for."""
+WINDOW = "tacit_attribution_window_seconds"
 _SAMPLE = re.compile(r"^(tacit_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -388,8 +390,10 @@ def served(url: str, key: str | None = None) -> list[Check]:
         reason = getattr(error, "reason", error)
         return [Check("service", False, f"{url}: {reason}", "start it with tacit serve, or give its --url")]
     checks = [Check("service", True, f"answers at {url}")]
-    for name, labels, value in _SAMPLE.findall(text):
-        of, number = dict(_LABEL.findall(labels)), float(value)
+    found = _SAMPLE.findall(text)
+    samples = [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in found]
+    windows = {of["placement"]: seconds for name, of, seconds in samples if name == WINDOW}
+    for name, of, number in samples:
         placement = f"placement {of.get('placement')}"
         if name == "tacit_state_bytes":
             checks.append(Check(placement, True, f"what was learned takes {number:,.0f} bytes"))
@@ -397,6 +401,9 @@ def served(url: str, key: str | None = None) -> list[Check]:
             checks.append(
                 Check(placement, True, f"decisions whose windows are open take {number:,.0f} bytes")
             )
+        elif name == "tacit_click_delay_seconds":
+            report = compare_delays(of["placement"], number, windows[of["placement"]])
+            checks.append(Check(placement, None if report.remedy else True, *report))
         elif name == "tacit_context_others_total" and number:
             field = of["field"]
             detail = (

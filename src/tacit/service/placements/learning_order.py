@@ -44,6 +44,8 @@ from tacit.policies.stationary.chance import UniformRandom
 from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING, RuleParams, Windows, reward_so_far
 
 SPARE_ROWS = 256
+ENOUGH_CLICKS = 100
+"""From so many clicks on it is said how long they take."""
 PASSED = "passed"
 
 # ---- The loops
@@ -207,6 +209,11 @@ class LearningOrder:
     def age(self, time: int) -> int:
         """Return the age at which decisions are learned."""
         return self.rule.window if self._waits_whole else int(learning_age(self.delays, time))
+
+    @property
+    def click_delay(self) -> int | None:
+        """Within what time 95 % of clicks come; None while they are too few to say."""
+        return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
     def reach(self, arms: int) -> None:
         """Go on with more arms."""

@@ -7,12 +7,13 @@ change event; what the log holds before that is folded as it was learned.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
+from tacit.service.config.schema import LONGEST_SECONDS
 from tacit.service.log import rows
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
@@ -23,10 +24,56 @@ if TYPE_CHECKING:
 
 WHEN_IT_COMES, IN_ORDER = 1, 2
 FIRST = "first"
-ENOUGH_CLICKS = 100
-"""From so many on it is said how long clicks take."""
 LATE_SHARE, EARLY_SHARE = 0.9, 0.001
 """Above and below these shares of the window, clicks come late, or the window is far longer than needed."""
+LONGER, AMPLE = 2, 100
+"""How many times as long a window is proposed: as one that cuts clicks off, and as clicks that come early."""
+
+
+class DelayReport(NamedTuple):
+    """How long clicks take, and what to do where the window does not suit that.
+
+    Attributes
+    ----------
+    text : str
+    remedy : str
+        Empty where the window suits.
+    """
+
+    text: str
+    remedy: str = ""
+
+
+def compare_delays(name: str, delay: float, window: float) -> DelayReport:
+    """Compare the time within which 95 % of clicks come with a placement's window, both in seconds.
+
+    Examples
+    --------
+    >>> compare_delays("home", 12.3, 60)
+    DelayReport(text='95 % of clicks come within 12.3 s', remedy='')
+    >>> compare_delays("home", 58, 60).remedy
+    'give attribution_window = 120 in [placements.home]'
+    """
+    text, length = f"95 % of clicks come within {_as_text(delay, 3)} s", f"{window:.15g} s"
+    if delay > LATE_SHARE * window:
+        text = f"{text} of a window of {length}, which may cut others off"
+        longer = min(LONGER * window, LONGEST_SECONDS)
+        return DelayReport(
+            text, _proposal(longer, 15, name) if longer > window else "no window can be longer"
+        )
+    if delay < EARLY_SHARE * window:
+        # Delays have long tails, and 95 % say little about them.
+        remedy = f"{_proposal(AMPLE * delay, 2, name)}: fewer decisions wait in memory"
+        return DelayReport(f"{text}; a window of {length} is far longer than they take", remedy)
+    return DelayReport(text)
+
+
+def _proposal(window: float, digits: int, name: str) -> str:
+    return f"give attribution_window = {_as_text(window, digits)} in [placements.{name}]"
+
+
+def _as_text(seconds: float, digits: int) -> str:
+    return f"{float(f'{seconds:.{digits}g}'):.15g}"
 
 
 class FeedbackRule(Aspect):
@@ -100,15 +147,14 @@ class FeedbackRule(Aspect):
     def remark(self, placement: Placement, now: int) -> str | None:
         """Return how long clicks take, and what to do where the window does not suit that."""
         order = placement.windows.order
-        if order is None or order.delays.clicks.sum() < ENOUGH_CLICKS:
+        if order is None or order.click_delay is None:
             return None
-        age, window = int(order.delays.age[0]) / 1e6, order.rule.window / 1e6
-        text = f"95 % of clicks come within {age:.3g} s, and decisions are learned then"
-        if age > LATE_SHARE * window:
-            return f"{text}: the window of {window:g} s may cut later ones off; lengthen attribution_window"
-        if age < EARLY_SHARE * window:
-            return f"{text}: a window of {window:g} s is longer than it need be"
-        return text
+        delay = order.click_delay
+        report = compare_delays(placement.name, delay / 1e6, order.rule.window / 1e6)
+        if report.remedy:
+            return f"{report.text}; {report.remedy}"
+        learned_then = order.age(placement.windows.time) == delay
+        return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
     def saved(self, placement: Placement) -> dict[str, Any]:
         """Return its fields of a snapshot."""
