@@ -19,6 +19,7 @@ import tacit
 from tacit.cli import cli
 from tacit.client import Client, Feedback, Impression
 from tacit.service.config.schema import Rule
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 
 RATES = {"a": 0.5, "b": 0.3, "c": 0.1}
 SECOND = 1_000_000
@@ -183,3 +184,15 @@ def diagnose(url):
     found = CliRunner().invoke(cli, ["doctor", "--url", url])
     assert found.exit_code == 0, found.output
     return found.output
+
+
+@pytest.mark.filterwarnings("error::tacit.errors.AssumptionWarning")
+async def test_a_service_that_names_its_decisions_is_not_told_that_it_learns_nothing(tmp_path):
+    async with served(tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), Clock(START)) as engine:
+        home = engine.placements["home"]
+        for batch in range(11):
+            asked = [home.checked(DecisionRequest("k", id=f"{batch} {i}")) for i in range(1000)]
+            rows = await engine.decide_many("home", asked)
+            await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[::3]])
+            engine.clock.now += 2 * WINDOW
+        assert home.learner.decisions == 11_000

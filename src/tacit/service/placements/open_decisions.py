@@ -409,6 +409,8 @@ class OpenDecisions:
 
     def __init__(self, learner: Learner, whole: Ints) -> None:
         self._learner, self._whole = learner, whole
+        # What is learned by entries is not watched, and would look as if nothing were ever learned.
+        learner.watch.stop()
         policy = learner.policy
         self._lanes, self._epochs = np.zeros((2, 0), np.int64)
         self._actions = np.zeros((0, policy.action_width), np.int64)
