@@ -119,8 +119,8 @@ def test_the_documented_versions_of_formats_are_those_of_the_code():
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", (ROOT / "docs" / "stability.md").read_text(), re.M)
     assert {name: int(version) for name, version in rows} == {
         "configuration": VERSION,
-        "the service's store, SQLite": sqlite.SCRIPTS.newest,
-        "the service's store, PostgreSQL": postgres.SCRIPTS.newest,
+        "the service's store, SQLite": sqlite.VERSION,
+        "the service's store, PostgreSQL": postgres.VERSION,
         "click log": schema.VERSION,
         "exported log of the service": log.VERSION,
         "snapshot of a `Learner`": snapshot.VERSION,

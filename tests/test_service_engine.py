@@ -30,7 +30,7 @@ from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, Unkno
 from tacit.service.log.ids import Draws, decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
-from tacit.service.log.sqlite import SCRIPTS, SqliteStore
+from tacit.service.log.sqlite import VERSION, SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, REPEATED
 from tacit.service.placements.placement import Placement
@@ -477,29 +477,10 @@ def test_a_newer_store_is_refused(tmp_path):
     path = tmp_path / "s.db"
     SqliteStore(path).close()
     connection = apsw.Connection(str(path))
-    connection.execute("UPDATE store SET version = ?", (SCRIPTS.newest + 1,))
+    connection.execute("UPDATE store SET version = ?", (VERSION + 1,))
     connection.close()
     with pytest.raises(StoreError, match="update tacit"):
         SqliteStore(path)
-
-
-def test_a_store_is_brought_forward_with_what_it_holds(tmp_path, monkeypatch):
-    path = tmp_path / "s.db"
-
-    async def session():
-        async with served(path, configured()) as engine:
-            return await engine.decide("home", "a")
-
-    row = asyncio.run(session())
-    grown = SCRIPTS._replace(later=(*SCRIPTS.later, "ALTER TABLE decisions ADD COLUMN colour TEXT"))
-    monkeypatch.setattr("tacit.service.log.sqlite.SCRIPTS", grown)
-    store = SqliteStore(path)
-    assert store.find([(row.placement, row.id)])[row.placement, row.id] == (row, [])
-    store.close()
-    connection = apsw.Connection(str(path))
-    assert connection.execute("SELECT version FROM store").get == grown.newest
-    assert connection.execute("SELECT colour FROM decisions").fetchall() == [(None,)]
-    connection.close()
 
 
 async def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):

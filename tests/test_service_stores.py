@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import apsw
 import psycopg
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +29,7 @@ from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
-from tacit.service.log.sqlite import SCRIPTS, SqliteStore
+from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
@@ -189,66 +188,9 @@ def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
     empty.close()
 
 
-def test_a_store_that_checked_each_row_checks_each_group(tmp_path):
-    path = tmp_path / "s.db"
-    store = SqliteStore(path)
-    store.placement("home", "{}", 7)
-    store.append(decision(1))
-    store.close()
-    refusing = (
-        f"CREATE TRIGGER {table}_seq BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'slow'); END"
-        for table in ("decisions", "feedback", "marks")
-    )
-    sql(path, "sqlite", *refusing, f"UPDATE store SET version = {SCRIPTS.newest - 1}")
-    store = SqliteStore(path)
-    store.append(tick(2))
-    with pytest.raises(StoreError, match="this seq"):
-        store.append(feedback(2, 1))
-    assert [event.seq for event in store.events(0)] == [1, 2]
-    store.close()
-
-
 def test_parts_with_equal_numbers_are_merged_to_the_end():
     parts = [tick(s).marks[0] for s in (1, 2, 4)], [tick(s).marks[0] for s in (1, 1, 3, 4)]
     assert [row.seq for row in in_order([iter(part) for part in parts])] == [1, 1, 1, 2, 3, 4, 4]
-
-
-def test_a_store_of_version_0_1_opens_with_its_snapshots(tmp_path):
-    path = tmp_path / "s.db"
-    connection = apsw.Connection(str(path))
-    connection.execute(SCRIPTS.tables)
-    connection.execute("INSERT INTO policies VALUES (1, 'hash', '{}', NULL)")
-    connection.execute("INSERT INTO placements VALUES (1, 'home', 1, 7)")
-    connection.execute("INSERT INTO marks VALUES (1, NULL, 1, 'tick', '')")
-    for number, what in enumerate(("snapshots", "bases"), 1):
-        for field in ("learner", "shadow", "series", "windows"):
-            values = number, field, getattr(SNAPSHOT, field)
-            connection.execute("INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)", values)
-        connection.execute(
-            f"INSERT INTO {what} (placement, seq, time, plan, pieces) VALUES (1, 5, ?, '{{}}', ?)",
-            (START, number),
-        )
-    connection.execute("UPDATE store SET version = 6")
-    connection.pragma("application_id", 0x7AC17)
-    connection.close()
-    store = SqliteStore(path)
-    assert store.base(1) == store.snapshot(1) == SNAPSHOT
-    with pytest.raises(StoreError, match="seq"):
-        store.append(feedback(1, 1))
-    store.append(tick(2))
-    assert store.end().seq == 2
-    store.close()
-
-
-def test_a_store_from_before_version_0_1_is_refused_with_what_brings_it_forward(tmp_path, kind):
-    path = tmp_path / "s.db"
-    store_at(path).close()
-    sql(path, kind, "UPDATE store SET version = 2")
-    with pytest.raises(
-        StoreError, match=r"of version 2, from before tacit 0\.1; serve it once with tacit 0\.2"
-    ):
-        store_at(path)
-    assert sql(path, kind, "SELECT version FROM store") == [(2,)]
 
 
 # A store that goes ---------------------------------------------------------------------------

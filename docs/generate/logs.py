@@ -46,7 +46,7 @@ def versions() -> str:
         [
             ["click log", str(schema.VERSION), f"`{schema.VERSION_KEY.decode()}` in a Parquet file"],
             ["exported log of the service", str(log.VERSION), "`log.json` of the folder"],
-            ["store of the service", str(sqlite.SCRIPTS.newest), "the table `store`"],
+            ["store of the service", str(sqlite.VERSION), "the table `store`"],
         ],
     )
 

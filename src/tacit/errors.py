@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
+BEFORE_0_3 = "was written before tacit 0.3; open it with 0.3 first"
+"""What an error says of a file that this version no longer reads, after the name of the file."""
+
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""

@@ -422,6 +422,8 @@ def forget(
     if len(given) != 1:
         raise click.UsageError("give one of --user, --session and --client")
     (kind, name) = given[0]
+    # Before anything is blanked, as a backup may be refused.
+    holding = _holding(backups, kind, name)
     if url is not None:
         blanked = _forget_at(url, key, kind, name)
     else:
@@ -434,7 +436,6 @@ def forget(
             blanked = {place: found._asdict() for place, found in added(*parts).items()}
         except InUse as error:
             raise InUse(f"{error}; or let the service do it: --url http://127.0.0.1:8787") from error
-    holding = _holding(backups, kind, name)
     lines = [
         f"{place}: {found['decisions']:,} decisions, {found['records']:,} records blanked"
         for place, found in blanked.items()

@@ -127,17 +127,6 @@ def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
     return rebuilt(state, views)
 
 
-def lanes_without_numbers(state: Any, rows: Sequence[int]) -> Ints:
-    """Return the lanes in which there is a NaN; ``rows`` is what :func:`lane_rows` returns."""
-    arrays = [array for _, array in leaves(state)]
-    found = [np.empty(0, np.int64)]
-    for array, count in zip(arrays, rows, strict=True):
-        if count and array.dtype.kind == "f":
-            broken = np.isnan(array).any(axis=tuple(range(1, array.ndim)))
-            found.append(np.flatnonzero(broken) // count)
-    return np.unique(np.concatenate(found))
-
-
 def byte_count(state: Any) -> int:
     """Return the size of all arrays in bytes."""
     return sum(int(np.asarray(array).nbytes) for _, array in leaves(state))

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view, leaves
+from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view
 from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
 from tacit.core.running import compiled
@@ -333,22 +333,12 @@ class Lanes:
         """Return the state without spare lanes, as views."""
         return lanes_view(self.state, self.rows, 0, len(self.of))
 
-    def restore(self, state: Any, plays: Ints | None, keys: Sequence[str]) -> None:
-        """Take over the state of a snapshot, a lane for each of its keys, and its plays if any."""
+    def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
+        """Take over the state of a snapshot, a lane for each of its keys, and its plays."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self._names = list(self.of)
         self.state, self._capacity = state, len(keys)
-        self.plays = no_plays(self._policy, len(keys)) + UNKNOWN if plays is None else plays
-
-    def begin_anew(self, lanes: Ints) -> None:
-        """Let lanes forget all."""
-        fresh = self._policy.init(1)
-        for lane in lanes.tolist():
-            for rows, (_, own), (_, new) in zip(
-                self.rows, leaves(self.view(lane)), leaves(fresh), strict=True
-            ):
-                if rows:
-                    own[:] = new
+        self.plays = plays
 
     def _grow(self, policy: Policy) -> None:
         # Not the spare lanes: those are to be as the policy would make them now.

@@ -505,11 +505,10 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
 
 
 def restored(snapshot: LearnerSnapshot) -> Learner:
-    """Return the learner of a snapshot; its broken lanes begin anew."""
+    """Return the learner of a snapshot."""
     learner: Learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
     learner.rng.bit_generator.state = snapshot.generator
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
-    learner.lanes.begin_anew(snapshot.broken)
     learner.decisions, learner._doubted_after = snapshot.decisions, math.inf
     learner.kept_items = snapshot.items
     learner.logs_learned = set(snapshot.logs)

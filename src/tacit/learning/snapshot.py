@@ -23,10 +23,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.core.arrays import Ints, lane_rows, lanes_without_numbers, leaves, rebuilt
-from tacit.core.dispatch import learns_from_propensity
+from tacit.core.arrays import Ints, leaves, rebuilt
 from tacit.core.state_ranges import check_state
-from tacit.errors import SnapshotError, TacitError, UnknownName, undoing
+from tacit.errors import BEFORE_0_3, SnapshotError, TacitError, UnknownName, undoing
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.lanes import no_plays
 from tacit.policies.base import Policy
@@ -37,7 +36,7 @@ Learned = TypeVar("Learned")
 FORMAT = "tacit-snapshot"
 VERSION = 2
 PLAIN = 1
-"""The version of a snapshot without a catalogue, which earlier versions of tacit read, too."""
+"""The version of a snapshot without a catalogue."""
 PIECE = 2**20
 """Bytes of a snapshot from which on they are given away."""
 VALUES_AT_ONCE = 10_000
@@ -67,8 +66,8 @@ class LearnerSnapshot(NamedTuple):
         In the order of their lanes.
     state : named tuple
         Arrays with a lane for each key.
-    plays : array of int64, shape (lanes, arms), or None
-        How often each arm was shown and learned from, ever; None in one of version 0.2 or before.
+    plays : array of int64, shape (lanes, arms)
+        How often each arm was shown and learned from, ever.
     items : Catalogue or None
     logs : collection of (int, int)
         Of each log that was learned, how many decisions it taught, and a hash of their rewards.
@@ -81,7 +80,7 @@ class LearnerSnapshot(NamedTuple):
     generator: Mapping[str, Any]
     keys: Sequence[str]
     state: Any
-    plays: Ints | None = None
+    plays: Ints
     items: Catalogue | None = None
     logs: Collection[tuple[int, int]] = ()
 
@@ -94,16 +93,6 @@ class LearnerSnapshot(NamedTuple):
         """Return one with arrays of its own, in a room if there is one, whatever is learned."""
         copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copied())
-
-    @property
-    def broken(self) -> Ints:
-        """Lanes that hold no numbers any more, of a policy that weighs by propensities.
-
-        Up to version 0.2, one that was far too small made them so.
-        """
-        if not learns_from_propensity(self.policy.params):
-            return np.empty(0, np.int64)
-        return lanes_without_numbers(self.state, lane_rows(self.policy.init))
 
     @property
     def header(self) -> dict[str, Any]:
@@ -240,8 +229,7 @@ def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
     yield "keys.json", _json_blocks(snapshot.keys)
     for name, array in leaves(snapshot.state):
         yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
-    if snapshot.plays is not None:
-        yield f"{PLAYS}.npy", _array_blocks(np.ascontiguousarray(snapshot.plays))
+    yield f"{PLAYS}.npy", _array_blocks(np.ascontiguousarray(snapshot.plays))
     if snapshot.items is not None:
         ids, segments, vectors = snapshot.items.columns()
         yield IDS, _json_blocks(ids)
@@ -305,7 +293,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
     Raises
     ------
     SnapshotError
-        If it is damaged, truncated, foreign or of a newer version.
+        If it is damaged, truncated, foreign or of another version.
     """
     if not content.startswith(b"PK\x03\x04"):
         raise SnapshotError(f"{source}: foreign: this is no tacit snapshot; give a file that save wrote")
@@ -347,6 +335,9 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
             f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
             f"{VERSION}; update tacit"
         )
+    # Versions before 0.3 wrote the same number, and no such array.
+    if f"{PLAYS}.npy" not in archive.namelist():
+        raise SnapshotError(f"{source}: {BEFORE_0_3}, and save it again")
     return header
 
 
@@ -366,9 +357,7 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         else read_array(archive, name, expected)
         for name, expected in leaves(like)
     ]
-    plays = None
-    if f"{PLAYS}.npy" in archive.namelist():
-        plays = read_array(archive, PLAYS, no_plays(policy, len(keys)))
+    plays = read_array(archive, PLAYS, no_plays(policy, len(keys)))
     state = rebuilt(like, iter(arrays))
     check_state(state, policy.arms)
     return LearnerSnapshot(

@@ -19,7 +19,7 @@ from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.fold import as_stored, new_spec
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.log.postgres import NEXT, SCRIPTS, PostgresStore
+from tacit.service.log.postgres import NEXT, VERSION, PostgresStore
 from tacit.service.log.store import End
 
 # ---- A store that is taken from the owner before, even one that believes to own it still
@@ -50,6 +50,7 @@ class FencedStore(PostgresStore):
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         made = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if made and not self.epoch:
+            self._check_version(self._one(connection, "SELECT version FROM store"), VERSION)
             number = (self._lock_number,)
             # A transaction that hangs must end before the epoch can change, and the process that comes
             # back before it has changed has the lock again.
@@ -229,7 +230,7 @@ class ReadStore(LayoutStore):
             self._reader.read_only = True
             if self._one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
                 raise StoreError(f"{self._where}: there is no log; give the schema that was served")
-            self._check_newest(self._one(self._reader, "SELECT version FROM store"), SCRIPTS)
+            self._check_version(self._one(self._reader, "SELECT version FROM store"), VERSION)
             self.salt = self._one(self._reader, "SELECT salt FROM store")
             self._cleanup = cleanup.pop_all()
 

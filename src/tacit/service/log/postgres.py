@@ -38,7 +38,7 @@ from tacit.service.log.sql import (
     kept_columns,
 )
 from tacit.service.log.store import End
-from tacit.service.log.tables import scripts
+from tacit.service.log.tables import create_tables
 
 try:
     import psycopg
@@ -52,14 +52,15 @@ WORDS = {
     "small": "smallint", "int": "integer", "big": "bigint", "real": "double precision", "bytes": "bytea",
     "any": "text", "strict": "",
 }  # fmt: skip
-SCRIPTS = scripts(
-    5,
-    WORDS,
-    # A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
-    # whatever the planner thinks of the tables.
-    """
-    CREATE TABLE IF NOT EXISTS owner (epoch bigint NOT NULL);
-    INSERT INTO owner SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM owner);
+VERSION = 10
+"""The version of a store's tables, as the table ``store`` says it."""
+# A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
+# whatever the planner thinks of the tables.
+CREATE_TABLES = (
+    create_tables(WORDS)
+    + """
+    CREATE TABLE owner (epoch bigint NOT NULL);
+    INSERT INTO owner VALUES (0);
     CREATE FUNCTION check_seq() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF EXISTS (
@@ -78,7 +79,7 @@ SCRIPTS = scripts(
         FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
     CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
         FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
-    """,
+"""
 )
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -141,7 +142,7 @@ class PostgresStore(Store):
     MissingExtra
         If psycopg is not installed.
     StoreError
-        If the database cannot be reached, is in use by another process, or of a newer version.
+        If the database cannot be reached, is in use by another process, or of another version.
     Fenced
         By whatever writes, as soon as somebody else has opened the store.
     """
@@ -268,13 +269,11 @@ class PostgresStore(Store):
                 f"pg_dump --schema {self.schema} OLD | psql NEW"
             )
         writer.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
-        version = 0
-        if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is not None:
-            version = self._one(writer, "SELECT version FROM store")
-        self._check_version(version, SCRIPTS)
-        for script in SCRIPTS.since(version):
-            writer.execute(script)
-        writer.execute("UPDATE store SET version = %s", (SCRIPTS.newest,))
+        if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
+            writer.execute(CREATE_TABLES)
+            writer.execute("UPDATE store SET version = %s", (VERSION,))
+        else:
+            self._check_version(self._one(writer, "SELECT version FROM store"), VERSION)
         self.salt = self._salted(writer)
         self._committed = self._last(writer).seq
         self._owner = writer.execute(NEXT).fetchone()

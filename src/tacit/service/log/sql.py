@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from tacit import __version__
+from tacit.errors import BEFORE_0_3
 from tacit.service.errors import Damaged, Fenced, StoreError
 from tacit.service.log.rows import (
     FORGET,
@@ -58,7 +59,6 @@ from tacit.service.log.store import (
     assembled,
     rows_text,
 )
-from tacit.service.log.tables import Scripts
 
 Read = Callable[..., Iterable[Any]]
 """Reads a statement with its values, ``at_once`` rows at a time."""
@@ -241,23 +241,14 @@ class SqlDatabase(ABC):
         row = self._run(connection, statement, values).fetchone()
         return None if row is None else row[0]
 
-    def _check_version(self, found: int, scripts: Scripts) -> None:
-        newest = scripts.newest
-        if found > newest:
+    def _check_version(self, version: int, newest: int) -> None:
+        """Raise StoreError if the tables of a store are not of this tacit's version."""
+        if version > newest:
             raise StoreError(
-                f"{self._where} is of version {found}, this tacit reads up to {newest}; update tacit"
+                f"{self._where} is of version {version}, this tacit reads up to {newest}; update tacit"
             )
-        if 0 < found < scripts.oldest:
-            raise StoreError(
-                f"{self._where} is of version {found}, from before tacit 0.1; serve it once with tacit 0.2, "
-                "which brings it forward"
-            )
-
-    def _check_newest(self, found: int, scripts: Scripts) -> None:
-        """Raise StoreError if a store that is only read is of another version than this tacit's."""
-        self._check_version(found, scripts)
-        if found < scripts.newest:
-            raise StoreError(f"{self._where} is of version {found}; serve it once with this tacit first")
+        if version < newest:
+            raise StoreError(f"{self._where} is of version {version} and {BEFORE_0_3}")
 
 
 class Store(SqlDatabase):

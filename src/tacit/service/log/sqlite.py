@@ -20,7 +20,7 @@ from tacit.service.log import sql
 from tacit.service.log.owned_file import OwnedFile
 from tacit.service.log.rows import Rows, with_checksums
 from tacit.service.log.store import BASES, SNAPSHOTS, STATES
-from tacit.service.log.tables import scripts
+from tacit.service.log.tables import create_tables
 
 APPLICATION_ID = 0x7AC17
 """Marks the file as ours in its header."""
@@ -29,20 +29,14 @@ WORDS = {
     "id": "INTEGER", "number": "INTEGER", "small": "INTEGER", "int": "INTEGER", "big": "INTEGER",
     "real": "REAL", "bytes": "BLOB", "any": "ANY", "strict": " STRICT",
 }  # fmt: skip
-SCRIPTS = scripts(
-    6,
-    WORDS,
-    "ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;",
-    "",
-    "",
-    "ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;",
-    "",
-    # Each row was checked against the other tables; now it is each group.
-    """
-    DROP TRIGGER IF EXISTS decisions_seq;
-    DROP TRIGGER IF EXISTS feedback_seq;
-    DROP TRIGGER IF EXISTS marks_seq;
-    """,
+VERSION = 12
+"""The version of a store's tables, as the table ``store`` says it."""
+CREATE_TABLES = (
+    create_tables(WORDS)
+    + """
+    ALTER TABLE store ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE store ADD COLUMN clean INTEGER NOT NULL DEFAULT 0;
+"""
 )
 
 UNFIT = (
@@ -81,7 +75,7 @@ class SqliteStore(sql.Store):
     Raises
     ------
     StoreError
-        If the file is in use, foreign, damaged, or of a newer version, or cannot be written; or if
+        If the file is in use, foreign, damaged, or of another version, or cannot be written; or if
         there was a store that is missing.
     """
 
@@ -176,20 +170,20 @@ class SqliteStore(sql.Store):
         tables = writer.execute("SELECT count(*) FROM sqlite_schema").get
         if tables and writer.pragma("application_id") != APPLICATION_ID:
             raise StoreError(f"{self._where} is no tacit store; give another path")
+        if tables:
+            # Before anything is changed.
+            self._check_version(writer.execute("SELECT version FROM store").get, VERSION)
         writer.pragma("journal_mode", "wal")
         writer.pragma("synchronous", "full")
         writer.pragma("foreign_keys", True)
         # What is dropped or forgotten shall not stand in the file.
         writer.pragma("secure_delete", True)
-        version = writer.execute("SELECT version FROM store").get if tables else 0
-        self._check_version(version, SCRIPTS)
         with self._transaction():
-            for script in SCRIPTS.since(version):
-                writer.execute(script)
-            if version < SCRIPTS.newest:
-                writer.execute("UPDATE store SET version = ?", (SCRIPTS.newest,))
+            if not tables:
+                writer.execute(CREATE_TABLES)
+                writer.execute("UPDATE store SET version = ?", (VERSION,))
                 writer.pragma("application_id", APPLICATION_ID)
-            self._clean = not version or bool(writer.execute("SELECT clean FROM store").get)
+            self._clean = not tables or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
             epoch = writer.execute(statement).get
             self.salt = self._salted(writer)
@@ -327,7 +321,7 @@ class ReadSqlite(SqliteStore):
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"{self._where} is no tacit store; give another path")
-            self._check_newest(self._reader.execute("SELECT version FROM store").get, SCRIPTS)
+            self._check_version(self._reader.execute("SELECT version FROM store").get, VERSION)
             self.salt = self._reader.execute("SELECT salt FROM store").get
             # All that is read is of one transaction, which begins with the first statement.
             self._reader.execute("BEGIN")

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tacit.errors import TacitError
+from tacit.errors import BEFORE_0_3, TacitError
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.errors import StoreError
@@ -217,6 +217,10 @@ def _take_in(store: Store, folder: Path) -> int:
             raise StoreError(
                 f"{folder}: is of version {header['version']}, this tacit reads up to {VERSION}; update tacit"
             )
+        if header["version"] < VERSION:
+            raise StoreError(
+                f"{folder}: is of version {header['version']} and {BEFORE_0_3}, and export it again"
+            )
         files = [_parquet(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise StoreError(
@@ -248,14 +252,10 @@ def _regimes(path: Path) -> list[Regime]:
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
-    # Version 0.1 wrote no checksums; what has none is read as it is.
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
-    # The first two versions had none.
-    if not path.exists():
-        return
     for values in _parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows = msgspec.json.decode(base.windows)
@@ -266,9 +266,6 @@ def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict
 
 
 def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:
-    # The first two versions had none.
-    if not path.exists():
-        return 0
     count = 0
     for batch in _parquet(path).iter_batches(ROWS):
         rows = [RecordRow(**values) for values in batch.to_pylist()]

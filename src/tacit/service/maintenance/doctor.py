@@ -26,7 +26,7 @@ import msgspec
 
 from tacit.core import namesake
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError
+from tacit.errors import BEFORE_0_3, ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.config.file import doubts, load_config
 from tacit.service.config.schema import Config
@@ -37,7 +37,7 @@ from tacit.service.log.marks import marked_start
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.searches import Subject
 from tacit.service.log.sql import PLACEMENT, Store
-from tacit.service.log.sqlite import APPLICATION_ID
+from tacit.service.log.sqlite import APPLICATION_ID, VERSION
 from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
 from tacit.service.placements.aspects.feedback_rule import compare_delays
 from tacit.service.placements.placement import Placement
@@ -72,21 +72,29 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
 
 
 def holds(path: Path, kind: str, name: str) -> bool:
-    """Whether a file is a backup of a store in SQLite that tells of somebody."""
+    """Return whether a file is a backup of a store in SQLite that tells of somebody.
+
+    Raises
+    ------
+    StoreError
+        If it is a backup of a version before 0.3, of which this is not known.
+    """
     subject = Subject(kind, name)
     try:
         with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as backup:
             if backup.pragma("application_id") != APPLICATION_ID:
                 return False
-            columns = {row[1] for row in backup.execute("PRAGMA table_info(store)")}
-            salt = backup.execute("SELECT salt FROM store").get if "salt" in columns else ""
+            number = backup.execute("SELECT version FROM store").get
+            if number < VERSION:
+                raise StoreError(f"{path} is of version {number} and {BEFORE_0_3}")
+            salt = backup.execute("SELECT salt FROM store").get
             found = backup.execute("SELECT content FROM records")
             if any(subject.without(content) is not None for (content,) in found):
                 return True
             units = [
                 f'%"unit":"{unit}"%'
                 for _, id, _, _, seed, _ in backup.execute(PLACEMENT)
-                for unit in subject.units(salt or "", id, seed)
+                for unit in subject.units(salt, id, seed)
             ]
             asked = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
             return any(backup.execute(asked, (unit,)).get for unit in units)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from tacit.core.arrays import Ints, byte_count
-from tacit.errors import InvalidValue, SnapshotError, TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner, arrays_of, restored, snapshot_of
 from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
 from tacit.policies import policy_to_spec
@@ -244,22 +244,17 @@ class Saving(Teaching):
             logger.warning("%s; folding anew what the log holds", what)
             return False
         try:
-            self._take(snapshot, restore=_sound)
+            self._take(snapshot)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             logger.warning("snapshot of placement %s: %s; replaying the whole log instead", self.name, error)
             self._begin()
             return False
         return True
 
-    def _take(
-        self,
-        snapshot: Snapshot,
-        learner: Learner | None = None,
-        restore: Callable[[LearnerSnapshot], Learner] = restored,
-    ) -> None:
+    def _take(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
         """Take over what a snapshot has; but for what was learned, if another learner is given."""
         saved = msgspec.json.decode(snapshot.windows, type=Saved)
-        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore)
+        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
         # Arms first: all that follows is by their slots.
         self.living.restore(self.here, saved, snapshot)
         if learner is not None:
@@ -270,7 +265,7 @@ class Saving(Teaching):
         self.name_arms()
         self._open_none()
         if self.second is not None and snapshot.shadow is not None:
-            second = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restore)
+            second = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restored)
             self.second.go_on(second, self.living.first)
         self.series = Series.from_bytes(snapshot.series)
         self.decisions, self.feedback = saved.decisions, saved.feedback
@@ -314,19 +309,6 @@ class Saving(Teaching):
                 row = rows[i : i + 1]
                 decision = self.second.reopened(self.here, rows[i], epoch)
                 self.second.keep(entries[i : i + 1], decision, plain=self._offers_all(row))
-
-
-def _sound(snapshot: LearnerSnapshot) -> Learner:
-    """Return the learner of a snapshot in whose place the log can be folded.
-
-    Raises
-    ------
-    SnapshotError
-        If lanes of it are broken.
-    """
-    if len(snapshot.broken):
-        raise SnapshotError(f"{len(snapshot.broken)} of its keys have weights that are no numbers")
-    return restored(snapshot)
 
 
 def damaged_base(name: str, error: Exception) -> StoreError:
