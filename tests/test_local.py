@@ -20,7 +20,7 @@ from stores import free_port
 import tacit
 from tacit.client import Client, Conflict, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
 from tacit.client.lent import LentShard, Spool, encode, write_anew
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Rule
@@ -403,16 +403,24 @@ def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
         assert outcomes == {"repeated"}
 
 
-def test_what_version_0_2_kept_is_delivered(tmp_path):
+def test_what_version_0_2_kept_is_refused_and_stays(tmp_path):
     folder = tmp_path / "spool"
     folder.mkdir()
     kept = [
         ["decision", "one", "k", "a", 0.5, None, None],
         ["feedback", {"decision_id": "one", "reward": 1.0}],
     ]
-    (folder / "open.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in kept))
-    with served_once(tmp_path) as url, local(url, tmp_path), Client(url) as client:
-        assert client.feedback("home", "one", 1).outcome == "repeated"
+    (folder / "open.jsonl").write_text(content := "".join(f"{json.dumps(line)}\n" for line in kept))
+    with served_once(tmp_path) as url, Client(url) as client:
+        # As often as it is tried.
+        for _ in range(2):
+            with pytest.raises(TacitError) as caught:
+                local(url, tmp_path)
+            (file,) = folder.glob("0*.jsonl")
+            assert str(caught.value) == f"{file}: {BEFORE_0_3}"
+            assert file.read_text() == content
+        with pytest.raises(NotFound):
+            client.feedback("home", "one", 1)
 
 
 def test_who_has_nothing_to_decide_with_says_so(tmp_path):

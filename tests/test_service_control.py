@@ -28,7 +28,6 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import MarkRow
 from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, Unpin
@@ -133,24 +132,6 @@ def test_what_was_changed_outlives_the_rows(tmp_path):
     other = store_at(tmp_path / "t.db")
     take_in(other, tmp_path / "out")
     assert [(mark.kind, mark.who) for mark in other.changes(1)] == [("arms", "lead")]
-    other.close()
-
-
-def test_marks_of_an_earlier_export_have_nobody(tmp_path):
-    import pyarrow.parquet as pq
-
-    with_marks = store_at(tmp_path / "s.db")
-    with_marks.placement("home", json.dumps({"name": "Thompson", "arms": NAMES}), 7)
-    from tacit.service.log.rows import Rows
-
-    with_marks.append(Rows([], [], [MarkRow(1, 1, START, "mode", "frozen", "lead")]))
-    export(configured(), with_marks, tmp_path / "out")
-    with_marks.close()
-    marks = pq.read_table(tmp_path / "out" / "marks.parquet")
-    pq.write_table(marks.drop_columns(["who"]), tmp_path / "out" / "marks.parquet")
-    other = store_at(tmp_path / "t.db")
-    take_in(other, tmp_path / "out")
-    assert other.changes(1) == [MarkRow(1, 1, START, "mode", "frozen")]
     other.close()
 
 

@@ -193,7 +193,7 @@ def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
 
 def test_nobody_else_can_read_what_the_log_holds(tmp_path):
     path, archive = tmp_path / "s.db", tmp_path / "archive"
-    # One that an earlier version made for all to read.
+    # One that was made for all to read.
     path.touch(mode=0o644)
     os.chmod(path, 0o644)
     config = configured(path, **{"store.retention": 1.0, "store.archive": str(archive)})

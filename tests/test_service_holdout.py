@@ -7,21 +7,9 @@ import math
 import threading
 
 import harness
-import msgspec
 import numpy as np
 import pytest
-from harness import (
-    SECOND,
-    START,
-    Clock,
-    arrays,
-    as_after_a_crash,
-    by_clock,
-    everything,
-    learned,
-    recovered,
-    served,
-)
+from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
 from stores import store_at
 from test_cli import tacit
@@ -42,7 +30,6 @@ from tacit.service.log.rows import EXAMINED, HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.control import Coin, Control
-from tacit.service.placements.results import DECISIONS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 # The coin ------------------------------------------------------------------------------------
@@ -433,32 +420,6 @@ def test_other_modes_have_one(tmp_path, mode):
     groups = asyncio.run(session()).groups
     assert sum(group.decisions for group in groups.values()) == 60
     assert min(group.decisions for group in groups.values()) > 10
-
-
-async def test_a_snapshot_of_an_earlier_version_is_gone_on_from(tmp_path):
-    path = tmp_path / "s.db"
-    async with served(path, configured(holdout=None)) as engine:
-        await traffic(engine, 3, size=10)
-    store = SqliteStore(path)
-    kept = store.snapshot(1)
-    windows = msgspec.json.decode(kept.windows)
-    del windows["lift"], windows["results"]
-    for row, *_ in windows["open"]:
-        del row[-2:]
-    from tacit.service.log.store import save
-
-    save(store, kept._replace(windows=msgspec.json.encode(windows)))
-    store.close()
-    async with served(path, configured(holdout=None), Clock(START + 3600 * SECOND)) as engine:
-        home = engine.placements["home"]
-        assert home.covered == kept.seq
-        assert home.lift.scores.overall[0] == 0
-        await traffic(engine, 2, size=10)
-        assert home.lift.scores.overall[0] == 10
-        # What arms earned is known since then only.
-        assert home.series.results.time == kept.time
-        assert home.series.results.over(0)[DECISIONS] == 20
-        assert home.decisions == 50
 
 
 async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):

@@ -574,7 +574,7 @@ async def test_what_was_never_shown_stays_unknown_when_arms_change(tmp_path):
         assert not again.covers_uniform
 
 
-async def test_snapshots_of_earlier_versions_know_what_was_never_shown(tmp_path):
+async def test_snapshots_of_the_first_0_3_know_what_was_never_shown(tmp_path):
     covered = []
     for arms in (["film", "recipe"] * 450, list(BEFORE) * 300):
         config = configured(holdout=None, arms=list(BEFORE), policy="thompson")

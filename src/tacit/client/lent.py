@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.client.call import Conflict, InvalidRequest
 from tacit.client.clients import Client
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
 from tacit.wire.decisions import Feedback, LocalDecision
@@ -326,7 +326,7 @@ class LentShard:
         whole, damaged = list[bytes](), list[bytes]()
         for line in self.spool.lines(file):
             try:
-                records.append(_read_record(line))
+                records.append(_read_record(line, file))
                 whole.append(line)
             except UNREADABLE:
                 damaged.append(line)
@@ -371,14 +371,20 @@ class LentShard:
         return [answer for message in messages for answer in self._asked(call, [message])]
 
 
-def _read_record(line: bytes) -> Record:
-    """Return a line's kind, and its message as it is sent; raise one of UNREADABLE if it is damaged."""
+def _read_record(line: bytes, file: Path) -> Record:
+    """Return the kind of a line of a file, and its message as it is sent.
+
+    Raises
+    ------
+    TacitError
+        If a version before 0.3 wrote it.
+    UNREADABLE
+        If it is damaged.
+    """
     kind, *fields = _decode(line)
-    if kind == DECIDED and len(fields) > 1:
-        # Up to version 0.2, the fields of a decision were kept.
-        names, values = LocalDecision.__struct_fields__, map(msgspec.json.decode, fields)
-        decision = msgspec.convert(dict(zip(names, values, strict=True)), LocalDecision)
-        return DECISION, msgspec.Raw(encode(decision))
+    if kind == DECIDED and len(fields) == len(LocalDecision.__struct_fields__):
+        # The fields of a decision, not the message.
+        raise TacitError(f"{file}: {BEFORE_0_3}")
     (message,) = fields
     name = msgspec.json.decode(kind)
     _DECODERS[name](message)

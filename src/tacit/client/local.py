@@ -26,7 +26,7 @@ from tacit.client.clients import Client
 from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode, write_anew
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
-from tacit.errors import InvalidValue, TacitError, suggesting
+from tacit.errors import InvalidValue, TacitError, suggesting, undoing
 from tacit.service.log.ids import PARTITIONS, id_within, partition_by_id, partition_of, shard_of
 from tacit.service.log.ids import decision_ids as new_ids
 from tacit.service.log.requests import checked_id
@@ -164,9 +164,10 @@ class Local:
             remedy = f"it is of placement {self._kept_name!r}; give each a folder of its own"
             raise InvalidValue("folder", str(folder), remedy)
         self._begin(self._kept_layout())
-        for shard in self._shards:
-            shard.recover()
-        self._exchange()
+        with undoing(self._leave):
+            for shard in self._shards:
+                shard.recover()
+            self._exchange()
         self._thread = threading.Thread(target=self._exchange_often, name="tacit", daemon=True)
         self._thread.start()
         atexit.register(self._say_left)

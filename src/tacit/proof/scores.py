@@ -232,7 +232,7 @@ class ScoreSums(NamedTuple):
     def from_dict(cls, data: dict[str, Any]) -> ScoreSums:
         """Return the sums that :meth:`as_dict` gave."""
         made = cls(*(np.array(data[name], np.float64) for name in cls._fields))
-        # Earlier versions had no sum of coef.
+        # The first 0.3 had no sum of coef.
         return made._replace(uniform=np.append(made.uniform, np.zeros(4 - len(made.uniform))))
 
 

@@ -152,7 +152,6 @@ def _disorder(store: Store) -> list[str]:
         if event.seq == seq:
             return [f"row {seq} is there twice: two servers have written to this log"]
         if event.time < time:
-            # Stores of the first version kept the wall's time, which may go back.
             return [f"row {event.seq} is older than the row before it"]
         if isinstance(event, FeedbackRow) and event.decision >= event.seq:
             return [f"row {event.seq} is feedback for the later row {event.decision}"]
@@ -177,7 +176,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
         return "shared: what other shards sent after the snapshot is not that by the log"
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
-    # A snapshot of an earlier version knows nothing of the decisions before it.
+    # A store that 0.1 began knows nothing of the decisions before the snapshot with which it came to 0.3.
     firsts = [(placement.lift.past or [placement.lift])[0].seq for placement in (kept, anew)]
     alike = firsts[0] == firsts[1] and not kept.lift.of_earlier
     if alike and kept.lift.saved() != anew.lift.saved():

@@ -364,8 +364,7 @@ class OpenEntries:
         if not parts:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
-        # Rows of earlier versions are shorter.
-        block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow(*row) for row in rows])
+        block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow._make(row) for row in rows])
         entries, windows = self._given(block, 0, in_order=False), self._windows
         windows.deadline[entries], windows.active[entries] = deadlines, active
         windows.examined[entries], windows.settled[entries] = examined, settled

@@ -273,10 +273,7 @@ class Saving(Teaching):
         # Nothing is open yet, so this sets the time and teaches nothing.
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
-        if saved.results is None:
-            self.series.results.seq, self.series.results.time = snapshot.seq + 1, snapshot.time
-        else:
-            self.series.results.restore(saved.results)
+        self.series.results.restore(saved.results)
         for aspect in self.aspects.values():
             aspect.restore(self.here, saved, snapshot)
         if learner is not None:

@@ -112,7 +112,7 @@ class Aspect:
 class Saved(msgspec.Struct):
     """What a snapshot holds besides the learners and the series.
 
-    Of fields without a default there is one in each version; the others may be missing.
+    Fields with a default may be missing.
     """
 
     time: int
@@ -120,11 +120,11 @@ class Saved(msgspec.Struct):
     decisions: int
     feedback: int
     outcomes: dict[str, int]
+    lift: dict[str, Any]
+    results: dict[str, Any]
     counts: Any = None
     signals: bytes | None = None
     shared: Any = None
-    lift: dict[str, Any] | None = None
-    results: dict[str, Any] | None = None
     # What aspects read as structures of their own.
     pin: Any = None
     guardrail: dict[str, Any] | None = None

@@ -419,25 +419,19 @@ class Chapter:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> Chapter:
-        """Return what :meth:`saved` gave, or its like of an earlier version."""
+        """Return what :meth:`saved` gave."""
         made = Chapter(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
         made.reward = HoldoutSums.from_dict(saved["reward"])
         made.slices = Slices.restored(saved["slices"])
         made.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
         made.decided, made.answered = np.array(saved["decided"]), np.array(saved["answered"])
-        # Earlier versions knew the present chapter alone, in one part. A part begins with a mark of the log;
-        # the first of all with none, whenever its first decision was.
-        began = made.time if made.seq else 0
-        made.parts = [ChapterPart("", made.seq, began, made.reward._replace(buckets=None))]
-        made.parts[0] = made.parts[0].merged(ChapterPart.begun("", 0, 0))
-        if "parts" in saved:
-            made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
-            made.parts = [
-                ChapterPart(what, seq, time, HoldoutSums.from_dict(sums))
-                for what, seq, time, sums in saved["parts"]
-            ]
-            planned = saved["planned"]
-            made.planned = None if planned is None else HoldoutSums.from_dict(planned)
+        made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
+        made.parts = [
+            ChapterPart(what, seq, time, HoldoutSums.from_dict(sums))
+            for what, seq, time, sums in saved["parts"]
+        ]
+        planned = saved["planned"]
+        made.planned = None if planned is None else HoldoutSums.from_dict(planned)
         return made
 
 

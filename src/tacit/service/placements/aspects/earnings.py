@@ -112,7 +112,7 @@ class LiftSums(chapters.Chapter):
     partial : int
         Decisions of known propensity that could not show every arm.
     of_earlier : bool
-        Whether an earlier version began them, which left out what was open when arms changed.
+        Whether the first 0.3 or a version before began them, which left out what was open when arms changed.
     left_out : int
         Of sums over shards: how many of these have begun with other terms, and are left out.
     """
@@ -327,20 +327,19 @@ class LiftSums(chapters.Chapter):
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take over what :meth:`saved` gave, or its like of an earlier version."""
+        """Take over what :meth:`saved` gave, or its like of the first 0.3."""
         self._open(chapters.Chapter.restored(saved))
-        self.past = list(map(chapters.Chapter.restored, saved.get("past", ())))
-        self.scored = saved.get("scored", self.seq)
+        self.past = list(map(chapters.Chapter.restored, saved["past"]))
+        self.scored = saved["scored"]
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
         before = len(saved["scores"]["uniform"]) < 4
         self.of_earlier = before or saved["of_earlier"]
         if before and not self.partial and chapters.holdout_in(self.terms) is None:
-            # Earlier versions did not sum coef, but what it follows from where each arm was there.
+            # The first 0.3 did not sum coef, but what it follows from where each arm was there.
             self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
                 1, self._offered
             )
-        if "frequencies" in saved:
-            self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
+        self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])
 
 
@@ -369,11 +368,7 @@ class Earnings(Aspect):
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
         """Take over its field of a snapshot."""
         self.sums.reach(len(placement.living.slots), len(placement.learner.arms))
-        if saved.lift is None:
-            # A snapshot of an earlier version: what came before is not known.
-            self.sums.begin(None, snapshot.seq + 1, snapshot.time)
-        else:
-            self.sums.restore(saved.lift)
+        self.sums.restore(saved.lift)
 
     def part(self, placement: Placement) -> LiftSums:
         """Return the sums of a shard, with all that has closed in them."""
