@@ -71,6 +71,7 @@ MOMENTS = st.lists(
         st.integers(0, 12 * SECOND),
         st.integers(0, 4),
         st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 1.0, 1.0])), max_size=4),
+        st.booleans(),
     ),
     min_size=1,
     max_size=25,
@@ -92,13 +93,16 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
     path = tmp_path_factory.mktemp("cut") / "s.db"
     config = placement(tacit.auto(list(RATES)), **rule)
     config.placements["home"] = replace(config.placements["home"], snapshot_every=snapshot_every)
+    config.placements["other"] = config.placements["home"]
 
     async def play():
         async with served(path, config, Clock(START)) as engine:
             ids, now = [], START
-            for i, (step, count, feedback) in enumerate(moments):
+            for i, (step, count, feedback, of_another) in enumerate(moments):
                 now += step
                 engine.clock.now = now
+                if of_another:
+                    await engine.decide("other", "k")
                 names = [f"{i} {j}" for j in range(count)]
                 asked = [engine.decide("home", f"k{j % 2}", None, None, id) for j, id in enumerate(names)]
                 ids += [row.id for row in await asyncio.gather(*asked)]
@@ -109,6 +113,34 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
             return state_of(engine.placements["home"])
 
     is_the_fold(config, path, asyncio.run(play()), state_of)
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 1000])
+async def test_a_window_closed_by_a_row_of_another_placement_leaves_what_the_fold_has(
+    tmp_path, snapshot_every
+):
+    config = placement(tacit.auto(list(RATES)))
+    config.placements["home"] = replace(config.placements["home"], snapshot_every=snapshot_every)
+    config.placements["other"] = config.placements["home"]
+    path = tmp_path / "s.db"
+    async with served(path, config, Clock(START)) as engine:
+        # Clicks take 6 s, so that open decisions count more as they grow older.
+        for _ in range(20):
+            row = await engine.decide("home", "k")
+            engine.clock.now += 6 * SECOND
+            await engine.feedback("home", row.id, 1.0)
+            engine.clock.now += 6 * SECOND
+        await engine.decide("home", "k")
+        engine.clock.now += 8 * SECOND
+        await engine.decide("home", "k")
+        engine.clock.now += 2 * SECOND + 5
+        # It closes the first one's window, and the log has no row of its own of that.
+        await engine.decide("other", "k")
+        engine.clock.now += 5 * SECOND
+        await engine.decide("other", "k")
+        await quiet(engine)
+        live = state_of(engine.placements["home"])
+    is_the_fold(config, path, live, state_of)
 
 
 async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_learned_again(tmp_path):

@@ -259,10 +259,10 @@ class Attribution(OpenEntries):
         # Time never goes back, whatever a clock says: the order in which windows close is that of the log.
         self.time = time = max(self.time, time)
         self.ended, self.closed_turns = NONE_ENDED, NOTHING_EARNED
-        if self.order is not None and self._queue.first is not None and self._queue.first <= time:
-            # Before any entry is given to another decision. Where nothing closes no row need say that time
-            # went by, and so nothing is done that would show.
-            self.order.pass_time(time)
+        if self.order is not None and (latest := self._queue.find_latest(time)) is not None:
+            # Before any entry is given to another decision. Up to the last window that closes, and not to
+            # now: the row that says that it closed may be another placement's, which the fold does not see.
+            self.order.pass_time(latest)
             self.closed_turns = self.take_turns(decides=False)
         # Three queues, in this order: a default that can be corrected no longer must be gone before its entry
         # is given to a decision that is made at this moment.

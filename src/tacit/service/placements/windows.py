@@ -94,6 +94,13 @@ class Deadlines:
         self._note_ends()
         return Ending(*found[:, :count].copy())
 
+    def find_latest(self, until: int) -> int | None:
+        """Return the latest deadline up to a time; None if there is none."""
+        if self.first is None or self.first > until:
+            return None
+        deadlines = self._rows[0, self._begin : self._end]
+        return int(deadlines[np.searchsorted(deadlines, until, "right") - 1])
+
     def all(self) -> Ending:
         """Return all of them."""
         return Ending(*self._rows[:, self._begin : self._end])
