@@ -1,6 +1,7 @@
 """Faults under load: what was acknowledged must all be there once, and the state be the log's.
 
-Requests are of arms, holdouts, duels and items of a catalogue; a file is fed, and a process spools.
+Requests are of arms, holdouts, duels and items of a catalogue; two placements get clicks alone, and silence
+counts when windows close; a file is fed, and a process spools.
 
 python tests/chaos.py --faults 200
 """
@@ -27,6 +28,8 @@ import msgspec
 import numpy as np
 import stores
 from chaos_beside import FileFeed, SpooledCaller, missing
+from click_lessons import check_lessons
+from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from forked import Forked
 from harness import PATIENCE, Client, eventually
 
@@ -100,6 +103,7 @@ policy = "thompson"
 seed = 17
 retention = 30
 attribution_window = 36000
+{clicks}
 """
 KEPT_SECONDS = 60.0
 """For which rows are kept; what is sent again is so within half of it."""
@@ -384,6 +388,7 @@ class Run:
         url = f"http://127.0.0.1:{self.port}"
         self.feed, self.caller = FileFeed(url, folder), SpooledCaller(url, folder)
         self.clients = Clients(self.port, seed, self.feed)
+        self.traffic, self.lessons, self.moments = ClickTraffic(self.port, seed), Counter(), Counter()
 
     def configure(self, arms):
         """Let the configuration name other arms; whoever reads it meanwhile reads a whole file."""
@@ -395,6 +400,7 @@ class Run:
                 arms=json.dumps(arms),
                 days=KEPT_SECONDS / 86_400,
                 archive=self.folder / "archive",
+                clicks=CLICK_PLACEMENTS,
             )
         )
         new.replace(self.path)
@@ -439,8 +445,10 @@ class Run:
                 connection.execute(f"LOCK TABLE {self.schema}.decisions")
                 time.sleep(self.rng.uniform(0.3, 2.0))
         else:
+            if fault != STOP and self.rng.random() < 0.5:
+                self.traffic.await_close(self.rng)
             self.end(signal.SIGTERM if fault == STOP else signal.SIGKILL)
-            self.check()
+            self.check(killed=fault != STOP)
             # Forward by less than rows are kept for, or those that are sent again would be gone.
             skew = self.rng.uniform(-7200, KEPT_SECONDS / 4) if fault == SKEW else self.ahead
             # One that was set forward stays so: the log's time never goes back.
@@ -487,13 +495,17 @@ class Run:
                     raise
                 time.sleep(0.05)
 
-    def check(self, last=False):
+    def check(self, killed=False, last=False):
         """Compare the log with what was acknowledged, and what was learned with the log.
 
-        The ``last`` time also with all that was fed and spooled.
+        The ``last`` time also with all that was fed and spooled; where the service was ``killed``, say at
+        which moment of its windows.
         """
         self.checks += 1
         decided, told = dict(self.clients.decided), dict(self.clients.told)
+        # Copied in one step each: the threads go on.
+        decided |= self.traffic.decided.copy()
+        told |= self.traffic.told.copy()
         became, pinned = list(self.operator.became), list(self.operator.pinned)
         states, held = list(self.operator.left), list(self.operator.held)
         forgotten, items = list(self.operator.forgotten), list(self.operator.catalogue)
@@ -549,9 +561,21 @@ class Run:
                 self.problems += [f"{what} lost: {name}" for name in lost]
                 self.problems += [f"{what} twice: {name}" for name in twice]
             self.problems += verify(config, store)
+            self.check_clicks(config, store, killed)
             self.rows, self.archived = store.end().seq, gone
         finally:
             store.close()
+
+    def check_clicks(self, config, store, killed):
+        """Check that each decision that had clicks alone was learned once, or waits."""
+        for name in CLICK_WINDOWS:
+            report = check_lessons(name, config, store)
+            self.problems += report.problems
+            self.lessons[name] = max(self.lessons[name], report.lessons)
+            if killed:
+                self.moments[f"{name}: decisions wait"] += report.waiting > 0
+                self.moments[f"{name}: between a click and its window's close"] += report.waiting_clicked > 0
+                self.moments[f"{name}: while windows close"] += report.closing > 0
 
     def archive(self, names, decisions, rewards, shown, rewarded, units):
         """Take in the rows that were archived; return how many.
@@ -601,11 +625,12 @@ class Run:
     def finish(self):
         self.operator.stop()
         self.clients.stop()
+        self.traffic.stop()
         self.problems += self.feed.finish() + self.caller.finish()
         self.end(signal.SIGTERM)
         self.check(last=True)
         self.log.close()
-        wrong = [*self.clients.wrong, *self.operator.wrong]
+        wrong = [*self.clients.wrong, *self.operator.wrong, *self.traffic.wrong]
         self.problems += [f"wrong answer: {w}" for w in wrong]
         return {
             "store": self.kind,
@@ -619,6 +644,10 @@ class Run:
             "pins": len(self.operator.pinned),
             "holdouts": len(self.operator.held),
             "changes of items": len(self.operator.catalogue),
+            "decided with clicks alone": len(self.traffic.decided),
+            "clicks": len(self.traffic.told),
+            "lessons of one check": dict(self.lessons),
+            "moments of kills": dict(self.moments),
             "events": len(self.feed.sent),
             "spooled": len(self.caller.decided),
             "rebuilt or rolled back": len(self.operator.left),

@@ -1,0 +1,146 @@
+"""Which lessons a log of clicks alone must hold, by its rows: each decision once, in the order of decisions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tacit.service.engine.fold import fold, opened
+from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.placements.windows import WAITING
+
+CLOSING = 20_000
+"""A window closes at the moment of a kill if it does so by so many µs before or after the log's end."""
+
+
+class Lesson(NamedTuple):
+    """A reward that was learned for a decision at a time of the log, in place of one before."""
+
+    seq: int
+    reward: float
+    before: float | None
+    time: int
+
+
+@dataclass
+class Report:
+    """What was found of a placement at the end of its log."""
+
+    problems: list[str] = field(default_factory=list)
+    lessons: int = 0
+    waiting: int = 0
+    waiting_clicked: int = 0
+    closing: int = 0
+
+
+def record_lessons(placement):
+    """Let a placement note each lesson; return the list of them."""
+    lessons, teach = [], placement._teach
+
+    def teach_noted(rewards, **options):
+        windows = placement.windows
+        lessons.extend(
+            Lesson(seq, reward, rewards.before, windows.time) for seq, reward in windows.earned(rewards)
+        )
+        return teach(rewards, **options)
+
+    placement._teach = teach_noted
+    return lessons
+
+
+def waiting_decisions(placement):
+    """Return the rows of the decisions that are not yet learned, in the order of their windows."""
+    return [saved[0] for saved in placement.open_windows() if saved[-1][0] == WAITING]
+
+
+def check_lessons(name, config, store):
+    """Compare what a log of clicks alone teaches with its rows, and with a restart; return a report."""
+    report, each = Report(), config.placements[name]
+    anew = opened(name, each, store, 0, snapshot=False)
+    kept = opened(name, each, store, 0)
+    begin = anew.covered
+    lessons, waited = record_lessons(anew), {row.seq for row in waiting_decisions(anew)}
+    for placement in (anew, kept):
+        fold({placement.id: placement}, store)
+    decisions, clicks = {}, {}
+    for event in store.events(0):
+        if event.placement != anew.id:
+            continue
+        if isinstance(event, DecisionRow):
+            decisions[event.seq] = event
+        elif isinstance(event, FeedbackRow):
+            clicks.setdefault(event.decision, event.time)
+    report.lessons = len(lessons)
+    waiting = [row.seq for row in waiting_decisions(anew)]
+    report.waiting, report.waiting_clicked = len(waiting), len(clicks.keys() & set(waiting))
+    end, window = store.end().time, each.rule.window
+    report.closing = sum(abs(row.time + window - end) <= CLOSING for row in decisions.values())
+    problems = [
+        *wrong_order(list(decisions), waiting, [lesson.seq for lesson in lessons if lesson.before is None]),
+        *differences_after_restart(kept, anew),
+    ]
+    of_decisions = {}
+    for lesson in lessons:
+        of_decisions.setdefault(lesson.seq, []).append(lesson)
+    for seq, row in decisions.items():
+        # Of what was learned before the log begins, only its effect is kept.
+        if seq > begin or seq in waited:
+            learned = of_decisions.pop(seq, [])
+            wrong = wrong_lessons(row, clicks.get(seq), learned, each.rule, end, seq in waiting)
+            problems += [f"{wrong}: {row}, clicked at {clicks.get(seq)}, learned {learned}"] if wrong else []
+    problems += [f"learned again: {learned}" for seq, learned in of_decisions.items() if seq > begin]
+    report.problems = [f"{name}: {problem}" for problem in problems]
+    return report
+
+
+def wrong_order(decisions, waiting, learned):
+    """Return what is wrong unless decisions are learned in their order, and the last ones wait."""
+    first = list(dict.fromkeys(learned))
+    problems = [] if first == sorted(first) else ["decisions were learned out of their order"]
+    if waiting and waiting != decisions[bisect_left(decisions, waiting[0]) :]:
+        problems.append(f"{waiting} wait, which are not the last decisions")
+    return problems
+
+
+def differences_after_restart(kept, anew):
+    """Return what a restart from a snapshot has otherwise than the log: what waits, and delays."""
+    problems = []
+    if [row.seq for row in waiting_decisions(kept)] != [row.seq for row in waiting_decisions(anew)]:
+        problems.append("other decisions wait after a restart")
+    if kept.open_windows() != anew.open_windows():
+        problems.append("open windows are not those of the log")
+    after, by_log = kept.windows.order.saved(), anew.windows.order.saved()
+    for what, value in by_log.items():
+        problems += [] if after[what] == value else [f"{what}: {after[what]}, by the log {value}"]
+    return problems
+
+
+def wrong_lessons(row, click, lessons, rule, end, waits):
+    """Return what is wrong about the lessons of a decision; None if they are by the rule.
+
+    A decision is learned once, as 1 if its click came before and as 0 otherwise; a click that comes after
+    that, but in the window, is one more success; a later one may correct the 0.
+    """
+    deadline = row.time + rule.window
+    if waits:
+        return "learned, and waits" if lessons else "waits after its window" if deadline <= end else None
+    if not lessons:
+        return "not learned"
+    first, *more = lessons
+    in_window = click is not None and click < deadline
+    if first.before is not None or (first.reward == 1.0 and not in_window):
+        return "learned otherwise than by its turn"
+    if in_window and click != first.time and first.reward != float(click < first.time):
+        return "not learned as what was known"
+    if click is None or first.reward == 1.0:
+        expected = []
+    elif in_window:
+        expected = [(1.0, None)]
+    elif rule.late == "correct" and click < deadline + rule.correction:
+        expected = [(1.0, 0.0)]
+    else:
+        expected = []
+    if [(lesson.reward, lesson.before) for lesson in more] != expected:
+        return "not learned once"
+    return None
