@@ -625,7 +625,7 @@ class Run:
     def finish(self):
         self.operator.stop()
         self.clients.stop()
-        self.traffic.stop()
+        self.traffic.close()
         self.problems += self.feed.finish() + self.caller.finish()
         self.end(signal.SIGTERM)
         self.check(last=True)

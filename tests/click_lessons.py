@@ -1,7 +1,8 @@
-"""Which lessons a log of clicks alone must hold, by its rows: each decision once, in the order of decisions."""
+"""Check that a log of clicks alone teaches each decision once, in the order of decisions."""
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -76,7 +77,12 @@ def check_lessons(name, config, store):
     report.waiting, report.waiting_clicked = len(waiting), len(clicks.keys() & set(waiting))
     end, window = store.end().time, each.rule.window
     report.closing = sum(abs(row.time + window - end) <= CLOSING for row in decisions.values())
+    # Of what was learned before the log begins, only its effect is kept; a later click on it may follow, once.
+    earlier = [lesson for lesson in lessons if lesson.seq <= begin and lesson.seq not in waited]
+    lessons = [lesson for lesson in lessons if lesson not in earlier]
+    again = len(earlier) - len({lesson.seq for lesson in earlier if lesson.reward == 1.0})
     problems = [
+        *([f"learned again: {earlier}"] if again else []),
         *wrong_order(list(decisions), waiting, [lesson.seq for lesson in lessons if lesson.before is None]),
         *differences_after_restart(kept, anew),
     ]
@@ -84,12 +90,11 @@ def check_lessons(name, config, store):
     for lesson in lessons:
         of_decisions.setdefault(lesson.seq, []).append(lesson)
     for seq, row in decisions.items():
-        # Of what was learned before the log begins, only its effect is kept.
         if seq > begin or seq in waited:
             learned = of_decisions.pop(seq, [])
             wrong = wrong_lessons(row, clicks.get(seq), learned, each.rule, end, seq in waiting)
             problems += [f"{wrong}: {row}, clicked at {clicks.get(seq)}, learned {learned}"] if wrong else []
-    problems += [f"learned again: {learned}" for seq, learned in of_decisions.items() if seq > begin]
+    problems += [f"learned again: {learned}" for learned in of_decisions.values()]
     report.problems = [f"{name}: {problem}" for problem in problems]
     return report
 
@@ -97,7 +102,7 @@ def check_lessons(name, config, store):
 def wrong_order(decisions, waiting, learned):
     """Return what is wrong unless decisions are learned in their order, and the last ones wait."""
     first = list(dict.fromkeys(learned))
-    problems = [] if first == sorted(first) else ["decisions were learned out of their order"]
+    problems = [f"{b} was learned after {a}" for a, b in itertools.pairwise(first) if a > b]
     if waiting and waiting != decisions[bisect_left(decisions, waiting[0]) :]:
         problems.append(f"{waiting} wait, which are not the last decisions")
     return problems

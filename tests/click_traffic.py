@@ -59,14 +59,14 @@ class ClickTraffic:
         for thread in self._threads:
             thread.start()
 
-    def stop(self):
+    def close(self):
         self._over.set()
         for thread in self._threads:
             thread.join(PATIENCE)
 
     def await_close(self, rng):
-        """Wait until the windows of the last burst close, or nearly, or have just closed."""
-        time.sleep(max(0.0, self._closes - time.monotonic() + rng.uniform(-0.01, 0.02)))
+        """Wait until the windows of the last burst close, or have just closed."""
+        time.sleep(max(0.0, self._closes - time.monotonic() + rng.uniform(0.0, 0.02)))
 
     def _play(self, rng, number):
         due = []
@@ -84,14 +84,13 @@ class ClickTraffic:
                 ready = [click for click in due if click[0] <= now and click[1] == name]
                 due = [click for click in due if click not in ready]
                 self._click(rng, name, rng.sample(ready, len(ready)))
-            self._over.wait(rng.uniform(0.0, 0.2))
+            self._over.wait(rng.uniform(0.0, 0.1))
 
     def _decide(self, rng, placement, asked):
         """Decide in a burst; return when which of it is clicked."""
-        begun, window = time.monotonic(), CLICK_WINDOWS[placement]
-        due = [(begun + rng.choice(DELAYS) * window, placement, each["decision_id"]) for each in asked]
+        begun = None
         for _ in range(1 + (rng.random() < 0.2)):
-            status, answer = self._post(f"{placement}/decide/batch", {"decisions": asked})
+            status, answer, sent = self._post(f"{placement}/decide/batch", {"decisions": asked})
             if status is None:
                 return []
             if status != 200:
@@ -101,15 +100,19 @@ class ClickTraffic:
                 shown = each["key"], decision["arm"], decision["propensity"]
                 if self.decided.setdefault((placement, each["decision_id"]), shown) != shown:
                     self.wrong.append(("another answer", placement, each, decision))
+            # Of the first answer: the second one repeats it.
+            begun = begun or (sent + time.monotonic()) / 2
+        window = CLICK_WINDOWS[placement]
         self._closes = begun + window
-        return [click for click in due if rng.random() < 0.4]
+        clicked = [each["decision_id"] for each in asked if rng.random() < 0.4]
+        return [(begun + rng.choice(DELAYS) * window, placement, id) for id in clicked]
 
     def _click(self, rng, placement, clicks):
         feedback = [
             {"decision_id": id, "reward": 1.0, "feedback_id": f"click on {id}"} for _, _, id in clicks
         ]
         for _ in range(1 + (rng.random() < 0.2) if clicks else 0):
-            status, answer = self._post(f"{placement}/feedback/batch", {"feedback": feedback})
+            status, answer, _ = self._post(f"{placement}/feedback/batch", {"feedback": feedback})
             old = status == 404 and time.monotonic() - min(clicks)[0] > FORGOTTEN_AFTER
             if status == 200:
                 self.told |= {(placement, id): 1.0 for _, _, id in clicks}
@@ -117,9 +120,13 @@ class ClickTraffic:
                 self.wrong.append((placement, feedback, answer))
 
     def _post(self, path, body):
-        """Send until it is answered, which ids make safe; (None, None) where all is over before that."""
+        """Send until it is answered, which ids make safe; return status, answer and when it was sent.
+
+        All are None where all is over before that.
+        """
         content, headers = json.dumps(body), {"content-type": "application/json"}
         while not self._over.is_set():
+            sent = time.monotonic()
             connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
             try:
                 connection.request("POST", f"/v1/placements/{path}", content, headers)
@@ -129,8 +136,8 @@ class ClickTraffic:
                 pass
             else:
                 if response.status != 503:
-                    return response.status, answer
+                    return response.status, answer, sent
             finally:
                 connection.close()
             time.sleep(0.02)
-        return None, None
+        return None, None, None
