@@ -77,7 +77,7 @@ def check_lessons(name, config, store):
     report.waiting, report.waiting_clicked = len(waiting), len(clicks.keys() & set(waiting))
     end, window = store.end().time, each.rule.window
     report.closing = sum(abs(row.time + window - end) <= CLOSING for row in decisions.values())
-    # Of what was learned before the log begins, only its effect is kept; a later click on it may follow, once.
+    # What was learned before the log begins left only its effect; a later click on it may follow, once.
     earlier = [lesson for lesson in lessons if lesson.seq <= begin and lesson.seq not in waited]
     lessons = [lesson for lesson in lessons if lesson not in earlier]
     again = len(earlier) - len({lesson.seq for lesson in earlier if lesson.reward == 1.0})
