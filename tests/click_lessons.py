@@ -37,16 +37,28 @@ class Report:
 
 def record_lessons(placement):
     """Let a placement note each lesson; return the list of them."""
-    lessons, teach = [], placement._teach
+    lessons, windows, kept, learner = [], placement.windows, placement.open, placement.learner
+    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.decisions
+    corrected = []
 
-    def teach_noted(rewards, **options):
-        windows = placement.windows
-        lessons.extend(
-            Lesson(seq, reward, rewards.before, windows.time) for seq, reward in windows.earned(rewards)
-        )
-        return teach(rewards, **options)
+    def note(entries, rewards, before):
+        for seq, reward, each in zip(windows.seqs(entries), rewards, before, strict=True):
+            lessons.append(Lesson(seq, reward, each, windows.time))
 
-    placement._teach = teach_noted
+    def learn_noted(entries, rewards):
+        note(entries, rewards, [None] * len(rewards))
+        return learn(entries, rewards)
+
+    def decisions_noted(entries):
+        corrected[:] = [entries]
+        return decisions_of(entries)
+
+    def correct_noted(decisions, before, rewards):
+        # Their entries are those that were asked for last.
+        note(corrected[0], rewards, before)
+        return correct_many(decisions, before, rewards)
+
+    kept.learn, kept.decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
     return lessons
 
 
@@ -125,7 +137,7 @@ def wrong_lessons(row, click, lessons, rule, end, waits):
     """Return what is wrong about the lessons of a decision; None if they are by the rule.
 
     A decision is learned once, as 1 if its click came before and as 0 otherwise; a click that comes after
-    that, but in the window, is one more success; a later one may correct the 0.
+    that, but in the window, is one more success; a later one may correct the 0, of a policy that can do so.
     """
     deadline = row.time + rule.window
     if waits:
