@@ -96,7 +96,7 @@ def claims(client: Client, name: str, case: Case, seed: int, clock: Clock, looks
         client.decide(name, "k0", user="u0")
         told = client.lift(name)
         found.add(told.claim)
-        found |= {f"alarm: {one['what']}" for one in told.srm if one["alarm"]}
+        found |= {f"alarm: {one.what}" for one in told.srm if one.alarm}
     return found
 
 

@@ -299,13 +299,13 @@ def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
         )  # fmt: skip
         assert told.stdout.endswith("uniform; one look is planned at 2023-11-20\n")
         found, _ = shown(client, clock, "home", ALL, rounds=3, size=500)
-        assert [one["share"] for one in found.chapters] == [0.5, 0.3]
-        assert [part["what"] for part in found.chapters[0]["parts"]] == ["", "arms"]
-        assert found.look["reached"] is False
+        assert [one.share for one in found.chapters] == [0.5, 0.3]
+        assert [part.what for part in found.chapters[0].parts] == ["", "arms"]
+        assert found.look.reached is False
         only = client.lift("home", begin="1", end="1")
-        assert only.groups == found.chapters[0]["groups"]
+        assert only.groups == found.chapters[0].groups
         lines = tacit("lift", "home", "--url", url).stdout.splitlines()
-        assert lines[:3] == [found.verdict, found.counted, found.look["verdict"]]
+        assert lines[:3] == [found.verdict, found.counted, found.look.verdict]
         assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
         assert "  ended: the share became 30 %, a look was planned" in lines
         asked = tacit("lift", "home", "--url", url, "--to", "1").stdout

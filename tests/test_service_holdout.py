@@ -387,7 +387,7 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
         found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
         # Three in ten of the second round are the control's; eight standard errors.
         assert (found.method, found.share) == ("holdout", 0.3)
-        control = found.groups["control"]["decisions"]
+        control = found.groups["control"].decisions
         assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
         for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
             with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):

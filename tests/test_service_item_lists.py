@@ -234,7 +234,7 @@ def test_it_learns_over_http_what_users_like(tmp_path):
         assert np.mean(gained) > 5 * np.std(gained) / np.sqrt(len(gained))
         found = client.lift("home")
         assert found.claim == "better"
-        assert found.groups["control"]["decisions"] > 100
+        assert found.groups["control"].decisions > 100
 
 
 def test_it_is_asked_over_http(tmp_path):

@@ -79,15 +79,13 @@ def test_a_lift_is_found(service):
     assert "more than the control" in found.verdict
     assert "You may look at this at any time." in found.verdict
     assert "This is the average since 14 November" in found.verdict
-    assert sum(group["decisions"] for group in found.groups.values()) == 8000
-    assert {one["what"]: one["alarm"] for one in found.srm} == dict.fromkeys(
+    assert sum(group.decisions for group in found.groups.values()) == 8000
+    assert {one.what: one.alarm for one in found.srm} == dict.fromkeys(
         ["decisions", "activations", "propensities"], False
     )
-    assert found.winner_verdict == found.winner["verdict"]
-    assert found.winner["arm"] == "film"
+    assert found.winner_verdict == found.winner.verdict
+    assert found.winner.arm == "film"
     assert found.winner.declared
-    with pytest.raises(KeyError, match="nothing"):
-        found.winner["nothing"]
 
     async def asked():
         async with AsyncClient(service.address) as client:
@@ -101,7 +99,7 @@ def test_a_lift_is_found(service):
     assert "control: " in told.stdout
     again = tacit("lift", "helps", "--url", service.address, "--json")
     part = service.client.lift("helps", begin=begin, end=end)
-    assert 0 < sum(group["decisions"] for group in part.groups.values()) < 8000
+    assert 0 < sum(group.decisions for group in part.groups.values()) < 8000
     told = tacit("lift", "helps", "--url", service.address, "--from", begin, "--to", part.until)
     assert told.stdout.startswith("Of decisions from 14 November 22:")
     assert json.loads(again.stdout) == msgspec.to_builtins(found)
@@ -120,8 +118,8 @@ def test_where_arms_are_equal_nothing_is_claimed(service):
     assert found.claim == "undecided"
     assert found.ratio.low < 1 < found.ratio.high
     assert found.verdict.startswith("No difference shown yet.")
-    assert found.planner["lift"] == 0.1
-    assert not found.winner["declared"]
+    assert found.planner.lift == 0.1
+    assert not found.winner.declared
 
 
 def test_without_a_holdout_propensities_say_it(service):
@@ -150,13 +148,13 @@ def test_the_planner_speaks_before_there_is_traffic(service):
     assert (found.claim, found.planner) == ("early", None)
     asked = {"rate": 0.05, "daily": 30_000.0}
     found = service.client.lift("idle", **asked)
-    assert found.planner["decisions"] == pytest.approx(decisions_needed(0.05, 0.1, 0.1))
-    assert found.planner["days"] == pytest.approx(found.planner["decisions"] / 30_000)
-    assert found.planner["verdict"] in found.verdict
+    assert found.planner.decisions == pytest.approx(decisions_needed(0.05, 0.1, 0.1))
+    assert found.planner.days == pytest.approx(found.planner.decisions / 30_000)
+    assert found.planner.verdict in found.verdict
     assert "a lift of 10 % would show after 331,000 decisions, in about 11 days" in found.verdict
     found = service.client.lift("idle", shown=0.2, share=0.5, rate=0.2)
-    assert found.planner["decisions"] == pytest.approx(decisions_needed(0.2, 0.2, 0.5))
-    assert (found.planner["days"], found.planner["share"]) == (None, 0.5)
+    assert found.planner.decisions == pytest.approx(decisions_needed(0.2, 0.2, 0.5))
+    assert (found.planner.days, found.planner.share) == (None, 0.5)
     told = tacit("lift", "idle", "--url", service.address, "--rate", "0.05", "--daily", "30000")
     assert "in about 11 days" in told.stdout
     for wrong in ({"rate": 0.0}, {"share": 0.5, "shown": 0.0}):

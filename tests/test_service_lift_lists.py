@@ -327,7 +327,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
         client.slate("lists", "k", user="bob")
         found = client.lift("lists")
         assert found.claim == "better"
-        assert found.groups["control"]["rewards"] == 0
+        assert found.groups["control"].rewards == 0
         for _ in range(300):
             one = client.duel("duels", RANKINGS, key="k", user="ann")
             hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
@@ -347,4 +347,4 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             client.lift("plain")
         with pytest.raises(InvalidRequest, match="tacit placement duels alone says"):
             client.lift("alone")
-        assert {row["alarm"] for row in found.srm} == {False}
+        assert {row.alarm for row in found.srm} == {False}

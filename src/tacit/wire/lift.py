@@ -55,19 +55,10 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
     daily: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e12})] | None = None
 
 
-class Keyed(msgspec.Struct, frozen=True):
-    """A part of the report; a field is also read by its name in brackets, as 0.2 had dicts here."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.__struct_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
-
-
 Claim = Literal["early", "undecided", "better", "worse"]
 
 
-class Bounds(Keyed, frozen=True):
+class Bounds(msgspec.Struct, frozen=True):
     """An estimate and its interval; null for an end that is infinite, or not known."""
 
     estimate: float | None
@@ -75,14 +66,14 @@ class Bounds(Keyed, frozen=True):
     high: float | None
 
 
-class Group(Keyed, frozen=True):
+class Group(msgspec.Struct, frozen=True):
     """What one group had."""
 
     decisions: int
     rewards: float
 
 
-class Mismatch(Keyed, frozen=True):
+class Mismatch(msgspec.Struct, frozen=True):
     """Whether the control has its share of something.
 
     Attributes
@@ -102,7 +93,7 @@ class Mismatch(Keyed, frozen=True):
     alarm: bool
 
 
-class Plan(Keyed, frozen=True):
+class Plan(msgspec.Struct, frozen=True):
     """When a lift would show, 4 times in 5.
 
     Attributes
@@ -131,7 +122,7 @@ class Plan(Keyed, frozen=True):
     verdict: str
 
 
-class BestArm(Keyed, frozen=True):
+class BestArm(msgspec.Struct, frozen=True):
     """The arm with the best estimate, and by how much others earn less.
 
     Attributes
@@ -149,7 +140,7 @@ class BestArm(Keyed, frozen=True):
     verdict: str
 
 
-class MetricLift(Keyed, frozen=True):
+class MetricLift(msgspec.Struct, frozen=True):
     """The lift of a metric that is watched.
 
     Attributes
@@ -169,7 +160,7 @@ class MetricLift(Keyed, frozen=True):
     verdict: str
 
 
-class PartLift(Keyed, frozen=True):
+class PartLift(msgspec.Struct, frozen=True):
     """What was earned within a chapter from one change on, until the next one.
 
     Attributes
@@ -188,7 +179,7 @@ class PartLift(Keyed, frozen=True):
     ratio: float | None
 
 
-class ChapterLift(Keyed, frozen=True):
+class ChapterLift(msgspec.Struct, frozen=True):
     """What learning earned while share, unit, control and the rule of rewards stayed.
 
     Attributes
@@ -229,7 +220,7 @@ class ChapterLift(Keyed, frozen=True):
     parts: list[PartLift]
 
 
-class PlannedLook(Keyed, frozen=True):
+class PlannedLook(msgspec.Struct, frozen=True):
     """The one look that was planned before the first decision of the chapter.
 
     Attributes
