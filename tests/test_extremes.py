@@ -160,17 +160,6 @@ def test_a_propensity_that_the_policy_cannot_have_given_is_refused_with_the_boun
     assert learner.learn(decision._replace(propensity=least), 1.0)
 
 
-def test_what_was_decided_before_it_was_tuned_is_learned():
-    learner = tacit.Learner(tacit.EXP3(2, gamma=0.02), seed=1)
-    for _ in range(400):
-        decision = learner.choose("a")
-        learner.learn(decision, float(decision.arm == 1))
-    decisions = learner.choose_many(["a"] * 500)
-    assert min(decisions.propensities) < 0.05
-    learner.tune(gamma=0.5)
-    assert learner.learn_many(decisions, np.zeros(500)) == 500
-
-
 def test_policies_that_do_not_weigh_learn_whatever_the_propensity():
     learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(2), 0.5), seed=1)
     decision = learner.choose("a")

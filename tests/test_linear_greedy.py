@@ -94,20 +94,6 @@ def test_it_finds_the_better_arm_where_rewards_are_linear():
     assert best > 300
 
 
-def test_other_hyperparameters_keep_what_was_learned():
-    learner, _, _ = taught(tacit.LinearEpsilonGreedy(2), 10)
-    before = learner.posterior("home").mean
-    learner.tune(epsilon=0.0)
-    np.testing.assert_array_equal(learner.posterior("home").mean, before)
-    found = learner.probabilities("home", relevance=[[1.0, 0.0], [0.0, 1.0]])
-    assert sorted(found) == [0.0, 1.0]
-    with pytest.raises(InvalidValue, match="shape"):
-        learner.tune(dim=3)
-    with pytest.raises(InvalidValue, match="epsilon"):
-        learner.tune(epsilon=2.0)
-    assert learner.policy == tacit.LinearEpsilonGreedy(2, epsilon=0.0)
-
-
 def test_probabilities_of_other_policies():
     assert tacit.Learner(tacit.LinTS(1, 1), seed=1).probabilities(
         "home", relevance=[[1.0]], examination=[[1.0]]

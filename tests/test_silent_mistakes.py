@@ -517,7 +517,6 @@ REFUSED = {
         "decision: '{",
         "Decision.from_json(text)",
     ),
-    "more arms by tuning": (lambda: learner(arms=ARMS).tune(arms=5), "arms: [5]", "add_arms for more arms"),
     "columns of one row in another order": (
         lambda: in_two_orders(lambda row: row),
         "context: ['web', 'ios']",

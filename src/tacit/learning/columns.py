@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.core import checks
-from tacit.core.arrays import Booleans, Floats, Generator, Ints, leaves
+from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
@@ -198,20 +197,6 @@ class ColumnLearner(Generic[ArmT_co]):
     def retire_arm(self, arm: Arm) -> None:
         """Take one arm off offer, as :meth:`retire_arms`."""
         self.retire_arms([arm])
-
-    def tune(self, **hyperparameters: Any) -> None:
-        """Go on with other hyperparameters, if the state keeps its shape, and all that was learned.
-
-        ``learner.tune(epsilon=0.1)`` leaves the others as they are.
-        """
-        tuned = replace(self.policy, **hyperparameters)
-        for (_, now), (_, then) in zip(leaves(self.policy.init(1)), leaves(tuned.init(1)), strict=True):
-            if now.shape != then.shape:
-                remedy = "what was learned has another shape; make a learner anew, or add_arms for more arms"
-                raise InvalidValue(", ".join(hyperparameters), list(hyperparameters.values()), remedy)
-        self.lanes.fit(tuned)
-        self.go_on(tuned, self.offer)
-        self.refit()
 
     def compile(self) -> None:
         """Compile what choosing and learning run, or find it in the cache.

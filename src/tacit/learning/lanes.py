@@ -182,8 +182,6 @@ class Offer:
 SPARE_LANES = 64
 
 
-UNKNOWN = -(2**62)
-"""Plays of an arm by a key whose first ones were not counted; counting on leaves it below 0."""
 MUCH = 2**30
 """Bytes of all keys together of which a warning tells."""
 FEW = 1000
@@ -308,7 +306,7 @@ class Lanes:
             )
 
     def fit(self, policy: Policy) -> None:
-        """Keep what was learned, in the state of a policy with more arms or tuned otherwise."""
+        """Keep what was learned, in the state of a policy with more arms."""
         self._grow(policy)
         self._policy = policy
 
@@ -316,6 +314,7 @@ class Lanes:
         """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
         if not self.plays.shape[1]:
             return np.full(self._policy.arm_count, np.nan)
+        # 0.3 counted on from below 0 where the first plays were not counted.
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def kept(self) -> tuple[dict[str, int], Any, Ints, int]:
@@ -344,8 +343,7 @@ class Lanes:
         # Not the spare lanes: those are to be as the policy would make them now.
         self.state = copied_into(self.used(), policy.init(self._capacity))
         grown, used = no_plays(policy, self._capacity), self.plays[: len(self.of)]
-        # Before it was tuned, the policy may have forgotten nothing.
-        grown[: len(used), : used.shape[1] or None] = used if used.shape[1] else UNKNOWN
+        grown[: len(used), : used.shape[1]] = used
         self.plays = grown
 
 

@@ -159,7 +159,7 @@ class ImpressionReader:
         Parameters
         ----------
         policy : Policy
-            The one of the reader, or a tuned one.
+            The one of the reader.
         offer : Offer
         rows : int
         given : tuple
