@@ -425,7 +425,7 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         # One that says itself what it promises does so.
         await engine.rebuild("home", "minimum-shares(ucb1, at_least={'new': 0.3})")
         assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
-        # What an earlier version called it is its name still.
+        # What the first 0.3 called it is its name still.
         await engine.rollback("home", made.regime.left.removesuffix("-UCB1"))
         assert isinstance(engine.placements["home"].config.policy.policy, tacit.UCB1)
         live = learned(engine)

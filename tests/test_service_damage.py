@@ -196,7 +196,8 @@ def test_verify_says_what_it_can_of_a_file_that_is_cut_up(tmp_path):
     assert wrong_with(path)
 
 
-def test_rows_of_earlier_versions_have_no_checksum(tmp_path, kind):
+def test_rows_without_a_checksum_are_read(tmp_path, kind):
+    """As those of versions before 0.3, in stores that 0.3 has opened since."""
     path = tmp_path / "s.db"
     state = filled(path)
     tables = "decisions", "feedback", "marks"

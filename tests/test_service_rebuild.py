@@ -533,20 +533,6 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
         assert learned(engine) == before
 
 
-async def test_a_snapshot_without_numbers_is_set_aside(tmp_path, caplog):
-    """Version 0.2 could write one, of a log that taught a propensity far too small."""
-
-    config, path = configured(policy=tacit.EXP3S(NAMES)), tmp_path / "s.db"
-    async with harness.served(path, config) as engine:
-        await traffic(engine, 0, 9)
-        before = learned(engine)
-        state = engine.placements["home"].learner.state
-        state.weights[0] = np.nan
-    async with harness.served(path, config) as engine:
-        assert learned(engine) == before
-        assert "1 of its keys have weights that are no numbers; replaying" in caplog.text
-
-
 async def test_shards_say_that_they_cannot(tmp_path):
     path = tmp_path / "s.db"
     async with harness.served(path, configured(), shard=Shard(0, 2)) as engine:

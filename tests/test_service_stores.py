@@ -556,7 +556,7 @@ def test_verify_looks_at_what_was_counted_over_time(tmp_path):
 
     asyncio.run(session())
     flipped(path, "sqlite", "series")
-    # As version 0.1 would have left it.
+    # A checksum would tell it before.
     sql(path, "sqlite", "UPDATE snapshots SET checksum = NULL")
     store = SqliteStore(path)
     assert any("series" in one for one in verify(config, store))

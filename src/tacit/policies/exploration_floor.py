@@ -200,7 +200,7 @@ class ExplorationFloor(Wrapper):
     draws : int, default 16
         How many candidates a policy makes that does not know its propensity, up to 10,000. Each
         decision with a propensity costs as many choices, and one. With 0 it makes none: then
-        decisions carry None, as they did in version 0.1.
+        decisions carry None.
 
     Raises
     ------

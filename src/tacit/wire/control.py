@@ -26,7 +26,7 @@ class Change(msgspec.Struct, frozen=True):
         When, in ISO 8601.
     by : str or None
         The name of the key with which it was made, ``configuration`` or ``guardrail``; None where no
-        key was needed, or an earlier version did not keep it.
+        key was needed, or 0.1 wrote it.
     what : str
         ``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, ``rollback``, ``settings``,
         ``start``, ``guardrail`` or ``configuration``.

@@ -153,8 +153,7 @@ class GLRKLUCB(ForcingDetector):
         Share α of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets α/K
         of the rounds: with 5 arms and the default one in 1000. What is forced costs its gap, for
         ever; it finds an arm that has risen unseen. 0 is best where every shift shows in the
-        clicks on what is shown: ``python -m studies shift-horizons`` has both. Until version 0.2 the
-        default was 0.02.
+        clicks on what is shown: ``python -m studies shift-horizons`` has both.
     delta : float, default 0.001
         The δ of the threshold, in (0, 1]: about the probability that an arm whose rate never
         changes is ever restarted.

@@ -157,7 +157,7 @@ class Rebuilder:
             raise InvalidValue("placement", name, remedy)
         if to is None:
             to = next(reversed(states)) if placement.regime is None else placement.regime.left
-        # Earlier versions did not name the policy within.
+        # The first 0.3 did not name the policy within.
         earlier = {state_name(each.time, {"name": each.policy["name"]}): each for each in states.values()}
         state = (earlier | states).get(to)
         if state is None:

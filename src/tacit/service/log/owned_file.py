@@ -1,8 +1,8 @@
 """A database file that one process owns, and that must stay where it was.
 
 Ownership goes with the file, whatever name it was opened by: a byte of it is locked, beside those
-that SQLite locks itself. The lock file beside it keeps servers of version 0.1 away, and by its
-content tells that there was a store.
+that SQLite locks itself. The lock file beside it keeps two processes from opening it at the same moment,
+and by its content tells that there was a store.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def unit_of(salt: str, placement: int, user: str | None, session: str | None) ->
 
 
 def unit_until_0_2(seed: int, kind: str, id: str) -> str:
-    """Return the hash that versions up to 0.2 kept, keyed with the placement's seed."""
+    """Return the hash that rows of versions up to 0.2 hold, in stores that 0.3 has opened since."""
     key, content = seed.to_bytes(SEED_BYTES, "little"), f"{kind}\0{id}".encode()
     hashed = hashlib.blake2b(content, digest_size=UNIT_BYTES, key=key, person=b"unit")
     return hashed.hexdigest()

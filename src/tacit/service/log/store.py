@@ -148,7 +148,7 @@ def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tupl
     ----------
     head : sequence
     checksum : bytes or None
-        None for one that was written by version 0.1, which has none.
+        None for one that 0.1 wrote, in a store that 0.3 has opened since.
     pieces : iterable
 
     Raises
