@@ -19,13 +19,13 @@ from studies.eventful.eventful_robustness import SCALES, environment
 from studies.study import ratio_of
 
 ARMS = DIM = 5
-BOX = tacit.Rectangle(dim=DIM, margin=0.1, anchored=True)
+BOX = tacit.classifiers.Rectangle(dim=DIM, margin=0.1, anchored=True)
 PLAYERS = {
-    "oracle": tacit.OracleRestart(tacit.Thompson(ARMS), signal=DIM),
+    "oracle": tacit.policies.OracleRestart(tacit.Thompson(ARMS), signal=DIM),
     "auto": tacit.auto(ARMS, signals_dim=DIM),
     "before": tacit.DriftMixture(ARMS, context_dim=DIM),
-    "probation": tacit.ProbationBandit(ARMS, classifier=BOX),
-    "probation, KL-UCB": tacit.ProbationBandit(ARMS, classifier=BOX, base="kl-ucb"),
+    "probation": tacit.policies.ProbationBandit(ARMS, classifier=BOX),
+    "probation, KL-UCB": tacit.policies.ProbationBandit(ARMS, classifier=BOX, base="kl-ucb"),
 }
 CELLS = (
     (0.0, "clean", "plain"),

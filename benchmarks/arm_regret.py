@@ -25,7 +25,13 @@ class Recurring(tacit.ShiftingArms):
         return [drawn[i % self.intents] for i in range(count)]
 
 
-SHIFTING = [tacit.DriftMixture, tacit.ShiftMixture, tacit.Thompson, tacit.KLUCB, tacit.GLRKLUCB]
+SHIFTING = [
+    tacit.DriftMixture,
+    tacit.policies.ShiftMixture,
+    tacit.Thompson,
+    tacit.KLUCB,
+    tacit.policies.baselines.GLRKLUCB,
+]
 STEADY = SHIFTING[:4]
 SETTINGS: dict[str, tuple[tacit.environments.Environment, int, int, list[Any]]] = {
     "steady": (tacit.ShiftingArms(events=0), 10_000, 100, SHIFTING),
@@ -35,7 +41,7 @@ SETTINGS: dict[str, tuple[tacit.environments.Environment, int, int, list[Any]]] 
     "stealthy": (tacit.ShiftingArms(events=3, stealthy=True), 10_000, 50, SHIFTING),
     **{
         f"long tail, alike: {alike}": (
-            tacit.LongTail(keys=200, alike=alike), 10_000, 50, STEADY
+            tacit.environments.LongTail(keys=200, alike=alike), 10_000, 50, STEADY
         )
         for alike in ("arms", "clusters", "offsets", "nothing")
     },

@@ -37,7 +37,7 @@ from tacit.core.text import aligned
 HERE = Path(__file__).parent
 ARMS = len(c_loops.MEANS)
 ENVIRONMENT = tacit.BernoulliArms(c_loops.MEANS)
-POLICIES = {"UCB1": tacit.UCB1(ARMS), "Thompson": tacit.Thompson(ARMS), "EXP3": tacit.EXP3(ARMS)}
+POLICIES = {"UCB1": tacit.UCB1(ARMS), "Thompson": tacit.Thompson(ARMS), "EXP3": tacit.policies.EXP3(ARMS)}
 REGRET_ROUNDS = 20_000
 BATCH = 256
 # Two means of equal expectation differ by more with probability 6e-5.
@@ -218,13 +218,15 @@ def agreement(ours: Mean, theirs: Mean) -> str:
 KEYS = tacit.ShiftingArms(ARMS, keys=100, events=[], clicks=[c_loops.MEANS], dim=10)
 FOLLOWING = [
     tacit.UCB1(ARMS),
-    tacit.BWC(ARMS, classifier=tacit.Rectangle(dim=10, margin=0.1, anchored=True)),
-    tacit.DiscountedUCB(ARMS),
-    tacit.SlidingWindowUCB(ARMS),
-    tacit.CUSUMUCB(ARMS),
-    tacit.MUCB(ARMS),
-    tacit.GLRKLUCB(ARMS),
-    tacit.ProbationBandit(ARMS, classifier=tacit.Rectangle(dim=10, margin=0.1, anchored=True)),
+    tacit.BWC(ARMS, classifier=tacit.classifiers.Rectangle(dim=10, margin=0.1, anchored=True)),
+    tacit.policies.baselines.DiscountedUCB(ARMS),
+    tacit.policies.baselines.SlidingWindowUCB(ARMS),
+    tacit.policies.baselines.CUSUMUCB(ARMS),
+    tacit.policies.baselines.MUCB(ARMS),
+    tacit.policies.baselines.GLRKLUCB(ARMS),
+    tacit.policies.ProbationBandit(
+        ARMS, classifier=tacit.classifiers.Rectangle(dim=10, margin=0.1, anchored=True)
+    ),
 ]
 
 
@@ -257,7 +259,7 @@ def duels(effort: Effort) -> Iterator[Row]:
     """
     arms, horizon = 500, 10**10
     environment = tacit.PreferenceMatrix(f"relaxed-chain({arms}, 1.3)")
-    policy = tacit.BeatTheMean(arms, horizon, gamma=1.3)
+    policy = tacit.policies.BeatTheMean(arms, horizon, gamma=1.3)
     matrix = [list(row) for row in environment.matrix]
     steps = effort.steps["UCB1"]
     preferences, gaps = np.array(environment.matrix), environment.gaps
@@ -284,7 +286,7 @@ def duels(effort: Effort) -> Iterator[Row]:
 def hull(dim: int, labels: int) -> Spread:
     """Time predictions, in batches, of contexts around the hull of random labels."""
     rng = np.random.default_rng(dim + labels)
-    classifier = tacit.SafeClassifier(tacit.Hyperplane(dim, 0.01))
+    classifier = tacit.classifiers.SafeClassifier(tacit.classifiers.Hyperplane(dim, 0.01))
     for context in 0.5 * rng.random((labels, dim)):
         classifier.learn_false(context)
     contexts = 0.6 * rng.random((500, dim))
@@ -300,11 +302,11 @@ def hull(dim: int, labels: int) -> Spread:
 # Duels ---------------------------------------------------------------------------------------
 
 DUELS = [
-    tacit.RMED1(50),
-    tacit.DoubleThompsonSampling(50),
-    tacit.RUCB(50),
-    tacit.SelfSparring(50),
-    tacit.WinnerStays(50),
+    tacit.policies.RMED1(50),
+    tacit.policies.baselines.DoubleThompsonSampling(50),
+    tacit.policies.baselines.RUCB(50),
+    tacit.policies.baselines.SelfSparring(50),
+    tacit.policies.baselines.WinnerStays(50),
 ]
 GAP = 0.1
 
@@ -339,8 +341,8 @@ def calls(effort: Effort) -> Iterator[Row]:
         "UCB1": lambda: tacit.Learner(tacit.UCB1(ARMS), seed=7),
         "Thompson": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7, propensities=False),
         "Thompson with propensities": lambda: tacit.Learner(tacit.Thompson(ARMS), seed=7),
-        "RUCB": lambda: tacit.Learner(tacit.RUCB(ARMS), seed=7),
-        "WinnerStays": lambda: tacit.Learner(tacit.WinnerStays(ARMS), seed=7),
+        "RUCB": lambda: tacit.Learner(tacit.policies.baselines.RUCB(ARMS), seed=7),
+        "WinnerStays": lambda: tacit.Learner(tacit.policies.baselines.WinnerStays(ARMS), seed=7),
     }
     for name, make in learners.items():
         say(f"calls of {name}")
@@ -403,7 +405,7 @@ def over_features(effort: Effort) -> Iterator[Row]:
             times = features.microseconds(policy, offered, rounds, effort.repetitions)
             what = f"{type(policy).__name__}, d = {dim}, {offered} on offer, µs of one core"
             goal, mine = Goal("≤", features.GOALS[dim, offered]), Spread.of(times)
-            if isinstance(policy, tacit.LaplaceEC):
+            if isinstance(policy, tacit.policies.LaplaceEC):
                 yield Row(f"{what}: C -O3", mine, floor, goal=goal)
             else:
                 yield Row(what, mine, goal=goal)
@@ -415,7 +417,7 @@ def over_features(effort: Effort) -> Iterator[Row]:
 def memory() -> Iterator[Row]:
     """Give the size of a lane per policy."""
     others = (tacit.UniformRandom(ARMS), tacit.EpsilonGreedy(ARMS), tacit.KLUCB(ARMS))
-    for policy in (*others, *POLICIES.values(), tacit.EXP3S(ARMS), *FOLLOWING[1:]):
+    for policy in (*others, *POLICIES.values(), tacit.policies.baselines.EXP3S(ARMS), *FOLLOWING[1:]):
         # What all lanes share is left out.
         size = (byte_count(policy.init(2000)) - byte_count(policy.init(1000))) / 1000
         goal = Goal("≤", 400) if isinstance(policy, tacit.BWC) else None

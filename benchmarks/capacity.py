@@ -237,7 +237,7 @@ def state_sizes() -> dict[str, float]:
         "UCB1": tacit.UCB1(ARMS),
         "Thompson": tacit.Thompson(ARMS),
         "BWC(UCB1), 10 signals": tacit.BWC(ARMS, classifier=rectangle),
-        "SlidingWindowUCB": tacit.SlidingWindowUCB(ARMS),
+        "SlidingWindowUCB": tacit.policies.baselines.SlidingWindowUCB(ARMS),
     }
     return {
         name: (byte_count(one.init(1001)) - byte_count(one.init(1))) / 1000 for name, one in policies.items()
@@ -248,7 +248,7 @@ def merge_costs(shards: int = 64) -> dict[str, tuple[float, float]]:
     """Return bytes of a shard's delta, and core seconds to merge those of all shards."""
     found = {}
     for dim in (10, 50, 100):
-        policy = tacit.LaplaceEC(dim // 2, dim - dim // 2)
+        policy = tacit.policies.LaplaceEC(dim // 2, dim - dim // 2)
         base = policy.init(1)
         later = [base._replace(root=0.9 * base.root) for _ in range(shards)]
         took, _ = core_seconds(lambda b=base, s=later: [added(b, s) for _ in range(5)])

@@ -23,7 +23,7 @@ from tacit.policies import Policy
 
 RATES = (0.3, 0.5, 0.1)
 MATRIX = PreferenceMatrix([[0.5, 0.7, 0.8], [0.3, 0.5, 0.6], [0.2, 0.4, 0.5]])
-TWENTY = tacit.CascadeArms([0.3, 0.25, 0.2, 0.2, 0.15, 0.15, *[0.1] * 14], positions=5)
+TWENTY = tacit.environments.CascadeArms([0.3, 0.25, 0.2, 0.2, 0.15, 0.15, *[0.1] * 14], positions=5)
 STEP = 10
 """Regret is noted after so many rounds each."""
 
@@ -77,7 +77,7 @@ def main() -> None:
             bench.row(f"{text}, delays {name}", auto, world, horizon, 1_000, delay)
     for window in (100, 1_000, 3_000):
         bench.row("arms of 3, 5 and 1 %", auto, worlds((0.03, 0.05, 0.01), 20_000, 0), 20_000, window)
-    bench.row("20 keys", auto, tacit.LongTail(keys=20, arms=3), 40_000, 1_000)
+    bench.row("20 keys", auto, tacit.environments.LongTail(keys=20, arms=3), 40_000, 1_000)
     ten = tacit.BernoulliArms([0.5, 0.3, 0.3, 0.3, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1])
     shown: list[tuple[str, Policy, Environment]] = [
         ("ten arms", tacit.auto(arms=10), ten),
@@ -90,7 +90,7 @@ def main() -> None:
         (
             "lists of items",
             tacit.auto(relevance_dim=40, shows="slate", positions=3),
-            tacit.ItemLists(40, positions=3, pool=200, offered=6),
+            tacit.environments.ItemLists(40, positions=3, pool=200, offered=6),
         ),
         ("duels", tacit.auto(arms=3, shows="duel"), MATRIX),
     ]

@@ -59,7 +59,7 @@ def main() -> None:
     print(f"{'setting':32} {'duels':>8} {'default':>14} {'RMED1':>14} {'ratio':>6} {'worst':>7} {'wrong':>6}")
     for name, setting in duel_settings().items():
         ours, wrong = play(tacit.HorizonDraw, setting, given.runs, given.seed)
-        theirs, _ = play(tacit.RMED1, setting, given.runs // 2, given.seed + 1_000_000)
+        theirs, _ = play(tacit.policies.RMED1, setting, given.runs // 2, given.seed + 1_000_000)
         for k, horizon in enumerate(setting.horizons):
             cells = [(x[:, k].mean(), x[:, k].std(ddof=1) / len(x) ** 0.5) for x in (ours, theirs)]
             (mean, error), (other, its) = cells

@@ -26,7 +26,11 @@ MIXTURE = tacit.ClickMixture(5, 5)
 
 
 def regrets(
-    policies: Sequence[tacit.Policy], environment: tacit.Environment, rounds: int, runs: int, seed: int
+    policies: Sequence[tacit.Policy],
+    environment: tacit.environments.Environment,
+    rounds: int,
+    runs: int,
+    seed: int,
 ) -> Floats:
     """Return the regret of each policy after each run."""
     found = tacit.simulate(policies, environment, rounds, runs=runs, seed=seed, workers=1)
@@ -68,14 +72,18 @@ def drawn(policies: Sequence[tacit.Policy], made: Iterator[tuple[Floats, Floats]
 
 def fixed(runs: int) -> None:
     """The same ten arms every time, which are not crossed."""
-    policies = [MIXTURE, tacit.LinUCB(5, 5, alpha=1.0), tacit.LaplaceEC(5, 5, draw="coupled")]
+    policies = [
+        MIXTURE,
+        tacit.policies.LinUCB(5, 5, alpha=1.0),
+        tacit.policies.LaplaceEC(5, 5, draw="coupled"),
+    ]
     for scale in (1.0, 4.0):
         tell(f"fixed, θ × {scale:g}", policies, drawn(policies, problems(runs, 5_000, 10, scale), 5_000))
 
 
 def sizes(runs: int) -> None:
     """All features times one number; or each column times its own, between 0.01 and 100."""
-    policies = [MIXTURE, tacit.LinUCB(5, 5, alpha=1.0)]
+    policies = [MIXTURE, tacit.policies.LinUCB(5, 5, alpha=1.0)]
     for scale in (1.0, 4.0):
         for size in SIZES:
             setting = f"sizes × {size:g}, θ × {scale:g}" if size else f"any size, θ × {scale:g}"
@@ -85,7 +93,12 @@ def sizes(runs: int) -> None:
 
 def truths(runs: int) -> None:
     """Logistic clicks and linear rewards, ten of a hundred arms on offer."""
-    policies = [MIXTURE, tacit.LogisticTS(5, 5, draw="coupled"), tacit.LogisticTS(5, 5), tacit.LinUCB(5, 5)]
+    policies = [
+        MIXTURE,
+        tacit.policies.LogisticTS(5, 5, draw="coupled"),
+        tacit.policies.LogisticTS(5, 5),
+        tacit.policies.LinUCB(5, 5),
+    ]
     for name, environment in {
         "logistic, θ × 1": PlainArms(1.0),
         "logistic, θ × 4": PlainArms(4.0),
@@ -96,7 +109,7 @@ def truths(runs: int) -> None:
 
 def keys(runs: int) -> None:
     """Ten keys: one mixture for all, one for each, and what they share apart."""
-    hybrid = tacit.HybridClickMixture(5, 5)
+    hybrid = tacit.policies.HybridClickMixture(5, 5)
     for unlike in (0.0, 0.5, 2.0):
         for policy, pooled in ((MIXTURE, True), (MIXTURE, False), (hybrid, False)):
             environment = KeyedArms(unlike=unlike, pooled=pooled)
@@ -111,13 +124,13 @@ def users(runs: int) -> None:
         if context:
             policies.append(tacit.EmbeddingMixture(dim, context))
         else:
-            policies.append(tacit.LinUCB(dim))
+            policies.append(tacit.policies.LinUCB(dim))
         tell(f"users, {told}", policies, regrets(policies, UserArms(told=told), 2_000, runs, 8_155))
 
 
 def drift(runs: int) -> None:
     """Parameters that are drawn anew twice in 15,000 rounds; and 5,000 rounds without."""
-    policies = [tacit.OracleRestart(MIXTURE), tacit.CUSUMRestart(MIXTURE)]
+    policies = [tacit.policies.OracleRestart(MIXTURE), tacit.policies.CUSUMRestart(MIXTURE)]
     for scale in (1.0, 4.0):
         for redraws, rounds in (((5_001, 10_001), 15_000), ((), 5_000)):
             environment = tacit.ExaminationArms(scale=scale, redraws=redraws, announced=True)
@@ -130,7 +143,7 @@ SETTINGS = {"fixed": fixed, "sizes": sizes, "truths": truths, "keys": keys, "use
 
 def main() -> None:
     """Measure one setting and print."""
-    warnings.simplefilter("ignore", tacit.IdentifiabilityWarning)
+    warnings.simplefilter("ignore", tacit.policies.IdentifiabilityWarning)
     setting, runs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 60
     if setting == "crossed":
         few_arms(runs)

@@ -20,23 +20,23 @@ SEEDS = {1.0: 7_411, 4.0: 7_414}
 """Of the runs, by the factor on the parameters."""
 POLICIES: list[tacit.Policy] = [
     tacit.ClickMixture(5, 5),
-    tacit.LaplaceEC(5, 5, draw="coupled"),
-    tacit.LaplaceEC(5, 5),
-    tacit.LogisticTS(5, 5, draw="coupled"),
-    tacit.LogisticTS(5, 5),
-    tacit.LinTS(5, 5, draw="coupled"),
-    tacit.LinTS(5, 5),
-    tacit.LinUCB(5, 5, alpha=1.0),
-    tacit.LinUCB(5, 5),
+    tacit.policies.LaplaceEC(5, 5, draw="coupled"),
+    tacit.policies.LaplaceEC(5, 5),
+    tacit.policies.LogisticTS(5, 5, draw="coupled"),
+    tacit.policies.LogisticTS(5, 5),
+    tacit.policies.LinTS(5, 5, draw="coupled"),
+    tacit.policies.LinTS(5, 5),
+    tacit.policies.LinUCB(5, 5, alpha=1.0),
+    tacit.policies.LinUCB(5, 5),
 ]
 
 
 FEW_ARMS: list[tacit.Policy] = [
     tacit.ClickMixture(1, 1),
-    tacit.LaplaceEC(1, 1, draw="coupled"),
-    tacit.LaplaceEC(1, 1),
-    tacit.LaplaceECMixture(1, 1),
-    tacit.LinUCB(1, 1, alpha=1.0),
+    tacit.policies.LaplaceEC(1, 1, draw="coupled"),
+    tacit.policies.LaplaceEC(1, 1),
+    tacit.policies.LaplaceECMixture(1, 1),
+    tacit.policies.LinUCB(1, 1, alpha=1.0),
 ]
 
 
@@ -69,7 +69,7 @@ def few_arms(problems: int = 60, rounds: int = 5_000) -> None:
 
 def main() -> None:
     """Measure and print: ten of a hundred arms on offer, five features a block."""
-    warnings.simplefilter("ignore", tacit.IdentifiabilityWarning)
+    warnings.simplefilter("ignore", tacit.policies.IdentifiabilityWarning)
     if sys.argv[1:] == ["crossed"]:
         few_arms()
         return

@@ -28,7 +28,7 @@ def clipped_mean(mean: float) -> float:
 
 
 @dataclass(frozen=True)
-class PlainArms(tacit.Environment):
+class PlainArms(tacit.environments.Environment):
     """A hundred arms, ten on offer; clicks are logistic in all features, or rewards linear.
 
     Features of both blocks, and parameters, are uniform in the unit ball. The click probability
@@ -96,7 +96,7 @@ class PlainArms(tacit.Environment):
         return clipped_mean(best) if params.linear else best
 
 
-class ChancesTold(tacit.Environment):
+class ChancesTold(tacit.environments.Environment):
     """Base of those whose world has the chances of all arms on offer, and a noise a round."""
 
     @staticmethod

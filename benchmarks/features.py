@@ -42,24 +42,26 @@ def loop(params: Any, state: Any, relevance: Any, examination: Any, arms: Any, r
         learn(params, state, 0, Outcome(impression, arm, 1.0 if rng.random() < 0.25 else 0.0, 1.0))
 
 
-def policies(dim: int) -> list[tacit.ClickModel]:
+def policies(dim: int) -> list[tacit.policies.ClickModel]:
     """Return what is timed, over so many features in all."""
     half = dim // 2
     return [
-        tacit.ECBandit(half, half),
-        tacit.LaplaceEC(half, half),
-        tacit.LogisticTS(half, half, intercept=False),
-        tacit.LinTS(half, half, intercept=False),
+        tacit.policies.ECBandit(half, half),
+        tacit.policies.LaplaceEC(half, half),
+        tacit.policies.LogisticTS(half, half, intercept=False),
+        tacit.policies.LinTS(half, half, intercept=False),
     ]
 
 
-def coupled(dim: int) -> list[tacit.ClickModel]:
+def coupled(dim: int) -> list[tacit.policies.ClickModel]:
     """Return what draws one number for all arms, at O(d²) an arm."""
     half = dim // 2
-    return [tacit.LaplaceEC(half, half, draw="coupled"), tacit.ClickMixture(half, half)]
+    return [tacit.policies.LaplaceEC(half, half, draw="coupled"), tacit.ClickMixture(half, half)]
 
 
-def microseconds(policy: tacit.ClickModel, offered: int, rounds: int, repetitions: int) -> list[float]:
+def microseconds(
+    policy: tacit.policies.ClickModel, offered: int, rounds: int, repetitions: int
+) -> list[float]:
     """Return processor time per choose + learn in the compiled loop."""
     rng = np.random.default_rng(1)
     half = policy.relevance_dim
@@ -103,7 +105,7 @@ def endurance(count: int) -> dict[str, float]:
     """
     import numba
 
-    compiled(loop, tacit.LaplaceEC(1, 1).params)
+    compiled(loop, tacit.policies.LaplaceEC(1, 1).params)
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((1, 10)) + 1e-3 * rng.standard_normal((64, 10))
     own = Gaussian.prior(1, 10, 1.0)
@@ -122,7 +124,7 @@ def endurance(count: int) -> dict[str, float]:
 def main() -> None:
     """Measure and print."""
     # The paper's features have no constant, and its truth needs none.
-    warnings.simplefilter("ignore", tacit.IdentifiabilityWarning)
+    warnings.simplefilter("ignore", tacit.policies.IdentifiabilityWarning)
     if sys.argv[1:2] == ["--updates"]:
         print(json.dumps(endurance(int(sys.argv[2])), indent=1))
         return

@@ -51,8 +51,14 @@ TRIED = {
 def contenders(horizon: int) -> dict[str, list[tacit.Policy]]:
     """Return families of policies; the first one is the default alone."""
     arms = STEADY.arm_count
-    windows = [tacit.SlidingWindowUCB(arms, window=horizon // part, xi=0.1) for part in (20, 10, 4)]
-    wider = [tacit.SlidingWindowUCB(arms, window=horizon // part, xi=0.3) for part in (20, 10, 4)]
+    windows = [
+        tacit.policies.baselines.SlidingWindowUCB(arms, window=horizon // part, xi=0.1)
+        for part in (20, 10, 4)
+    ]
+    wider = [
+        tacit.policies.baselines.SlidingWindowUCB(arms, window=horizon // part, xi=0.3)
+        for part in (20, 10, 4)
+    ]
     return {
         "the default": [tacit.auto(arms)],
         "the default, notice_within": [tacit.auto(arms, notice_within=rounds) for rounds in NOTICED[horizon]],
@@ -60,7 +66,7 @@ def contenders(horizon: int) -> dict[str, list[tacit.Policy]]:
             RisenMixture(arms, threshold=threshold) for threshold in THRESHOLDS
         ],
         "Thompson (sums=True)": [tacit.auto(arms, sums=True)],
-        "ShiftMixture": [tacit.ShiftMixture(arms)],
+        "ShiftMixture": [tacit.policies.ShiftMixture(arms)],
         "SlidingWindowUCB, xi=0.1": windows,
         "SlidingWindowUCB, xi=0.3": wider,
     }

@@ -20,7 +20,7 @@ SEED = 20_261
 
 
 @dataclass(frozen=True)
-class Fixed(tacit.SlatePolicy):
+class Fixed(tacit.policies.SlatePolicy):
     """Show the first ``shown`` arms as they are offered."""
 
     class Params(NamedTuple):
@@ -49,10 +49,10 @@ def policies(arms, positions):
     """Return what is compared, the start list and the empty one last."""
     return {
         "ListMix": tacit.ListMix(arms, positions=positions),
-        "SafeListMix": tacit.SafeListMix(arms, positions=positions),
-        "CascadeKLUCB": tacit.CascadeKLUCB(arms, positions=positions),
-        "PBMUCB": tacit.PBMUCB(arms, positions=positions),
-        "RankedBandit(KLUCB)": tacit.RankedBandit(tacit.KLUCB(arms), positions=positions),
+        "SafeListMix": tacit.policies.SafeListMix(arms, positions=positions),
+        "CascadeKLUCB": tacit.policies.CascadeKLUCB(arms, positions=positions),
+        "PBMUCB": tacit.policies.baselines.PBMUCB(arms, positions=positions),
+        "RankedBandit(KLUCB)": tacit.policies.baselines.RankedBandit(tacit.KLUCB(arms), positions=positions),
         "the start list": Fixed(arms, positions=positions, shown=positions),
         "nothing": Fixed(arms, positions=positions, shown=0),
     }

@@ -20,7 +20,7 @@ HORIZON, RUNS, SEED = 10_000, 24, 1
 
 
 @dataclass(frozen=True)
-class TopK(tacit.ClickModel, tacit.SlatePolicy):
+class TopK(tacit.policies.ClickModel, tacit.policies.SlatePolicy):
     """LaplaceEC that lists the arms of the highest drawn click probabilities.
 
     Each position is an impression of its own to it, seen or not by its examination features
@@ -28,7 +28,7 @@ class TopK(tacit.ClickModel, tacit.SlatePolicy):
     """
 
     class Params(NamedTuple):
-        policy: tacit.LaplaceEC.Params
+        policy: tacit.policies.LaplaceEC.Params
 
     class State(NamedTuple):
         policy: tacit.policies.features.gaussian.Gaussian
@@ -38,7 +38,7 @@ class TopK(tacit.ClickModel, tacit.SlatePolicy):
 
     @property
     def inner(self):
-        return tacit.LaplaceEC(self.relevance_dim, self.examination_dim)
+        return tacit.policies.LaplaceEC(self.relevance_dim, self.examination_dim)
 
     @property
     def params(self):
@@ -78,16 +78,16 @@ class TopK(tacit.ClickModel, tacit.SlatePolicy):
 
 def table(scale: float, pool: int, constants: tuple[float, ...]) -> None:
     """Print mean and standard error of the regret of each policy."""
-    environment = tacit.ContextualCascade(
+    environment = tacit.environments.ContextualCascade(
         scale=scale, pool=pool, position_constants=constants, identified=True
     )
     policies = {
-        "CascadeEC": tacit.CascadeEC(5, 5),
+        "CascadeEC": tacit.policies.CascadeEC(5, 5),
         "LaplaceEC, best three": TopK(5, 5),
-        "CascadeKLUCB": tacit.CascadeKLUCB(pool),
-        "CascadeKLUCB(c=0)": tacit.CascadeKLUCB(pool, c=0.0),
-        "RankedBandit(KLUCB)": tacit.RankedBandit(tacit.KLUCB(pool)),
-        "RankedBandit(EXP3)": tacit.RankedBandit(tacit.EXP3(pool)),
+        "CascadeKLUCB": tacit.policies.CascadeKLUCB(pool),
+        "CascadeKLUCB(c=0)": tacit.policies.CascadeKLUCB(pool, c=0.0),
+        "RankedBandit(KLUCB)": tacit.policies.baselines.RankedBandit(tacit.KLUCB(pool)),
+        "RankedBandit(EXP3)": tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(pool)),
     }
     result = tacit.simulate(
         list(policies.values()), environment, HORIZON, runs=RUNS, seed=SEED, checkpoints=1

@@ -30,13 +30,13 @@ FIGURES = {
 
 def contenders(arms: int, horizon: int, gamma: float) -> dict[str, Any]:
     """Return the policies that are compared."""
-    found = {"BeatTheMean, guaranteed": tacit.BeatTheMean(arms, horizon=horizon, gamma=gamma)}
+    found = {"BeatTheMean, guaranteed": tacit.policies.BeatTheMean(arms, horizon=horizon, gamma=gamma)}
     if gamma > 1:
-        narrow = tacit.BeatTheMean(arms, horizon=horizon, scale=1)
+        narrow = tacit.policies.BeatTheMean(arms, horizon=horizon, scale=1)
         found["BeatTheMean, radius (9), not guaranteed"] = narrow
     default = tacit.auto(arms, shows="duel")
     found[f"{default.label}, the default"] = default
-    for policy in (tacit.RMED1(arms), tacit.DoubleThompsonSampling(arms)):
+    for policy in (tacit.policies.RMED1(arms), tacit.policies.baselines.DoubleThompsonSampling(arms)):
         if policy != default:
             found[policy.label] = policy
     return found

@@ -32,21 +32,23 @@ SECONDS = 0.2
 """Least time of a run that is counted."""
 
 DIM = 5
-SETTINGS: dict[str, tacit.Environment] = {
+SETTINGS: dict[str, tacit.environments.Environment] = {
     "5 arms": tacit.BernoulliArms([0.1, 0.2, 0.3, 0.4, 0.5]),
     "5 arms, 5 signals": tacit.ShiftingArms(arms=5, dim=DIM, announced=True),
     "6 arms, duels": tacit.PreferenceMatrix("arxiv"),
-    "6 arms, duels, 5 signals": tacit.ContextualDuels(6, DIM),
-    "3 of 8 arms": tacit.CascadeArms([0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], positions=3),
+    "6 arms, duels, 5 signals": tacit.environments.ContextualDuels(6, DIM),
+    "3 of 8 arms": tacit.environments.CascadeArms([0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05], positions=3),
     "1 of 10 arms by 10 features": tacit.ExaminationArms(DIM, DIM, pool=100, offered=10),
     "1 of 10 arms by 10 features, 100 in all": tacit.ExaminationArms(
         DIM, DIM, pool=100, offered=10, identified=True
     ),
-    "3 of 10 arms by 10 features": tacit.ContextualCascade(DIM, DIM, positions=3, pool=100, offered=10),
+    "3 of 10 arms by 10 features": tacit.environments.ContextualCascade(
+        DIM, DIM, positions=3, pool=100, offered=10
+    ),
 }
 
 
-def suits(policy: tacit.Policy, environment: tacit.Environment) -> bool:
+def suits(policy: tacit.Policy, environment: tacit.environments.Environment) -> bool:
     """Return whether a policy reads all that an environment tells, and can be played there."""
     features = environment.feature_dims
     by_name = features == (0, 0) or environment.arm_count == 100
@@ -72,7 +74,7 @@ def bytes_a_key(policy: Policy) -> int:
     return (byte_count(policy.init(1025)) - byte_count(policy.init(1))) // 1024
 
 
-def nanoseconds(policy: Policy, environment: tacit.Environment) -> float:
+def nanoseconds(policy: Policy, environment: tacit.environments.Environment) -> float:
     """Return the processor time of a round."""
     rounds = 200
     rounds_and_times: list[float] = []

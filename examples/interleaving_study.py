@@ -48,7 +48,7 @@ SETTLED = 0.1
 
 
 @dataclass(frozen=True)
-class RandomPairs(tacit.DuelPolicy):
+class RandomPairs(tacit.policies.DuelPolicy):
     """Any two rankers: what every policy should beat."""
 
     class Params(NamedTuple):

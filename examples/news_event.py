@@ -170,19 +170,19 @@ def placements(news: News, arguments: argparse.Namespace) -> dict[str, Placement
     base = tacit.Thompson(ARMS)
     signals = SignalConfig(tuple(arguments.signals), arguments.fast, arguments.slow)
     dim = len(signals.names)
-    classifier = tacit.Rectangle(dim=dim, margin=arguments.margin)
+    classifier = tacit.classifiers.Rectangle(dim=dim, margin=arguments.margin)
     if arguments.classifier == "hyperplane":
-        classifier = tacit.Hyperplane(dim=dim, margin=arguments.margin)
+        classifier = tacit.classifiers.Hyperplane(dim=dim, margin=arguments.margin)
     bwc = tacit.BWC(classifier=classifier, policy=base, test_rounds=arguments.rounds, min_shift=0.3)
-    probation = tacit.ProbationBandit(ARMS, classifier=classifier)
+    probation = tacit.policies.ProbationBandit(ARMS, classifier=classifier)
     rule = Rule(window=30_000_000)
     told = {"seed": 7, "rule": rule, "propensities": False}
     return {
         "BWC, signals of the service": PlacementConfig(bwc, signals=signals, **told),
         "ProbationBandit, the same": PlacementConfig(probation, signals=signals, **told),
         "Thompson alone": PlacementConfig(base, **told),
-        "GLRKLUCB": PlacementConfig(tacit.GLRKLUCB(ARMS), **told),
-        "oracle": PlacementConfig(tacit.OracleRestart(base, signal=0), **told),
+        "GLRKLUCB": PlacementConfig(tacit.policies.baselines.GLRKLUCB(ARMS), **told),
+        "oracle": PlacementConfig(tacit.policies.OracleRestart(base, signal=0), **told),
     }
 
 

@@ -19,7 +19,7 @@ class Pool(NamedTuple):  # what all keys share: arrays with a leading axis of 1
 
 
 @dataclass(frozen=True)
-class PooledUCB(tacit.IndexPolicy):
+class PooledUCB(tacit.policies.IndexPolicy):
     class State(NamedTuple):
         plays: np.ndarray
         rewards: np.ndarray

@@ -19,8 +19,8 @@ POLICIES = (
     tacit.KLUCB(3),
     tacit.Thompson(3),
     tacit.Thompson(3, discount=0.995),
-    tacit.SlidingWindowUCB(3),
-    tacit.GLRKLUCB(3),
+    tacit.policies.baselines.SlidingWindowUCB(3),
+    tacit.policies.baselines.GLRKLUCB(3),
 )
 
 

@@ -103,10 +103,12 @@ def _named_arms(world: Environment, horizon: int) -> list[policies.Policy]:
         *_grid(partial(policies.UCB1, arms), alpha=(0.1, 0.2, 0.35, 0.5)),
         *_grid(partial(policies.EpsilonGreedy, arms), epsilon=(0.01, 0.05, 0.1)),
         *_grid(partial(policies.Thompson, arms), discount=(0.9, 0.99, 0.999, 0.9999)),
-        *_grid(partial(policies.GLRKLUCB, arms), alpha=(0.0, 0.005, 0.02)),
-        *_grid(partial(policies.SlidingWindowUCB, arms), window=windows, xi=(0.1, 0.3, 0.6)),
-        *_grid(partial(policies.DiscountedUCB, arms), discount=(0.99, 0.999, 0.9999), xi=(0.1, 0.3)),
-        policies.EXP3S.tuned(arms, horizon, 4),
+        *_grid(partial(policies.baselines.GLRKLUCB, arms), alpha=(0.0, 0.005, 0.02)),
+        *_grid(partial(policies.baselines.SlidingWindowUCB, arms), window=windows, xi=(0.1, 0.3, 0.6)),
+        *_grid(
+            partial(policies.baselines.DiscountedUCB, arms), discount=(0.99, 0.999, 0.9999), xi=(0.1, 0.3)
+        ),
+        policies.baselines.EXP3S.tuned(arms, horizon, 4),
     ]
 
 
@@ -125,9 +127,9 @@ def _lists(world: Environment, horizon: int) -> list[policies.Policy]:
     return [
         policies.CascadeKLUCB(arms, positions=positions),
         policies.CascadeUCB1(arms, positions=positions),
-        policies.PBMUCB(arms, positions=positions),
-        policies.PBMThompson(arms, positions=positions),
-        policies.RankedBandit(policies.KLUCB(arms), positions=positions),
+        policies.baselines.PBMUCB(arms, positions=positions),
+        policies.baselines.PBMThompson(arms, positions=positions),
+        policies.baselines.RankedBandit(policies.KLUCB(arms), positions=positions),
     ]
 
 
@@ -135,10 +137,10 @@ def _duels(world: Environment, horizon: int) -> list[policies.Policy]:
     arms = world.arm_count
     return [
         policies.RMED1(arms),
-        *_grid(partial(policies.RUCB, arms), alpha=(0.51, 1.0)),
-        *_grid(partial(policies.DoubleThompsonSampling, arms), alpha=(0.51, 1.0)),
-        policies.SelfSparring(arms),
-        policies.WinnerStays(arms),
+        *_grid(partial(policies.baselines.RUCB, arms), alpha=(0.51, 1.0)),
+        *_grid(partial(policies.baselines.DoubleThompsonSampling, arms), alpha=(0.51, 1.0)),
+        policies.baselines.SelfSparring(arms),
+        policies.baselines.WinnerStays(arms),
     ]
 
 

@@ -66,10 +66,10 @@ def anytime(arms: int) -> dict[str, policies.DuelPolicy]:
     return {
         "HorizonDraw": policies.HorizonDraw(arms),
         "RMED1": policies.RMED1(arms),
-        "Double Thompson": policies.DoubleThompsonSampling(arms),
-        "RUCB": policies.RUCB(arms),
-        "Self-sparring": policies.SelfSparring(arms),
-        "Winner stays": policies.WinnerStays(arms),
+        "Double Thompson": policies.baselines.DoubleThompsonSampling(arms),
+        "RUCB": policies.baselines.RUCB(arms),
+        "Self-sparring": policies.baselines.SelfSparring(arms),
+        "Winner stays": policies.baselines.WinnerStays(arms),
     }
 
 

@@ -23,18 +23,17 @@ from tacit.policies import (
     ClickModel,
     CUSUMRestart,
     ECBandit,
-    HLinUCB,
     LaplaceEC,
     LaplaceECMixture,
     LinTS,
     LinUCB,
     LogisticTS,
     OracleRestart,
-    PlacedPBMUCB,
     Policy,
     UniformRandom,
 )
 from tacit.policies.base import Outcome
+from tacit.policies.baselines import HLinUCB, PlacedPBMUCB
 from tacit.policies.features.click_model import place_of
 from tacit.policies.features.gaussian import sigmoid
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream

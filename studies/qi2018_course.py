@@ -234,8 +234,8 @@ def compared(log: CourseLog) -> dict[str, policies.Policy]:
         "Similarity (uniform)": policies.UniformRandom(slots),
         "Logistic, no intercept (the paper's)": policies.LogisticTS(*dims, intercept=False),
         "Logistic, intercept": policies.LogisticTS(*dims),
-        "hLinUCB": policies.HLinUCB(slots, *dims),
-        "PBMUCB, effects estimated": policies.PlacedPBMUCB(slots, positions=POSITIONS),
+        "hLinUCB": policies.baselines.HLinUCB(slots, *dims),
+        "PBMUCB, effects estimated": policies.baselines.PlacedPBMUCB(slots, positions=POSITIONS),
         "E-C Bandit": policies.ECBandit(*dims),
         "LaplaceEC": policies.LaplaceEC(*dims),
     }

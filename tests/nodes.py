@@ -32,7 +32,7 @@ from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
 
 SHARDS = 3
 STORE_BYTES = 100_000_000
-POLICIES = [tacit.UCB1(5), tacit.Thompson(5), tacit.SlidingWindowUCB(5)]
+POLICIES = [tacit.UCB1(5), tacit.Thompson(5), tacit.policies.baselines.SlidingWindowUCB(5)]
 ARMS = list("abcde")
 ENVIRONMENT = tacit.ShiftingArms()
 PARTS, PART_ROWS = 3, 4_000_000

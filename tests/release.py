@@ -85,7 +85,7 @@ provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
     "kafka": """
 from tacit.errors import LogError
-from tacit.events.topics import address_of
+from tacit.feed.kafka_topics import address_of
 from tacit.feed import kafka
 kafka.PATIENCE = 0.1
 try:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interpreted
 
 
 @dataclass(frozen=True)
-class RandomDuel(tacit.DuelPolicy):
+class RandomDuel(tacit.policies.DuelPolicy):
     """Any two arms, counting the wins of the left and the right one."""
 
     class Params(NamedTuple):
@@ -42,7 +42,7 @@ class RandomDuel(tacit.DuelPolicy):
 
 
 @dataclass(frozen=True)
-class InOrder(tacit.SlatePolicy):
+class InOrder(tacit.policies.SlatePolicy):
     """The first arms on offer, counting the clicks of each arm."""
 
     class Params(NamedTuple):
@@ -71,7 +71,7 @@ class InOrder(tacit.SlatePolicy):
 
 
 @dataclass(frozen=True)
-class LargestFeature(tacit.FeaturePolicy):
+class LargestFeature(tacit.policies.FeaturePolicy):
     """The arm with the largest sum of features, adding up what it has learned from."""
 
     class Params(NamedTuple):

@@ -42,7 +42,7 @@ RECOMMENDED = [
     ({"arms": 5, "notice_within": 5000}, tacit.DriftMixture(5, notice_within=5000)),
     ({"arms": 5, "sums": True}, tacit.Thompson(5)),
     ({"arms": 20, "shows": "slate", "positions": 5}, tacit.ListMix(20, positions=5)),
-    ({"arms": 20, "shows": "slate", "own_order": True}, tacit.SafeListMix(20, positions=3)),
+    ({"arms": 20, "shows": "slate", "own_order": True}, tacit.policies.SafeListMix(20, positions=3)),
     ({"arms": ["x", "y"], "shows": "duel"}, tacit.HorizonDraw(["x", "y"])),
     ({"relevance_dim": 5}, tacit.ClickMixture(5)),
     ({"relevance_dim": 5, "examination_dim": 2}, tacit.ClickMixture(5, 2)),
@@ -115,7 +115,7 @@ def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
     ("environment", "policy"),
     [
         (tacit.BernoulliArms([0.1, 0.2]), tacit.DriftMixture(2)),
-        (tacit.CascadeArms([0.4, 0.3, 0.2], positions=2), tacit.ListMix(3, positions=2)),
+        (tacit.environments.CascadeArms([0.4, 0.3, 0.2], positions=2), tacit.ListMix(3, positions=2)),
         (tacit.PreferenceMatrix("arxiv"), tacit.HorizonDraw(6)),
     ],
 )
@@ -221,7 +221,7 @@ def test_the_store_has_it_by_its_own_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("began", "policy"),
-    [("ucb1(alpha=0.3)", tacit.UCB1(3, alpha=0.3)), ("shift-mixture", tacit.ShiftMixture(3))],
+    [("ucb1(alpha=0.3)", tacit.UCB1(3, alpha=0.3)), ("shift-mixture", tacit.policies.ShiftMixture(3))],
 )
 def test_a_placement_that_has_learned_keeps_its_policy(began, policy, tmp_path):
     """So it does when a later version recommends another one, as this one does in place of ShiftMixture."""
@@ -239,7 +239,7 @@ def test_promised_shares_are_not_dropped_by_what_began_otherwise(other, tmp_path
     begun = with_home(path, arms=names, policy="thompson", at_least={"b": 0.2})
     recommended = with_home(path, arms=names, at_least={"b": 0.2})
     kept, spec = asyncio.run(session(begun, noted=recommended))
-    assert kept == tacit.MinimumShares(tacit.Thompson(names), at_least={"b": 0.2})
+    assert kept == tacit.policies.MinimumShares(tacit.Thompson(names), at_least={"b": 0.2})
     assert (spec["name"], spec["at_least"]) == ("MinimumShares", [["b", 0.2]])
     assert recommended.placements["home"].policy == tacit.auto(names, at_least={"b": 0.2})
     assert asyncio.run(session(recommended))[0] == kept

@@ -23,7 +23,7 @@ def program(c_loops, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "policy", [tacit.UCB1(5), tacit.Thompson(5), tacit.EXP3(5)], ids=lambda policy: policy.label
+    "policy", [tacit.UCB1(5), tacit.Thompson(5), tacit.policies.EXP3(5)], ids=lambda policy: policy.label
 )
 def test_regret_agrees_with_an_independent_implementation(policy, c_loops, program):
     """Two-sample test of the mean regrets; error probability 1e-4 per policy."""

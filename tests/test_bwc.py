@@ -20,7 +20,7 @@ from tacit.policies.base import Outcome
 
 pytestmark = pytest.mark.interpreted
 
-BOX = tacit.Rectangle(dim=1, margin=0.1)
+BOX = tacit.classifiers.Rectangle(dim=1, margin=0.1)
 QUIET, LOUD = [0.2], [0.9]
 
 
@@ -152,7 +152,7 @@ def test_a_restart_takes_place_with_the_impression_and_voids_what_was_under_way(
 
 @pytest.mark.parametrize("base", [tacit.UCB1(3), tacit.KLUCB(3), tacit.Thompson(3)], ids=repr)
 def test_going_on_from_a_snapshot_equals_never_having_stopped(base, tmp_path):
-    policy = tacit.BWC(policy=base, classifier=tacit.Rectangle(2, 0.1), test_rounds=20)
+    policy = tacit.BWC(policy=base, classifier=tacit.classifiers.Rectangle(2, 0.1), test_rounds=20)
     learners = [tacit.Learner(policy, seed=3) for _ in range(2)]
     rng = np.random.default_rng(5)
     for part in range(3):
@@ -266,7 +266,7 @@ def test_events_closer_than_two_tests_are_told():
 
 
 @pytest.mark.parametrize(
-    "policy", [bwc(), tacit.ProbationBandit(2, classifier=BOX)], ids=lambda policy: policy.label
+    "policy", [bwc(), tacit.policies.ProbationBandit(2, classifier=BOX)], ids=lambda policy: policy.label
 )
 def test_contexts_outside_of_the_universe_are_told_once(policy):
     learner = tacit.Learner(policy, seed=1)
@@ -311,7 +311,7 @@ def test_the_learner_counts_contexts_outside_of_the_universe():
 
 
 def test_policies_without_a_classifier_take_any_context():
-    policy = tacit.OracleRestart(tacit.UCB1(2))
+    policy = tacit.policies.OracleRestart(tacit.UCB1(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tacit.Learner(policy, seed=1).choose("query", context=[2.0])
@@ -324,7 +324,7 @@ def test_policies_without_a_classifier_take_any_context():
 
 def test_without_events_the_oracle_is_the_policy_itself():
     environment = tacit.ShiftingArms(arms=3, keys=4, shifting=0.0, announced=True)
-    policies = [tacit.OracleRestart(tacit.UCB1(3)), tacit.UCB1(3)]
+    policies = [tacit.policies.OracleRestart(tacit.UCB1(3)), tacit.UCB1(3)]
     result = tacit.simulate(policies, environment, 4000, runs=3, seed=1)
     np.testing.assert_array_equal(result.regret[0], result.regret[1])
 
@@ -334,8 +334,8 @@ def test_bwc_is_near_the_oracle_where_contexts_tell():
     """The paper's setting, smaller: BWC within 30 % of ORA, UCB1 beyond that (paired runs)."""
     environment = tacit.ShiftingArms(arms=5, keys=20, shifting=0.25, events=(3, 3), dim=5, announced=True)
     policies = [
-        tacit.OracleRestart(tacit.UCB1(5), signal=5),
-        tacit.BWC(5, classifier=tacit.Rectangle(5, 0.1, anchored=True)),
+        tacit.policies.OracleRestart(tacit.UCB1(5), signal=5),
+        tacit.BWC(5, classifier=tacit.classifiers.Rectangle(5, 0.1, anchored=True)),
         tacit.UCB1(5),
     ]
     result = tacit.simulate(policies, environment, 600_000, runs=6, seed=2)
@@ -353,10 +353,10 @@ def test_bwc_is_near_the_oracle_where_contexts_tell():
         (lambda: tacit.BWC(2, classifier="rectangle"), "classifier"),
         (lambda: bwc(test_rounds=1), "test_rounds"),
         (lambda: bwc(min_shift=0), "min_shift"),
-        (lambda: bwc(policy=tacit.EXP3(2)), "policy"),
+        (lambda: bwc(policy=tacit.policies.EXP3(2)), "policy"),
         (lambda: tacit.BWC(classifier=BOX), "arms"),
-        (lambda: tacit.OracleRestart(tacit.EXP3(2)), "policy"),
-        (lambda: tacit.OracleRestart(tacit.UCB1(2), signal=-1), "signal"),
+        (lambda: tacit.policies.OracleRestart(tacit.policies.EXP3(2)), "policy"),
+        (lambda: tacit.policies.OracleRestart(tacit.UCB1(2), signal=-1), "signal"),
     ],
 )
 def test_bad_hyperparameters_name_the_field(make, field):
@@ -372,7 +372,7 @@ def test_contexts_are_checked(context):
 
 
 def test_policies_survive_their_spec_and_come_from_text():
-    policy = tacit.BWC(policy=tacit.Thompson(3), classifier=tacit.Rectangle(2, 0.1), per_key=True)
+    policy = tacit.BWC(policy=tacit.Thompson(3), classifier=tacit.classifiers.Rectangle(2, 0.1), per_key=True)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     text = "bwc(classifier=rectangle(dim=2, margin=0.1), policy=thompson, per_key=True)"
     assert policy_from_spec(text, 3) == policy

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.interpreted
 ARMS = 3
 # One Gibbs sweep in place of ten: these tests run plain Python.
 UNKNOWN = [
-    replace(policy, sweeps=1) if isinstance(policy, tacit.PolyaGammaTS) else policy
+    replace(policy, sweeps=1) if isinstance(policy, tacit.policies.PolyaGammaTS) else policy
     for policy in (kind.example(ARMS, 2) for kind in shipped(registry, "policies"))
     if policy.shows != "slate" and not policy.knows_propensity
 ]
@@ -71,7 +71,7 @@ def test_those_that_do_not_know_their_propensity_are_found():
 def test_the_propensity_is_the_frequency_of_what_is_shown(policy, floor):
     """From one state; of some 200 binomial counts, each at 6 sigma, none fails by chance with
     probability above 1e-6. Choosing and asking leave the state as it was."""
-    policy = tacit.ExplorationFloor(policy, 0.3) if floor else tacit.Candidates(policy)
+    policy = tacit.ExplorationFloor(policy, 0.3) if floor else tacit.policies.Candidates(policy)
     state, rng, draws = taught(policy), np.random.default_rng(4), 1500
     before = [array.tobytes() for _, array in leaves(state)]
     told = chances(policy, state)
@@ -92,11 +92,13 @@ def test_the_propensity_is_the_frequency_of_what_is_shown(policy, floor):
 
 
 @pytest.mark.parametrize(
-    "policy", [tacit.LinTS(2, 2), tacit.DoubleThompsonSampling(3)], ids=lambda policy: policy.label
+    "policy",
+    [tacit.policies.LinTS(2, 2), tacit.policies.baselines.DoubleThompsonSampling(3)],
+    ids=lambda policy: policy.label,
 )
 def test_over_all_pasts_it_shows_what_the_policy_alone_does(policy):
     """Level 1e-6 of each two-sample test."""
-    wrapped, rng, draws = tacit.Candidates(policy, draws=4), np.random.default_rng(4), 3000
+    wrapped, rng, draws = tacit.policies.Candidates(policy, draws=4), np.random.default_rng(4), 3000
     state, impression = taught(wrapped), impression_of(policy)
     seen = {}
     for i in range(draws):
@@ -114,7 +116,7 @@ def test_over_all_pasts_it_shows_what_the_policy_alone_does(policy):
 @pytest.fixture(scope="module")
 def floor():
     """Return a policy that all tests below compile but once."""
-    return tacit.ExplorationFloor(tacit.LogisticTS(2, 2), epsilon=0.2)
+    return tacit.ExplorationFloor(tacit.policies.LogisticTS(2, 2), epsilon=0.2)
 
 
 @pytest.mark.compiled
@@ -237,10 +239,10 @@ def test_merged_learners_keep_their_own_past(floor):
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.Candidates(tacit.ListMix(3, positions=2)), "policy"),
-        (lambda: tacit.Candidates("lin-ts"), "policy"),
-        (lambda: tacit.Candidates(tacit.LinTS(1, 1), draws=0), "draws"),
-        (lambda: tacit.ExplorationFloor(tacit.LinTS(1, 1), draws=-1), "draws"),
+        (lambda: tacit.policies.Candidates(tacit.ListMix(3, positions=2)), "policy"),
+        (lambda: tacit.policies.Candidates("lin-ts"), "policy"),
+        (lambda: tacit.policies.Candidates(tacit.policies.LinTS(1, 1), draws=0), "draws"),
+        (lambda: tacit.ExplorationFloor(tacit.policies.LinTS(1, 1), draws=-1), "draws"),
     ],
 )
 def test_bad_values_name_the_field(make, field):

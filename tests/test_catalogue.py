@@ -99,8 +99,11 @@ def test_a_decision_by_ids_keeps_the_vector_of_what_it_shows_alone():
 
 
 def test_lists_and_arms_with_features_learn_from_lean_decisions():
-    lists = [tacit.CascadeEC(2, 2, positions=2), *(tacit.ItemListMix(2, positions=n) for n in (1, 2))]
-    for policy, offered in itertools.product([*lists, tacit.LogisticTS(2, 2)], (2, 4)):
+    lists = [
+        tacit.policies.CascadeEC(2, 2, positions=2),
+        *(tacit.ItemListMix(2, positions=n) for n in (1, 2)),
+    ]
+    for policy, offered in itertools.product([*lists, tacit.policies.LogisticTS(2, 2)], (2, 4)):
         whole, lean = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=1)
         rng = np.random.default_rng(2)
         for _ in range(20):

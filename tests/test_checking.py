@@ -38,10 +38,10 @@ BROKEN = {
 OURS = [
     pytest.param(tacit.Thompson(3), marks=pytest.mark.long),
     pytest.param(tacit.ListMix(3, positions=2), marks=pytest.mark.long),
-    tacit.CascadeUCB1(3, positions=2),
-    tacit.RMED1(3),
+    tacit.policies.CascadeUCB1(3, positions=2),
+    tacit.policies.RMED1(3),
     tacit.EpsilonGreedy(["a", "b", "c"]),
-    tacit.LinTS(2, 2),
+    tacit.policies.LinTS(2, 2),
 ]
 
 
@@ -52,7 +52,7 @@ def test_ours_pass(policy):
 
 
 def test_a_policy_that_remembers_what_no_log_holds_is_refused_where_logs_are_folded():
-    policy = tacit.RankedBandit(tacit.UCB1(3), positions=2)
+    policy = tacit.policies.baselines.RankedBandit(tacit.UCB1(3), positions=2)
     found = tacit.check(policy, draws=100, only=["propensity", "service"])
     assert found.passed, found.summary()
     told = "the service refuses it: it remembers which arms were replaced"

@@ -22,11 +22,11 @@ WORLDS = {
     "features": (tacit.auto(relevance_dim=3, examination_dim=3), tacit.ExaminationArms(3, 3)),
     "lists": (
         tacit.auto(arms=6, shows="slate", positions=3),
-        tacit.CascadeArms([0.3, 0.25, 0.2, 0.1, 0.1, 0.05], positions=3),
+        tacit.environments.CascadeArms([0.3, 0.25, 0.2, 0.1, 0.1, 0.05], positions=3),
     ),
     "item lists": (
         tacit.auto(relevance_dim=40, shows="slate", positions=3),
-        tacit.ItemLists(40, positions=3, pool=200, offered=6),
+        tacit.environments.ItemLists(40, positions=3, pool=200, offered=6),
     ),
     "duels": (tacit.auto(arms=3, shows="duel"), MATRIX),
 }

@@ -25,10 +25,10 @@ from tacit.policies.lists.cascade_ec import click_given_above, fill_list
 pytestmark = pytest.mark.interpreted
 
 POLICIES = [
-    tacit.CascadeEC(2, 3),
-    tacit.CascadeEC(2, 3, one_click=False, relevance_intercept=True, discount=0.99),
-    tacit.CascadeEC(2, 3, position_constants=False),
-    tacit.OracleRestart(tacit.CascadeEC(2, 3)),
+    tacit.policies.CascadeEC(2, 3),
+    tacit.policies.CascadeEC(2, 3, one_click=False, relevance_intercept=True, discount=0.99),
+    tacit.policies.CascadeEC(2, 3, position_constants=False),
+    tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3)),
 ]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 
@@ -100,7 +100,7 @@ def test_arms_may_keep_their_slots(policy):
 
 
 def test_restarting_is_beginning_again():
-    policy = tacit.CascadeEC(2, 3)
+    policy = tacit.policies.CascadeEC(2, 3)
     state = teach(policy, 12)
     policy.restart(policy.params, state, 1)
     for (name, fresh), (_, now) in zip(leaves(policy.init(2)), leaves(state), strict=True):
@@ -108,10 +108,10 @@ def test_restarting_is_beginning_again():
 
 
 def test_an_oracle_restarts_a_policy_of_lists():
-    policy = tacit.OracleRestart(tacit.CascadeEC(2, 3))
+    policy = tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3))
     state = teach(policy, 12)
     policy.observe(policy.params, state, 1, impression_of(np.random.default_rng(1), context=[1.0]))
-    fresh = tacit.CascadeEC(2, 3).init(2)
+    fresh = tacit.policies.CascadeEC(2, 3).init(2)
     for (name, was), (_, now) in zip(leaves(fresh), leaves(state.policy), strict=True):
         np.testing.assert_array_equal(was, now, err_msg=name)
     assert policy.epoch(policy.params, state, 1) == 1
@@ -119,7 +119,7 @@ def test_an_oracle_restarts_a_policy_of_lists():
 
 
 def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
-    policy = tacit.CascadeEC(2, 3, positions=2)
+    policy = tacit.policies.CascadeEC(2, 3, positions=2)
     one, many = (tacit.Learner(policy, seed=3) for _ in range(2))
     rng = np.random.default_rng(1)
     relevance, examination = rng.standard_normal((6, 4, 2)), rng.standard_normal((6, 4, 3))
@@ -149,7 +149,7 @@ def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
 
 
 def test_names_and_short_offers():
-    learner = tacit.Learner(tacit.CascadeEC(1, 1), seed=1)
+    learner = tacit.Learner(tacit.policies.CascadeEC(1, 1), seed=1)
     features = {"relevance": [[1.0], [2.0]], "examination": [[0.0], [1.0]]}
     decision = learner.choose("query", arms=["film", "holiday"], **features)
     assert set(decision.slate) == {"film", "holiday"}
@@ -234,7 +234,7 @@ def test_extreme_logits_stay_finite(size):
     for a, b in itertools.product([-size, size], repeat=2):
         impression = tacit.Impression(np.arange(3), np.zeros(0), a * one, b * one)
         for clicks in itertools.product([0.0, 1.0], repeat=3):
-            policy = tacit.CascadeEC(1, 1, one_click=False)
+            policy = tacit.policies.CascadeEC(1, 1, one_click=False)
             state = policy.init(1)
             state.posterior.mean[:, :2] = 1.0
             action, feedback = np.arange(3), np.array(clicks)
@@ -248,8 +248,8 @@ def test_extreme_logits_stay_finite(size):
 
 
 def test_one_position_is_laplace_ec():
-    list_of_one = tacit.CascadeEC(2, 3, positions=1, position_constants=False)
-    plain = tacit.LaplaceEC(2, 3)
+    list_of_one = tacit.policies.CascadeEC(2, 3, positions=1, position_constants=False)
+    plain = tacit.policies.LaplaceEC(2, 3)
     ours, theirs = list_of_one.init(1), plain.init(1)
     impression = impression_of(np.random.default_rng(4))
     for arm, reward in ((2, 0.0), (0, 1.0), (2, 0.5), (4, 0.0)):
@@ -271,7 +271,7 @@ def test_only_what_was_read_teaches():
     """Below the second position's click nothing was read, or it may have been seen or not."""
     impression = impression_of(np.random.default_rng(5))
     for one_click in (True, False):
-        policy = tacit.CascadeEC(2, 3, one_click=one_click)
+        policy = tacit.policies.CascadeEC(2, 3, one_click=one_click)
         state, action = policy.init(1), np.array([1, 4, 2])
         feedback = np.array([0.0, 1.0, 0.0])
         policy.learn(
@@ -288,7 +288,7 @@ def test_posteriors_against_quadrature(one_click):
 
     The same bounds as LaplaceEC is held to; 40 lists of two of three arms each.
     """
-    policy = tacit.CascadeEC(1, 1, positions=2, one_click=one_click, position_constants=False)
+    policy = tacit.policies.CascadeEC(1, 1, positions=2, one_click=one_click, position_constants=False)
     line = np.linspace(-6.0, 6.0, 121)
     grid = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
     off, ratios = [], []
@@ -384,7 +384,7 @@ def test_the_list_is_all_but_the_best(kind):
 @pytest.mark.parametrize("one_click", [True, False])
 def test_the_best_list_and_the_clicks_are_as_told(one_click):
     """Clicks of 4000 readers at 5 sigma; the best list by enumeration."""
-    environment = tacit.ContextualCascade(
+    environment = tacit.environments.ContextualCascade(
         scale=3, pool=6, offered=6, position_constants=(1.0, 0.0, -1.0), one_click=one_click
     )
     rng = np.random.default_rng(6)
@@ -408,7 +408,7 @@ def test_the_best_list_and_the_clicks_are_as_told(one_click):
 
 
 def test_readers_who_leave_do_not_come_back():
-    environment = tacit.ContextualCascade(1, 1, pool=3, offered=3, one_click=False)
+    environment = tacit.environments.ContextualCascade(1, 1, pool=3, offered=3, one_click=False)
     world, feedback = environment.world(np.random.default_rng(0), 1), np.zeros(3)
     params = environment.params
     world.seen[:], world.attraction[:] = 0.5, 0.5
@@ -424,9 +424,9 @@ def test_readers_who_leave_do_not_come_back():
 @pytest.mark.compiled
 def test_late_feedback_is_learned():
     """The second half of 6000 rounds has less than half the regret of the first, in 6 runs."""
-    environment = tacit.ContextualCascade(scale=4, delay=(0, 9), batch=4)
+    environment = tacit.environments.ContextualCascade(scale=4, delay=(0, 9), batch=4)
     result = tacit.simulate(
-        tacit.CascadeEC(5, 5), environment, 6000, runs=6, seed=1, checkpoints=[3000, 6000]
+        tacit.policies.CascadeEC(5, 5), environment, 6000, runs=6, seed=1, checkpoints=[3000, 6000]
     )
     first, whole = result.regret[0].mean(axis=0)
     assert whole - first < 0.5 * first
@@ -435,18 +435,18 @@ def test_late_feedback_is_learned():
 # Restarts over features -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [tacit.LaplaceEC(2, 2), tacit.CascadeEC(2, 2)])
+@pytest.mark.parametrize("policy", [tacit.policies.LaplaceEC(2, 2), tacit.policies.CascadeEC(2, 2)])
 def test_policies_over_features_have_no_estimates_for_bwc(policy):
     with pytest.raises(InvalidValue, match="CUSUMRestart") as caught:
-        tacit.BWC(classifier=tacit.Rectangle(dim=1, margin=0.1), policy=policy)
+        tacit.BWC(classifier=tacit.classifiers.Rectangle(dim=1, margin=0.1), policy=policy)
     assert caught.value.field == "policy"
 
 
 def test_bad_restarts_of_other_policies_are_told_as_before():
     with pytest.raises(InvalidValue, match="such as UCB1"):
-        tacit.OracleRestart(tacit.RMED1(3))
+        tacit.policies.OracleRestart(tacit.policies.RMED1(3))
     with pytest.raises(InvalidValue, match="such as UCB1"):
-        tacit.OracleRestart("ucb1")
+        tacit.policies.OracleRestart("ucb1")
 
 
 # Boundaries -----------------------------------------------------------------------------------
@@ -455,23 +455,23 @@ def test_bad_restarts_of_other_policies_are_told_as_before():
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.CascadeEC(0, 1), "relevance_dim"),
-        (lambda: tacit.CascadeEC(1, 0), "examination_dim"),
-        (lambda: tacit.CascadeEC(1, 1, positions=0), "positions"),
-        (lambda: tacit.CascadeEC(1, 1, one_click=1), "one_click"),
-        (lambda: tacit.CascadeEC(1, 1, position_constants=0), "position_constants"),
-        (lambda: tacit.CascadeEC(1, 1, relevance_intercept="no"), "relevance_intercept"),
-        (lambda: tacit.CascadeEC(1, 1, prior_variance=0), "prior_variance"),
-        (lambda: tacit.CascadeEC(1, 1, discount=0), "discount"),
-        (lambda: tacit.CUSUMRestart(tacit.CascadeEC(1, 1)), "policy"),
-        (lambda: tacit.RankedBandit(tacit.CascadeEC(1, 1)), "policy"),
-        (lambda: tacit.ContextualCascade(offered=17), "offered"),
-        (lambda: tacit.ContextualCascade(pool=5), "offered"),
-        (lambda: tacit.ContextualCascade(positions=11), "positions"),
-        (lambda: tacit.ContextualCascade(scale=0), "scale"),
-        (lambda: tacit.ContextualCascade(identified=1), "identified"),
-        (lambda: tacit.ContextualCascade(position_constants=(1.0,)), "position_constants"),
-        (lambda: tacit.ContextualCascade(position_constants="abc"), "position_constants"),
+        (lambda: tacit.policies.CascadeEC(0, 1), "relevance_dim"),
+        (lambda: tacit.policies.CascadeEC(1, 0), "examination_dim"),
+        (lambda: tacit.policies.CascadeEC(1, 1, positions=0), "positions"),
+        (lambda: tacit.policies.CascadeEC(1, 1, one_click=1), "one_click"),
+        (lambda: tacit.policies.CascadeEC(1, 1, position_constants=0), "position_constants"),
+        (lambda: tacit.policies.CascadeEC(1, 1, relevance_intercept="no"), "relevance_intercept"),
+        (lambda: tacit.policies.CascadeEC(1, 1, prior_variance=0), "prior_variance"),
+        (lambda: tacit.policies.CascadeEC(1, 1, discount=0), "discount"),
+        (lambda: tacit.policies.CUSUMRestart(tacit.policies.CascadeEC(1, 1)), "policy"),
+        (lambda: tacit.policies.baselines.RankedBandit(tacit.policies.CascadeEC(1, 1)), "policy"),
+        (lambda: tacit.environments.ContextualCascade(offered=17), "offered"),
+        (lambda: tacit.environments.ContextualCascade(pool=5), "offered"),
+        (lambda: tacit.environments.ContextualCascade(positions=11), "positions"),
+        (lambda: tacit.environments.ContextualCascade(scale=0), "scale"),
+        (lambda: tacit.environments.ContextualCascade(identified=1), "identified"),
+        (lambda: tacit.environments.ContextualCascade(position_constants=(1.0,)), "position_constants"),
+        (lambda: tacit.environments.ContextualCascade(position_constants="abc"), "position_constants"),
     ],
 )
 def test_bad_values_name_the_field(make, field):
@@ -482,9 +482,11 @@ def test_bad_values_name_the_field(make, field):
 
 def test_dimensions_and_positions_must_fit():
     with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.CascadeEC(5, 4), tacit.ContextualCascade(), 10)
+        tacit.simulate(tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), 10)
     with pytest.raises(InvalidValue, match="positions"):
-        tacit.simulate(tacit.CascadeEC(5, 5, positions=2), tacit.ContextualCascade(), 10)
+        tacit.simulate(
+            tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), 10
+        )
 
 
 @by_label
@@ -494,6 +496,6 @@ def test_specs_round_trip(policy):
 
 def test_they_can_be_told_as_text():
     text = "cascade-ec(relevance_dim=5, examination_dim=2, positions=4)"
-    assert policy_from_spec(text) == tacit.CascadeEC(5, 2, positions=4)
+    assert policy_from_spec(text) == tacit.policies.CascadeEC(5, 2, positions=4)
     environment = environment_from_spec("contextual-cascade(scale=4, positions=2)")
-    assert environment == tacit.ContextualCascade(scale=4, positions=2)
+    assert environment == tacit.environments.ContextualCascade(scale=4, positions=2)

@@ -13,7 +13,7 @@ ARMS = ["short", "long"]
 
 def taught(rounds=400, **options):
     """A learner for which the left arm wins where the context is positive."""
-    learner = tacit.Learner(tacit.FeelGoodThompson(ARMS, 1, **options), seed=3)
+    learner = tacit.Learner(tacit.policies.baselines.FeelGoodThompson(ARMS, 1, **options), seed=3)
     rng = np.random.default_rng(4)
     for number in range(rounds):
         context = rng.choice([-1.0, 1.0])
@@ -38,7 +38,7 @@ def test_a_new_key_begins_with_what_contexts_have_taught():
 
 def test_one_duel_moves_the_posterior_to_its_mode():
     """One observation along x: the mode solves l = s·(1 − σ(l)), with s = x·x."""
-    policy = tacit.FeelGoodThompson(2, 1)
+    policy = tacit.policies.baselines.FeelGoodThompson(2, 1)
     learner = tacit.Learner(policy, seed=1)
     while True:
         decision = learner.choose("a", context=[0.5])
@@ -75,8 +75,8 @@ def test_snapshots_keep_it(tmp_path):
 
 @pytest.mark.compiled
 def test_contexts_pay_where_keys_are_many():
-    environment = tacit.ContextualDuels(arms=4, context_dim=3, keys=200)
-    policies = [tacit.FeelGoodThompson(4, 3), tacit.RMED1(4)]
+    environment = tacit.environments.ContextualDuels(arms=4, context_dim=3, keys=200)
+    policies = [tacit.policies.baselines.FeelGoodThompson(4, 3), tacit.policies.RMED1(4)]
     result = tacit.simulate(policies, environment, 5000, runs=8, seed=5, workers=1)
     found = result.compare(0, 1)
     assert found.difference < -100
@@ -87,10 +87,10 @@ def test_contexts_pay_where_keys_are_many():
 )
 def test_parameters_are_checked(wrong):
     with pytest.raises(InvalidValue):
-        tacit.FeelGoodThompson(2, **wrong)
+        tacit.policies.baselines.FeelGoodThompson(2, **wrong)
 
 
 def test_a_context_of_another_length_is_refused():
-    learner = tacit.Learner(tacit.FeelGoodThompson(2, 3), seed=1)
+    learner = tacit.Learner(tacit.policies.baselines.FeelGoodThompson(2, 3), seed=1)
     with pytest.raises(InvalidValue, match="context"):
         learner.choose("a", context=[1.0])

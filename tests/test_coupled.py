@@ -22,13 +22,16 @@ from tacit.policies.features.click_model import Coupled, coupled_choice, coupled
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 COUPLED = [
-    tacit.LinTS(2, 3, draw="coupled"),
-    tacit.LogisticTS(2, 3, draw="coupled"),
-    tacit.LaplaceEC(2, 3, draw="coupled"),
-    tacit.LaplaceEC(2, 3, relevance_intercept=True, draw="coupled"),
+    tacit.policies.LinTS(2, 3, draw="coupled"),
+    tacit.policies.LogisticTS(2, 3, draw="coupled"),
+    tacit.policies.LaplaceEC(2, 3, draw="coupled"),
+    tacit.policies.LaplaceEC(2, 3, relevance_intercept=True, draw="coupled"),
     tacit.ClickMixture(2, 3),
 ]
-pytestmark = [pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning"), pytest.mark.interpreted]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::tacit.policies.IdentifiabilityWarning"),
+    pytest.mark.interpreted,
+]
 by_label = pytest.mark.parametrize("policy", COUPLED, ids=lambda policy: policy.label)
 
 
@@ -171,12 +174,12 @@ def test_lines_are_those_of_the_posterior():
     offer = offer_of(np.random.default_rng(9))
     impression = tacit.Impression(np.arange(6), np.zeros(0), *offer.values())
     features = np.hstack([offer["relevance"], offer["examination"]])
-    linear = taught(tacit.LinTS(2, 3, scale=0.5, draw="coupled"))
-    product = taught(tacit.LaplaceEC(2, 3, draw="coupled"))
+    linear = taught(tacit.policies.LinTS(2, 3, scale=0.5, draw="coupled"))
+    product = taught(tacit.policies.LaplaceEC(2, 3, draw="coupled"))
     for i, row in enumerate(features):
         found = linear.posterior("q")
         x = np.append(row, 1.0)
-        told = tacit.LinTS.line(linear.policy.params, linear.state, 0, impression, i)
+        told = tacit.policies.LinTS.line(linear.policy.params, linear.state, 0, impression, i)
         assert told == pytest.approx((x @ found.mean, 0.5 * math.sqrt(x @ found.covariance @ x)))
 
         def click(theta, row=row):
@@ -185,12 +188,12 @@ def test_lines_are_those_of_the_posterior():
         found = product.posterior("q").joint
         h = np.array([click(found.mean + e) - click(found.mean - e) for e in 1e-6 * np.eye(5)])
         h /= 2e-6
-        told = tacit.LaplaceEC.line(product.policy.params, product.state, 0, impression, i)
+        told = tacit.policies.LaplaceEC.line(product.policy.params, product.state, 0, impression, i)
         assert told == pytest.approx((click(found.mean), math.sqrt(h @ found.covariance @ h)), rel=1e-6)
 
 
 def test_the_default_draw_is_that_of_all_parameters():
-    policy = tacit.LaplaceEC(2, 3)
+    policy = tacit.policies.LaplaceEC(2, 3)
     assert "draw" not in policy_to_spec(policy)
     assert taught(policy).choose("q", **offer_of(np.random.default_rng(1))).propensity is None
     assert policy_to_spec(COUPLED[0])["draw"] == "coupled"
@@ -198,7 +201,7 @@ def test_the_default_draw_is_that_of_all_parameters():
 
 
 def test_a_restarted_policy_keeps_its_propensity():
-    learner = taught(tacit.CUSUMRestart(tacit.LinTS(2, 3, draw="coupled")))
+    learner = taught(tacit.policies.CUSUMRestart(tacit.policies.LinTS(2, 3, draw="coupled")))
     offer = offer_of(np.random.default_rng(3))
     told = learner.probabilities("q", **offer)
     decision = learner.choose("q", **offer)
@@ -207,7 +210,7 @@ def test_a_restarted_policy_keeps_its_propensity():
 
 def test_bad_values_name_the_field():
     with pytest.raises(InvalidValue, match="parameters, coupled") as caught:
-        tacit.LaplaceEC(2, 3, draw="both")
+        tacit.policies.LaplaceEC(2, 3, draw="both")
     assert caught.value.field == "draw"
     with pytest.raises(InvalidValue) as caught:
         tacit.ClickMixture(0, 3)
@@ -278,11 +281,11 @@ def test_a_component_learns_what_it_would_learn_alone():
     impressions = offers_in(np.random.default_rng(5), 30, offered=20)
     mixture = played(tacit.ClickMixture(2, 3), impressions)
     np.testing.assert_array_equal(mixture.inputs.factor, 1.0)
-    alone = played(tacit.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), impressions)
+    alone = played(tacit.policies.LaplaceEC(2, 3, prior_variance=0.25, relevance_intercept=True), impressions)
     np.testing.assert_array_equal(mixture.mean[0, 0], alone.mean[0])
     np.testing.assert_array_equal(mixture.root[0, 0], alone.root[0])
     for k, variance in zip((3, 4, 5), VARIANCES, strict=True):
-        logistic = played(tacit.LogisticTS(2, 3, prior_variance=variance), impressions)
+        logistic = played(tacit.policies.LogisticTS(2, 3, prior_variance=variance), impressions)
         # The step to the mode ends where it moves less than 1e-9: sums in another order may show.
         np.testing.assert_allclose(mixture.mean[0, k], logistic.mean[0][ORDER], atol=1e-8)
         covariance = (logistic.root[0] @ logistic.root[0].T)[np.ix_(ORDER, ORDER)]
@@ -302,10 +305,10 @@ def test_offsets_are_parameters_of_indicators():
         marked = np.hstack([few.relevance, np.eye(4) / math.sqrt(variance)])
         wide = [few._replace(relevance=marked)] * 60
         if k == 0:
-            dense = tacit.LaplaceEC(6, 3, prior_variance=variance, relevance_intercept=True)
+            dense = tacit.policies.LaplaceEC(6, 3, prior_variance=variance, relevance_intercept=True)
             features, offsets = [0, 1, 6, 7, 8, 9], [2, 3, 4, 5]
         else:
-            dense = tacit.LogisticTS(6, 3, prior_variance=variance)
+            dense = tacit.policies.LogisticTS(6, 3, prior_variance=variance)
             features, offsets = [0, 1, 9, 6, 7, 8], [2, 3, 4, 5]
         exact = played(dense, wide)
         mean, covariance = exact.mean[0], exact.root[0] @ exact.root[0].T
@@ -431,8 +434,9 @@ def test_who_likes_what_is_learned_from_user_and_arm():
 
 @pytest.mark.parametrize(
     "policy",
-    [tacit.ClickMixture(2), tacit.LogisticTS(2), tacit.LogisticTS(2, intercept=False),
-     tacit.LinTS(2, draw="coupled"), tacit.LinUCB(2), tacit.PolyaGammaTS(2, sweeps=2, memory=8)],
+    [tacit.ClickMixture(2), tacit.policies.LogisticTS(2), tacit.policies.LogisticTS(2, intercept=False),
+     tacit.policies.LinTS(2, draw="coupled"), tacit.policies.LinUCB(2),
+     tacit.policies.PolyaGammaTS(2, sweeps=2, memory=8)],
     ids=lambda policy: policy.label,
 )  # fmt: skip
 def test_features_need_no_examination(policy):
@@ -455,7 +459,7 @@ def test_without_examination_nothing_hides_results():
     policy = tacit.ClickMixture(2)
     assert policy.init(1).weight[0].tolist() == [0.0, 0.0, 0.0] + 3 * [1.0 / 3.0]
     with pytest.raises(InvalidValue, match="at least 1") as caught:
-        tacit.LaplaceEC(2)
+        tacit.policies.LaplaceEC(2)
     assert caught.value.field == "examination_dim"
 
 

@@ -17,9 +17,9 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.detector import CUSUMUCB, MUCB, forced_arm
-from tacit.policies.shifting.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
-from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
+from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, forced_arm
+from tacit.policies.baselines.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
+from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
 from tacit.policies.stationary.ucb import bernoulli_kl
 
 # Parameters with which much is forgotten, restarted and forced within a few dozen rounds.

@@ -111,7 +111,7 @@ def test_a_fall_among_many_arms_is_noticed():
 
 def test_a_shift_that_hides_costs_it_less():
     environment = tacit.ShiftingArms(arms=5, events=3, stealthy=True)
-    policies = [DriftMixture(5), tacit.ShiftMixture(5)]
+    policies = [DriftMixture(5), tacit.policies.ShiftMixture(5)]
     gap = tacit.simulate(policies, environment, 10_000, runs=60, seed=3).compare(0, 1)
     assert gap.difference + 2 * gap.standard_error < 0
 
@@ -228,7 +228,7 @@ def test_what_decides_most_is_what_is_told_of_arms():
     assert [each.mean for each in learner.estimates("query")] == pytest.approx([0.5, 0.8])
 
 
-@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.ShiftMixture])
+@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.policies.ShiftMixture])
 def test_a_change_that_was_believed_and_is_no_more_says_nothing_of_arms(policy):
     """A hypothesis that is believed keeps a trace of weight, whatever speaks against it."""
     learner = tacit.Learner(policy(2), seed=1)
@@ -240,7 +240,7 @@ def test_a_change_that_was_believed_and_is_no_more_says_nothing_of_arms(policy):
     assert learner.probabilities("query").argmax() == 1
 
 
-@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.ShiftMixture])
+@pytest.mark.parametrize("policy", [tacit.DriftMixture, tacit.policies.ShiftMixture])
 def test_an_arm_that_is_alone_on_offer_has_a_propensity_of_1_and_no_more(policy):
     found = set()
     for seed in range(10):

@@ -33,7 +33,7 @@ def of_radius(policy_class, arms, kappa, horizon=1000):
 
 
 def test_beat_the_mean_by_hand():
-    policy = of_radius(tacit.BeatTheMean, 3, 0.4)
+    policy = of_radius(tacit.policies.BeatTheMean, 3, 0.4)
     first = [(0, 1, 1.0), (1, 2, 0.0)]
     state = told(policy, first)
     assert state.working.due[0] == 1
@@ -53,11 +53,11 @@ def test_beat_the_mean_by_hand():
 
 
 def test_the_test_comes_after_every_comparison_with_the_fewest_of_any_arm():
-    policy = of_radius(tacit.BeatTheMean, 2, 0.45)
+    policy = of_radius(tacit.policies.BeatTheMean, 2, 0.45)
     # After one sweep shares 1 and 0: one apart, two radii are 0.9.
     state = told(policy, [(0, 1, 1.0), (1, 0, 0.0)])
     assert policy.result(state, 0)[:3] == (0, (1,), 2)
-    policy = of_radius(tacit.BeatTheMean, 2, 0.6)
+    policy = of_radius(tacit.policies.BeatTheMean, 2, 0.6)
     # Radius 0.6 after one, 0.424 after two; during the second sweep the fewest is still one.
     results = [(0, 1, 1.0), (1, 0, 0.0), (0, 0, 1.0)]
     assert policy.result(told(policy, results), 0).winner is None
@@ -65,13 +65,13 @@ def test_the_test_comes_after_every_comparison_with_the_fewest_of_any_arm():
 
 
 def test_a_horizon_ends_the_exploration_with_the_best_share_of_wins():
-    policy = tacit.BeatTheMean(3, horizon=4, scale=50.0)
+    policy = tacit.policies.BeatTheMean(3, horizon=4, scale=50.0)
     state = told(policy, [(0, 1, 0.0), (1, 2, 1.0), (2, 2, 0.5), (1, 0, 0.5), (0, 1, 1.0)])
     assert policy.result(state, 0)[:3] == (1, (), 4)
 
 
 def test_pac_mode_ends_when_every_arm_has_enough():
-    policy = tacit.BeatTheMeanPAC(2, epsilon=0.49, delta=0.9)
+    policy = tacit.policies.BeatTheMeanPAC(2, epsilon=0.49, delta=0.9)
     sweeps = [(0, 1, 1.0), (1, 0, 0.0)] * policy.enough
     state = told(policy, sweeps)
     found = policy.result(state, 0)
@@ -96,7 +96,7 @@ def test_the_sample_size_is_the_smallest_solution(arms, gamma, epsilon, delta):
 
 
 def test_interleaved_filter_by_hand():
-    policy = of_radius(tacit.InterleavedFilter2, 3, 0.3)
+    policy = of_radius(tacit.policies.InterleavedFilter2, 3, 0.3)
     state = told(policy, [(0, 1, 1.0)])
     assert (state.candidate[0], policy.result(state, 0).winner) == (0, None)
     # The sweep ends: 0 surely beats 1, and 2 surely beats 0; both leave at the same moment.
@@ -106,7 +106,7 @@ def test_interleaved_filter_by_hand():
 
 @pytest.mark.parametrize(
     ("policy_class", "left", "kept"),
-    [(tacit.InterleavedFilter1, (0, 2), {1}), (tacit.InterleavedFilter2, (0, 1, 2), set())],
+    [(tacit.policies.InterleavedFilter1, (0, 2), {1}), (tacit.policies.InterleavedFilter2, (0, 1, 2), set())],
 )
 def test_only_the_second_filter_prunes(policy_class, left, kept):
     # The radius is 0.46 after three: 3 of 3 decides, 2 of 3 does not.
@@ -122,7 +122,7 @@ def test_only_the_second_filter_prunes(policy_class, left, kept):
 
 
 def test_results_of_arms_that_left_teach_nothing():
-    policy = of_radius(tacit.BeatTheMean, 3, 0.4)
+    policy = of_radius(tacit.policies.BeatTheMean, 3, 0.4)
     results = [(0, 1, 1.0), (1, 2, 0.0), (2, 0, 1.0)]
     late = told(policy, [*results, (1, 2, 1.0), (0, 1, 1.0)])
     for (_, once), (_, again) in zip(leaves(told(policy, results)), leaves(late), strict=True):
@@ -130,11 +130,11 @@ def test_results_of_arms_that_left_teach_nothing():
 
 
 POLICIES = [
-    tacit.BeatTheMean(4, 10_000),
-    tacit.BeatTheMean(4, 300, scale=0.4),
-    tacit.BeatTheMeanPAC(4, 0.3, 0.1),
-    tacit.InterleavedFilter1(4, 10_000),
-    tacit.InterleavedFilter2(4, 10_000, scale=0.3),
+    tacit.policies.BeatTheMean(4, 10_000),
+    tacit.policies.BeatTheMean(4, 300, scale=0.4),
+    tacit.policies.BeatTheMeanPAC(4, 0.3, 0.1),
+    tacit.policies.InterleavedFilter1(4, 10_000),
+    tacit.policies.InterleavedFilter2(4, 10_000, scale=0.3),
 ]
 
 
@@ -168,13 +168,13 @@ def test_propensities_are_the_frequencies_of_pairs(policy, rounds, offered):
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda: tacit.BeatTheMean(3, 0), "horizon"),
-        (lambda: tacit.BeatTheMean(3, 10, gamma=0.9), "gamma"),
-        (lambda: tacit.BeatTheMean(3, 10, scale=0.0), "scale"),
-        (lambda: tacit.BeatTheMeanPAC(3, 0.5, 0.1), "epsilon"),
-        (lambda: tacit.BeatTheMeanPAC(3, 0.1, 1.0), "delta"),
-        (lambda: tacit.InterleavedFilter1(3, 10, scale=-1.0), "scale"),
-        (lambda: tacit.InterleavedFilter2(3, 0), "horizon"),
+        (lambda: tacit.policies.BeatTheMean(3, 0), "horizon"),
+        (lambda: tacit.policies.BeatTheMean(3, 10, gamma=0.9), "gamma"),
+        (lambda: tacit.policies.BeatTheMean(3, 10, scale=0.0), "scale"),
+        (lambda: tacit.policies.BeatTheMeanPAC(3, 0.5, 0.1), "epsilon"),
+        (lambda: tacit.policies.BeatTheMeanPAC(3, 0.1, 1.0), "delta"),
+        (lambda: tacit.policies.InterleavedFilter1(3, 10, scale=-1.0), "scale"),
+        (lambda: tacit.policies.InterleavedFilter2(3, 0), "horizon"),
     ],
 )
 def test_hyperparameters_out_of_range_are_named(call, field):
@@ -185,12 +185,12 @@ def test_hyperparameters_out_of_range_are_named(call, field):
 
 def test_the_radii_are_those_of_the_paper():
     log = math.log(2 * 10**6 * 5)
-    assert tacit.BeatTheMean(5, 10**6).kappa == pytest.approx(math.sqrt(log))
-    relaxed = tacit.BeatTheMean(5, 10**6, gamma=1.5)
+    assert tacit.policies.BeatTheMean(5, 10**6).kappa == pytest.approx(math.sqrt(log))
+    relaxed = tacit.policies.BeatTheMean(5, 10**6, gamma=1.5)
     assert relaxed.kappa == pytest.approx(3 * 1.5**2 * math.sqrt(log))
-    wide = tacit.InterleavedFilter2(5, 10**6)
+    wide = tacit.policies.InterleavedFilter2(5, 10**6)
     assert wide.kappa == pytest.approx(math.sqrt(4 * math.log(25 * 10**6)))
-    pac = tacit.BeatTheMeanPAC(5, 0.2, 0.1, gamma=1.2)
+    pac = tacit.policies.BeatTheMeanPAC(5, 0.2, 0.1, gamma=1.2)
     assert pac.kappa == pytest.approx(3 * 1.2**2 * math.sqrt(math.log(125 * pac.enough / 0.1)))
 
 
@@ -210,7 +210,7 @@ def test_outcomes_are_exact_although_their_first_bits_decide():
 
 
 def test_counts_by_opponent_survive_their_first_byte():
-    policy = tacit.BeatTheMean(3, 10**12, scale=100.0)
+    policy = tacit.policies.BeatTheMean(3, 10**12, scale=100.0)
     results = [(0, 1, 1.0)] * 300 + [(0, 1, 0.5)] * 101 + [(0, 2, 0.0)]
     state = told(policy, results)
     counts = state.met[0] + state.recent[0]
@@ -218,7 +218,7 @@ def test_counts_by_opponent_survive_their_first_byte():
     assert counts[1:].sum() == 0
 
 
-@pytest.mark.parametrize("kind", [tacit.BeatTheMean, tacit.InterleavedFilter2])
+@pytest.mark.parametrize("kind", [tacit.policies.BeatTheMean, tacit.policies.InterleavedFilter2])
 def test_checkpoints_change_no_number(kind):
     environment, policy = tacit.PreferenceMatrix("arxiv"), of_radius(kind, 6, 1.2, 2000)
     end, more = (

@@ -19,9 +19,9 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.duels import always
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
+from tacit.policies.baselines.rucb import PairBounds, record_duel
 from tacit.policies.duels.ladder import OWN as PAIR
 from tacit.policies.duels.ladder import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
-from tacit.policies.duels.rucb import PairBounds, record_duel
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.spec import policy_from_stored
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
@@ -30,8 +30,8 @@ from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 KINDS = [kind for kind in shipped(registry, "policies.duels") if not issubclass(kind, Eliminating)]
 POLICIES = [
     *(kind.example(4, 0) for kind in KINDS),
-    tacit.RMED1(4, f=0.0),
-    tacit.WinnerStays(4, variant="weak"),
+    tacit.policies.RMED1(4, f=0.0),
+    tacit.policies.baselines.WinnerStays(4, variant="weak"),
 ]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 EXACT = [policy for policy in POLICIES if policy.randomized]
@@ -160,7 +160,12 @@ def test_choosing_leaves_no_trace(policy):
 
 
 # The loops of these take 3 s each to compile, and what is late comes to each as to the others.
-SLOW = tacit.DoubleThompsonSampling, tacit.FeelGoodThompson, tacit.RMED1, tacit.SelfSparring
+SLOW = (
+    tacit.policies.baselines.DoubleThompsonSampling,
+    tacit.policies.baselines.FeelGoodThompson,
+    tacit.policies.RMED1,
+    tacit.policies.baselines.SelfSparring,
+)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +197,14 @@ def test_specs_and_snapshots_round_trip(policy, tmp_path):
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.RMED1(3, f=-1), "f"),
-        (lambda: tacit.RUCB(3, alpha=0), "alpha"),
-        (lambda: tacit.DoubleThompsonSampling(3, alpha=math.nan), "alpha"),
-        (lambda: tacit.SelfSparring(3, eta=0), "eta"),
-        (lambda: tacit.WinnerStays(3, variant="both"), "variant"),
-        (lambda: tacit.WinnerStays(3, beta=1), "beta"),
+        (lambda: tacit.policies.RMED1(3, f=-1), "f"),
+        (lambda: tacit.policies.baselines.RUCB(3, alpha=0), "alpha"),
+        (lambda: tacit.policies.baselines.DoubleThompsonSampling(3, alpha=math.nan), "alpha"),
+        (lambda: tacit.policies.baselines.SelfSparring(3, eta=0), "eta"),
+        (lambda: tacit.policies.baselines.WinnerStays(3, variant="both"), "variant"),
+        (lambda: tacit.policies.baselines.WinnerStays(3, beta=1), "beta"),
         (lambda: tacit.ExplorationFloor(tacit.ListMix(3, positions=2)), "policy"),
-        (lambda: tacit.replay(tacit.RMED1(3), "clicks.csv"), "shows a duel"),
+        (lambda: tacit.replay(tacit.policies.RMED1(3), "clicks.csv"), "shows a duel"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, field):
@@ -226,7 +231,7 @@ def kl_half(p):
 
 def test_rmed1_by_hand():
     # Every pair once: 0 beats 1, 1 beats 2, 2 beats 0. One lost duel is ln 2 of evidence each.
-    policy = tacit.RMED1(3, f=0.5)
+    policy = tacit.policies.RMED1(3, f=0.5)
     rng = np.random.default_rng(1)
     state, impression = teach(policy, [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)])
     np.testing.assert_allclose(state.evidence[0], math.log(2))
@@ -246,7 +251,7 @@ def test_rmed1_by_hand():
 
 
 def test_rmed1_lets_the_best_duel_itself_until_the_evidence_runs_out():
-    policy = tacit.RMED1(2, f=0.0)
+    policy = tacit.policies.RMED1(2, f=0.0)
     duels = [(0, 1, 1.0)] * 9
     state, impression = teach(policy, duels)
     # Nine lost duels are 9·ln 2 = ln 512 of evidence against arm 1, which waits for its turn.
@@ -275,7 +280,7 @@ def test_rmed1_knows_how_likely_it_finds_each_pair(offered):
 
     Some 300 binomial counts, each at 6 sigma and a draw.
     """
-    policy, draws = tacit.RMED1(5), 4000
+    policy, draws = tacit.policies.RMED1(5), 4000
     learner, outcomes = tacit.Learner(policy, seed=2), np.random.default_rng(4)
     impression = tacit.Impression(np.array(offered), np.zeros(0))
     drawn = 0
@@ -300,7 +305,7 @@ def test_rmed1_knows_how_likely_it_finds_each_pair(offered):
 
 def test_rmed1_takes_what_it_skips_exactly():
     """Played without its short cut, step by step, it shows the same pairs."""
-    policy = tacit.RMED1(3, f=0.0)
+    policy = tacit.policies.RMED1(3, f=0.0)
     fast, impression = teach(policy, [])
     slow, _ = teach(policy, [])
     draws = [np.random.default_rng(4) for _ in range(2)]
@@ -453,7 +458,7 @@ def test_horizon_draw_finds_the_new_best_arm_after_a_shift():
     """It lost less than RMED1 in a paired comparison; both see the same shift."""
     first = np.array(tacit.PreferenceMatrix("uniform-gap(5, 0.1)").matrix)
     environment = tacit.PreferenceMatrix(first, after=first[::-1, ::-1], shift=4000)
-    policies = [tacit.HorizonDraw(5), tacit.RMED1(5)]
+    policies = [tacit.HorizonDraw(5), tacit.policies.RMED1(5)]
     found = tacit.simulate(policies, environment, 12_000, runs=20, seed=8).compare(0, 1)
     assert found.difference + 3 * found.standard_error < 0
 
@@ -480,7 +485,7 @@ def test_horizon_draw_lets_rankers_come_and_go():
 
 
 def test_rucb_by_hand():
-    policy = tacit.RUCB(3, alpha=1.0)
+    policy = tacit.policies.baselines.RUCB(3, alpha=1.0)
     # 0 beats 1 and 2 in 40 duels each; 1 and 2 have never met. t = 81: the radius of 40 duels is
     # sqrt(ln 81/40) = 0.331, so 1 and 2 surely lose to 0, which is the only possible winner.
     state, impression = teach(policy, [(0, 1, 1.0)] * 40 + [(2, 0, 0.0)] * 40)
@@ -501,7 +506,7 @@ def test_rucb_by_hand():
 
 
 def test_rucb_prefers_the_best_arm_it_supposes():
-    policy = tacit.RUCB(3, alpha=1.0)
+    policy = tacit.policies.baselines.RUCB(3, alpha=1.0)
     # Arm 2 surely loses to 0, 0 and 1 have never met: two possible winners, none supposed.
     state, impression = teach(policy, [(0, 2, 1.0)] * 40)
     assert state.best[0] == -1
@@ -514,7 +519,7 @@ def test_rucb_prefers_the_best_arm_it_supposes():
 
 
 def test_double_thompson_by_hand():
-    policy = tacit.DoubleThompsonSampling(3, alpha=1.0)
+    policy = tacit.policies.baselines.DoubleThompsonSampling(3, alpha=1.0)
     # As for RUCB: only 0 loses to none, so it is the left arm; 1 and 2 are surely beaten by 0
     # from below one half only, so they are drawn: P(Beta(1, 41) > 1/2) = 2^-41.
     state, impression = teach(policy, [(0, 1, 1.0)] * 40 + [(2, 0, 0.0)] * 40)
@@ -526,7 +531,7 @@ def test_double_thompson_by_hand():
 
 def test_double_thompson_draws_as_its_definition_does():
     """Pairs against a direct simulation of algorithm 1: chi-square, error probability 1e-6."""
-    policy = tacit.DoubleThompsonSampling(4)
+    policy = tacit.policies.baselines.DoubleThompsonSampling(4)
     learner = taught(policy, 25)
     wins = learner.state.bounds.wins[0]
     n = wins + wins.T
@@ -561,27 +566,29 @@ def test_double_thompson_draws_as_its_definition_does():
 
 def test_self_sparring_by_hand():
     # A win, a tie and a self-duel with η = 1/2.
-    policy = tacit.SelfSparring(3, eta=0.5)
+    policy = tacit.policies.baselines.SelfSparring(3, eta=0.5)
     state, impression = teach(policy, [(0, 1, 1.0), (1, 2, 0.5), (0, 0, 0.5)])
     assert state.wins[0].tolist() == [1.0, 0.25, 0.25]
     assert state.losses[0].tolist() == [0.5, 0.75, 0.25]
     # Two arms with Beta(2, 1) and Beta(1, 2): the first is larger with probability 5/6.
-    state, impression = teach(tacit.SelfSparring(2), [(0, 1, 1.0)])
-    told = tacit.SelfSparring.propensity(None, state, 0, impression, (0, 1))
+    state, impression = teach(tacit.policies.baselines.SelfSparring(2), [(0, 1, 1.0)])
+    told = tacit.policies.baselines.SelfSparring.propensity(None, state, 0, impression, (0, 1))
     assert told == pytest.approx(5 / 36)
 
 
 @pytest.mark.parametrize("rounds", [3, 50, 2000])
 def test_self_sparring_draws_as_thompson_sampling_does(rounds):
     """The short cut over the level is exact: frequencies at 5.1 sigma of probability_largest."""
-    learner = taught(tacit.SelfSparring(4), rounds, seed=3)
+    learner = taught(tacit.policies.baselines.SelfSparring(4), rounds, seed=3)
     draws = 40_000
     decisions = learner.choose_many(["query"] * draws)
     left, right = np.array([decision.pair for decision in decisions]).T
     impression = tacit.Impression(np.arange(4), np.zeros(0))
     told = np.array(
         [
-            math.sqrt(tacit.SelfSparring.propensity(None, learner.state, 0, impression, (i, i)))
+            math.sqrt(
+                tacit.policies.baselines.SelfSparring.propensity(None, learner.state, 0, impression, (i, i))
+            )
             for i in range(4)
         ]
     )
@@ -591,7 +598,7 @@ def test_self_sparring_draws_as_thompson_sampling_does(rounds):
 
 
 def test_winner_stays_by_hand():
-    policy = tacit.WinnerStays(3, variant="weak")
+    policy = tacit.policies.baselines.WinnerStays(3, variant="weak")
     rng = np.random.default_rng(1)
     # 0 beats 1: it stays, and meets the only other arm of the second-highest score.
     state, impression = teach(policy, [(0, 1, 1.0)])
@@ -606,7 +613,7 @@ def test_winner_stays_by_hand():
 
 
 def test_winner_stays_exploits_between_the_rounds_of_its_tournament():
-    policy = tacit.WinnerStays(3, beta=1.5)
+    policy = tacit.policies.baselines.WinnerStays(3, beta=1.5)
     rng = np.random.default_rng(1)
     # 0 beats 1 and then 2: a score of 2 = (K − 1)·1 ends round 1; ⌊1.5⌋ = 1 self-duel follows.
     state, impression = teach(policy, [(0, 1, 1.0), (0, 2, 1.0)])
@@ -715,10 +722,12 @@ def test_duels_are_won_as_often_as_the_matrix_says():
 def test_what_arrives_does_not_depend_on_what_is_shown():
     """Two policies that always show the same pair would see the same outcomes: paired streams."""
     environment = tacit.PreferenceMatrix(CHANCES, ties=0.1)
-    one = tacit.simulate([tacit.RUCB(4), tacit.RUCB(4)], environment, 500, runs=3, seed=3)
+    one = tacit.simulate(
+        [tacit.policies.baselines.RUCB(4), tacit.policies.baselines.RUCB(4)], environment, 500, runs=3, seed=3
+    )
     np.testing.assert_array_equal(one.regret[0], one.regret[1])
     np.testing.assert_array_equal(one.reward[0], one.reward[1])
-    again = tacit.simulate(tacit.RUCB(4), environment, 500, runs=3, seed=3, workers=1)
+    again = tacit.simulate(tacit.policies.baselines.RUCB(4), environment, 500, runs=3, seed=3, workers=1)
     np.testing.assert_array_equal(one.regret[0], again.regret[0])
 
 
@@ -770,7 +779,9 @@ def test_no_condorcet_winner_is_needed_by_double_thompson_sampling():
     """It plays the arms that beat most others, though none beats all."""
     matrix = [[0.5, 0.8, 0.2, 0.8], [0.2, 0.5, 0.8, 0.8], [0.8, 0.2, 0.5, 0.8], [0.2, 0.2, 0.2, 0.5]]
     environment = tacit.PreferenceMatrix(matrix, winner="copeland")
-    result = tacit.simulate(tacit.DoubleThompsonSampling(4), environment, 5000, runs=4, seed=1)
+    result = tacit.simulate(
+        tacit.policies.baselines.DoubleThompsonSampling(4), environment, 5000, runs=4, seed=1
+    )
     # Arm 3, which beats none, has a gap of 2/3: playing it on one side for ever would cost 1/3.
     assert result.regret[0, :, -1].mean() < 0.02 * 5000
 

@@ -18,8 +18,8 @@ from tacit.policies.base import outcome_of, registry
 
 POLICIES = [
     *(kind.example(arms=3, dim=2) for kind in shipped(registry, "policies")),
-    tacit.ExplorationFloor(tacit.EXP3(3), epsilon=0.1),
-    tacit.RankedBandit(tacit.EXP3(3), positions=3),
+    tacit.ExplorationFloor(tacit.policies.EXP3(3), epsilon=0.1),
+    tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(3), positions=3),
 ]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 MAY_BE_INFINITE = {"until", "soonest", "weights", "low", "high"}
@@ -115,7 +115,11 @@ def test_ten_to_the_nine_rounds_of_one_arm_leave_a_state_of_numbers(policy, rewa
 
 # One that is too small -----------------------------------------------------------------------
 
-WEIGHING = [tacit.EXP3(2), tacit.EXP3S(2), tacit.ExplorationFloor(tacit.EXP3S(2), 0.1)]
+WEIGHING = [
+    tacit.policies.EXP3(2),
+    tacit.policies.baselines.EXP3S(2),
+    tacit.ExplorationFloor(tacit.policies.baselines.EXP3S(2), 0.1),
+]
 weighing = pytest.mark.parametrize("policy", WEIGHING, ids=lambda policy: policy.label)
 
 
@@ -213,7 +217,11 @@ def test_an_interval_holds_the_mean_and_nothing_said_is_nan(policy, confidence):
 
 @pytest.mark.parametrize(
     "policy",
-    [tacit.SlidingWindowUCB(2, window=10), tacit.Thompson(2, discount=0.5), tacit.DriftMixture(2)],
+    [
+        tacit.policies.baselines.SlidingWindowUCB(2, window=10),
+        tacit.Thompson(2, discount=0.5),
+        tacit.DriftMixture(2),
+    ],
     ids=lambda policy: policy.label,
 )
 def test_plays_are_told_ever_and_as_they_count_now(policy, tmp_path):

@@ -28,18 +28,18 @@ def taught(policy):
 
 
 POLICIES = [
-    tacit.LinUCB(2, 1),
-    tacit.LinTS(2),
-    tacit.LogisticTS(2, 1),
-    tacit.PolyaGammaTS(2, 1),
-    tacit.LinearEpsilonGreedy(2),
-    tacit.HLinUCB(3, 2, 1),
-    tacit.LaplaceEC(2, 1, relevance_intercept=True),
-    tacit.ECBandit(2, 1),
-    tacit.LaplaceECMixture(2, 1),
+    tacit.policies.LinUCB(2, 1),
+    tacit.policies.LinTS(2),
+    tacit.policies.LogisticTS(2, 1),
+    tacit.policies.PolyaGammaTS(2, 1),
+    tacit.policies.LinearEpsilonGreedy(2),
+    tacit.policies.baselines.HLinUCB(3, 2, 1),
+    tacit.policies.LaplaceEC(2, 1, relevance_intercept=True),
+    tacit.policies.ECBandit(2, 1),
+    tacit.policies.LaplaceECMixture(2, 1),
     tacit.ClickMixture(2, 1, context_dim=1),
-    tacit.HybridClickMixture(2, 1),
-    tacit.CascadeEC(2, 1, positions=2),
+    tacit.policies.HybridClickMixture(2, 1),
+    tacit.policies.CascadeEC(2, 1, positions=2),
 ]
 
 
@@ -67,13 +67,13 @@ def test_every_policy_over_features_tells_what_candidates_would_earn():
     assert silent == set()
 
 
-@pytest.mark.parametrize("policy", [tacit.ClickMixture(2), tacit.HybridClickMixture(2)])
+@pytest.mark.parametrize("policy", [tacit.ClickMixture(2), tacit.policies.HybridClickMixture(2)])
 def test_draws_of_a_mixture_spread_as_its_own_line_says(policy):
     """Without examination logits are linear, and the mean and variance of the line are exact."""
     state, impression = taught(policy)
     draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 60_000)
     logits = np.log(draws / (1 - draws))
-    if isinstance(policy, tacit.HybridClickMixture):
+    if isinstance(policy, tacit.policies.HybridClickMixture):
         from tacit.policies.features.click_mixture import centre
 
         centre(state, 0, policy.split)
@@ -84,7 +84,7 @@ def test_draws_of_a_mixture_spread_as_its_own_line_says(policy):
 
 
 def test_a_linear_regression_by_hand():
-    learner = tacit.Learner(tacit.LinUCB(1, intercept=False), seed=1)
+    learner = tacit.Learner(tacit.policies.LinUCB(1, intercept=False), seed=1)
     decisions = [learner.choose("a", relevance=[[2.0]]) for _ in range(2)]
     learner.learn_many(decisions, [1.0, 0.0])
     # Precision 1 + 2² + 2² = 9, mean (2·1 + 2·0)/9; the noise of a reward is ½ at most.
@@ -102,7 +102,7 @@ def test_a_linear_regression_by_hand():
 
 
 def test_candidates_are_told_the_same_each_time_and_names_are_kept():
-    learner = tacit.Learner(tacit.HLinUCB(["film", "song", "talk"], 2, 1), seed=1)
+    learner = tacit.Learner(tacit.policies.baselines.HLinUCB(["film", "song", "talk"], 2, 1), seed=1)
     offer = {"relevance": OFFER, "examination": SEEN}
     learner.learn(learner.choose("a", **offer), 1.0)
     found = learner.estimates("a", **offer)
@@ -117,7 +117,7 @@ def test_candidates_are_told_the_same_each_time_and_names_are_kept():
 
 
 def test_a_policy_around_another_tells_what_that_believes():
-    own, around = tacit.LaplaceEC(2, 1), tacit.CUSUMRestart(tacit.LaplaceEC(2, 1))
+    own, around = tacit.policies.LaplaceEC(2, 1), tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(2, 1))
     learned, impression = taught(own)
     state = around.init(1)._replace(policy=learned)
     draws = [
@@ -131,7 +131,7 @@ def test_a_policy_around_another_tells_what_that_believes():
 
 
 def test_what_cannot_be_told_says_why():
-    learner = tacit.Learner(tacit.LogisticTS(2), seed=1)
+    learner = tacit.Learner(tacit.policies.LogisticTS(2), seed=1)
     learner.choose("a", relevance=OFFER)
     with pytest.raises(InvalidValue, match=r"relevance: None .*give the features.*coefficients"):
         learner.estimates("a")

@@ -22,22 +22,22 @@ from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 pytestmark = pytest.mark.interpreted
 
 FEATURED = [
-    tacit.ECBandit(2, 3),
-    tacit.ECBandit(2, 3, relevance_intercept=True, discount=0.99),
-    tacit.LaplaceEC(2, 3),
-    tacit.LaplaceEC(2, 3, examination_intercept=True, discount=0.99),
-    tacit.LaplaceECMixture(2, 3, components=3),
-    tacit.LaplaceEC(2, 3, draw="coupled"),
+    tacit.policies.ECBandit(2, 3),
+    tacit.policies.ECBandit(2, 3, relevance_intercept=True, discount=0.99),
+    tacit.policies.LaplaceEC(2, 3),
+    tacit.policies.LaplaceEC(2, 3, examination_intercept=True, discount=0.99),
+    tacit.policies.LaplaceECMixture(2, 3, components=3),
+    tacit.policies.LaplaceEC(2, 3, draw="coupled"),
     tacit.ClickMixture(2, 3),
-    tacit.LogisticTS(2, 3),
-    tacit.LogisticTS(2, 3, draw="coupled"),
-    tacit.LogisticTS(2, 3, intercept=False),
-    tacit.LinTS(2, 3),
-    tacit.LinTS(2, 3, draw="coupled"),
-    tacit.LinUCB(2, 3),
-    tacit.PolyaGammaTS(2, 3, sweeps=3, memory=8),
-    tacit.HLinUCB(7, 2, 3),
-    tacit.CUSUMRestart(tacit.LaplaceEC(2, 3)),
+    tacit.policies.LogisticTS(2, 3),
+    tacit.policies.LogisticTS(2, 3, draw="coupled"),
+    tacit.policies.LogisticTS(2, 3, intercept=False),
+    tacit.policies.LinTS(2, 3),
+    tacit.policies.LinTS(2, 3, draw="coupled"),
+    tacit.policies.LinUCB(2, 3),
+    tacit.policies.PolyaGammaTS(2, 3, sweeps=3, memory=8),
+    tacit.policies.baselines.HLinUCB(7, 2, 3),
+    tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(2, 3)),
 ]
 by_label = pytest.mark.parametrize("policy", FEATURED, ids=lambda policy: policy.label)
 
@@ -75,7 +75,9 @@ def test_choosing_changes_nothing_and_lanes_learn_apart(policy):
 
 @pytest.mark.parametrize(
     "policy",
-    [policy for policy in FEATURED if not isinstance(policy, tacit.CUSUMRestart)],  # it restarts another one
+    [
+        policy for policy in FEATURED if not isinstance(policy, tacit.policies.CUSUMRestart)
+    ],  # it restarts another one
     ids=lambda policy: policy.label,
 )
 def test_restarting_is_beginning_again(policy):
@@ -88,7 +90,7 @@ def test_restarting_is_beginning_again(policy):
 @by_label
 def test_arms_may_keep_their_slots(policy):
     """Whether arms are named by place or by slot, the same features teach the same."""
-    if isinstance(policy, tacit.HLinUCB):
+    if isinstance(policy, tacit.policies.baselines.HLinUCB):
         teach(policy, 12, arms=[6, 0, 3, 1])
         return
     places, slots = teach(policy, 12), teach(policy, 12, arms=[6, 0, 3, 1])
@@ -104,7 +106,7 @@ def test_specs_round_trip(policy):
 
 def test_policies_as_text():
     text = "cusum-restart(laplace-ec(relevance_dim=5, examination_dim=2), threshold=10)"
-    policy = tacit.CUSUMRestart(tacit.LaplaceEC(5, 2), threshold=10.0)
+    policy = tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(5, 2), threshold=10.0)
     assert policy_from_spec(text) == policy
     assert policy.feature_dims == (5, 2)
 
@@ -160,13 +162,13 @@ def paper_update(mean, cov, x, reward, iterations):
 
 
 def test_ec_bandit_is_the_papers_update():
-    policy = tacit.ECBandit(2, 3)
+    policy = tacit.policies.ECBandit(2, 3)
     state, rng = policy.init(1), np.random.default_rng(4)
     mean, cov = [np.zeros(2), np.zeros(3)], [np.eye(2), np.eye(3)]
     for reward in (0, 1, 0, 0, 1, 0):
         impression = impression_of(rng, 1)
         x = impression.relevance[0], impression.examination[0]
-        tacit.ECBandit.learn(policy.params, state, 0, Outcome(impression, 0, float(reward), 1.0))
+        tacit.policies.ECBandit.learn(policy.params, state, 0, Outcome(impression, 0, float(reward), 1.0))
         mean, cov = paper_update(mean, cov, x, reward, 5)
     told = policy.posterior(state, 0)
     for block, m, c in zip((told.relevance, told.examination), mean, cov, strict=True):
@@ -230,10 +232,10 @@ def errors_against_quadrature(policy, dims, rounds, points):
 
 QUADRATURE = [
     # policy, dims, rounds, grid; most error of means (in exact s.d.), range of s.d. ratios.
-    (tacit.LaplaceEC(1, 1), (1, 1), 60, 121, 0.35, (0.85, 1.1)),
-    (tacit.LaplaceECMixture(1, 1), (1, 1), 60, 121, 0.35, (0.85, 1.1)),
-    (tacit.ECBandit(1, 1), (1, 1), 60, 121, 0.9, (0.45, 0.85)),
-    (tacit.LaplaceEC(2, 2), (2, 2), 40, 19, 0.35, (0.85, 1.1)),
+    (tacit.policies.LaplaceEC(1, 1), (1, 1), 60, 121, 0.35, (0.85, 1.1)),
+    (tacit.policies.LaplaceECMixture(1, 1), (1, 1), 60, 121, 0.35, (0.85, 1.1)),
+    (tacit.policies.ECBandit(1, 1), (1, 1), 60, 121, 0.9, (0.45, 0.85)),
+    (tacit.policies.LaplaceEC(2, 2), (2, 2), 40, 19, 0.35, (0.85, 1.1)),
 ]
 
 
@@ -250,8 +252,8 @@ def test_posteriors_against_quadrature(policy, dims, rounds, points, most, ratio
 
 def test_polya_gamma_draws_from_the_exact_posterior():
     """One logistic parameter and a constant: the draws' mean within 5 s.e. of quadrature's."""
-    policy = tacit.PolyaGammaTS(1, 1, sweeps=6, memory=20, intercept=False)
-    cls, state, rng = tacit.PolyaGammaTS, policy.init(1), np.random.default_rng(2)
+    policy = tacit.policies.PolyaGammaTS(1, 1, sweeps=6, memory=20, intercept=False)
+    cls, state, rng = tacit.policies.PolyaGammaTS, policy.init(1), np.random.default_rng(2)
     rows, rewards = [], []
     for _ in range(12):
         impression = impression_of(rng, 1, (1, 1))
@@ -274,15 +276,19 @@ def test_polya_gamma_draws_from_the_exact_posterior():
 
 
 def test_intercepts_stand_last_in_their_block():
-    policy = tacit.LaplaceEC(1, 1, relevance_intercept=True, examination_intercept=True)
+    policy = tacit.policies.LaplaceEC(1, 1, relevance_intercept=True, examination_intercept=True)
     state, rng = policy.init(1), np.random.default_rng(3)
     nothing = tacit.Impression(np.arange(1), np.zeros(0), np.zeros((1, 1)), np.zeros((1, 1)))
     for _ in range(300):
-        tacit.LaplaceEC.learn(policy.params, state, 0, Outcome(nothing, 0, float(rng.random() < 0.9), 1.0))
+        tacit.policies.LaplaceEC.learn(
+            policy.params, state, 0, Outcome(nothing, 0, float(rng.random() < 0.9), 1.0)
+        )
     told = policy.posterior(state, 0)
     assert told.relevance.mean[0] == told.examination.mean[0] == 0.0
     assert min(told.relevance.mean[1], told.examination.mean[1]) > 1.0
-    assert tacit.LaplaceEC.believed(policy.params, state, 0, nothing, 0) == pytest.approx(0.9, abs=0.06)
+    assert tacit.policies.LaplaceEC.believed(policy.params, state, 0, nothing, 0) == pytest.approx(
+        0.9, abs=0.06
+    )
     assert told.joint.covariance[1, 3] < 0.0
 
 
@@ -292,7 +298,12 @@ def test_intercepts_stand_last_in_their_block():
 @pytest.mark.compiled
 def test_learning_pays_and_modelling_examination_more():
     """Margins: the differences are above 10 standard errors in runs of this length."""
-    policies = [tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5), tacit.LogisticTS(5, 5), tacit.UniformRandom(10)]
+    policies = [
+        tacit.policies.LaplaceEC(5, 5),
+        tacit.policies.ECBandit(5, 5),
+        tacit.policies.LogisticTS(5, 5),
+        tacit.UniformRandom(10),
+    ]
     result = tacit.simulate(policies, tacit.ExaminationArms(scale=8), 10_000, runs=6, seed=3)
     laplace, bounds, logistic, random = result.regret[:, :, -1].mean(axis=1)
     assert laplace < bounds < 0.2 * random
@@ -300,7 +311,7 @@ def test_learning_pays_and_modelling_examination_more():
 
 
 def test_one_by_one_in_batches_and_recalled(tmp_path):
-    one, many = (tacit.Learner(tacit.LaplaceEC(5, 5), seed=3) for _ in range(2))
+    one, many = (tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=3) for _ in range(2))
     rng = np.random.default_rng(1)
     relevance, examination = rng.standard_normal((2, 6, 4, 5))
     keys, rewards = ["x", "y", "x", "z", "x", "y"], [1.0, 0.0, 0.0, 1.0, 0.5, 0.0]
@@ -314,7 +325,7 @@ def test_one_by_one_in_batches_and_recalled(tmp_path):
     together = many.choose_many(keys, relevance=list(relevance), examination=list(examination))
     assert together.arms == [decision.arm for decision in singles]
     many.learn_many(together, rewards)
-    again = tacit.Learner(tacit.LaplaceEC(5, 5), seed=9)
+    again = tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=9)
     again.recall(singles)
     again.learn_many(singles, rewards)
     one.save(tmp_path / "learner.tacit")
@@ -328,8 +339,8 @@ def test_one_by_one_in_batches_and_recalled(tmp_path):
 def test_identifiability_is_warned_of_once():
     rng = np.random.default_rng(1)
     features = rng.standard_normal((30, 5))
-    learner = tacit.Learner(tacit.LaplaceEC(5, 5), seed=1)
-    with pytest.warns(tacit.IdentifiabilityWarning, match="share 5 directions"):
+    learner = tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=1)
+    with pytest.warns(tacit.policies.IdentifiabilityWarning, match="share 5 directions"):
         learner.choose("a", relevance=features, examination=features)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -338,7 +349,7 @@ def test_identifiability_is_warned_of_once():
 
 def test_features_of_the_user_alone_are_warned_of_once():
     """They are the same for all arms of a decision, and so change the place of none."""
-    rng, learner = np.random.default_rng(1), tacit.Learner(tacit.LogisticTS(3), seed=1)
+    rng, learner = np.random.default_rng(1), tacit.Learner(tacit.policies.LogisticTS(3), seed=1)
     films, users = rng.standard_normal((4, 1)), rng.standard_normal((30, 2))
     offers = [np.hstack([films, np.tile(user, (4, 1))]) for user in users]
     with pytest.warns(tacit.errors.AssumptionWarning, match=r"columns \[1, 2\] are the same.*dim=2"):
@@ -348,7 +359,7 @@ def test_features_of_the_user_alone_are_warned_of_once():
         learner.choose_many(["home"] * 30, relevance=offers)
         # One user throughout, or a constant, says nothing of the kind; nor do arms on their own.
         for same in ([offers[0]] * 30, [offer[:1] for offer in offers]):
-            fresh = tacit.Learner(tacit.LogisticTS(3), seed=1)
+            fresh = tacit.Learner(tacit.policies.LogisticTS(3), seed=1)
             fresh.choose_many(["home"] * 30, relevance=same)
 
 
@@ -356,13 +367,13 @@ def test_what_features_leave_undetermined():
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((2, 40, 3))
     slots = np.eye(3)[rng.integers(3, size=40)]
-    assert tacit.identifiability(x, slots) == []
-    assert tacit.identifiability(x, y, relevance_intercept=True) == []
-    (missing,) = tacit.identifiability(x, y)
+    assert tacit.policies.identifiability(x, slots) == []
+    assert tacit.policies.identifiability(x, y, relevance_intercept=True) == []
+    (missing,) = tacit.policies.identifiability(x, y)
     assert "neither block has a constant" in missing
-    (double,) = tacit.identifiability(x, slots, relevance_intercept=True)
+    (double,) = tacit.policies.identifiability(x, slots, relevance_intercept=True)
     assert "sum" in double
-    (shared,) = tacit.identifiability(x, np.hstack([x[:, :1] - x[:, 1:2], slots]))
+    (shared,) = tacit.policies.identifiability(x, np.hstack([x[:, :1] - x[:, 1:2], slots]))
     assert "share 1 direction" in shared
 
 
@@ -438,13 +449,13 @@ def test_crossed_arms_are_as_told():
 
 
 def test_the_cusum_restarts_by_hand():
-    policy = tacit.CUSUMRestart(tacit.LaplaceEC(1, 1), drift=0.5, threshold=2.0, armed=1)
+    policy = tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(1, 1), drift=0.5, threshold=2.0, armed=1)
     state = policy.init(1)
     nothing = tacit.Impression(np.arange(1), np.zeros(0), np.zeros((1, 1)), np.zeros((1, 1)))
 
     # All features 0: the click has probability 1/4 for ever, a click's residual is sqrt(3).
     def learn(reward):
-        tacit.CUSUMRestart.learn(policy.params, state, 0, Outcome(nothing, 0, reward, 1.0))
+        tacit.policies.CUSUMRestart.learn(policy.params, state, 0, Outcome(nothing, 0, reward, 1.0))
         return state.walks[0].tolist(), int(state.restarts[0])
 
     assert learn(1.0) == ([0.0, 0.0], 0)
@@ -455,14 +466,14 @@ def test_the_cusum_restarts_by_hand():
     assert fall == pytest.approx(1.0 / math.sqrt(3.0) - 0.5)
     learn(1.0)
     assert learn(1.0) == ([0.0, 0.0], 1)
-    assert tacit.CUSUMRestart.epoch(policy.params, state, 0) == 1
+    assert tacit.policies.CUSUMRestart.epoch(policy.params, state, 0) == 1
 
 
 @pytest.mark.long
 def test_restarts_follow_parameters_that_change():
     environment = tacit.ExaminationArms(scale=4, redraws=(5001,), announced=True)
-    base = tacit.LaplaceEC(5, 5)
-    policies = [tacit.OracleRestart(base), tacit.CUSUMRestart(base), base]
+    base = tacit.policies.LaplaceEC(5, 5)
+    policies = [tacit.policies.OracleRestart(base), tacit.policies.CUSUMRestart(base), base]
     result = tacit.simulate(policies, environment, 10_000, runs=8, seed=2)
     oracle, cusum, alone = result.regret[:, :, -1].mean(axis=1)
     assert oracle < cusum < 0.5 * alone
@@ -473,8 +484,8 @@ def test_restarts_follow_parameters_that_change():
 
 
 def test_pbm_bounds_by_hand():
-    policy = tacit.PlacedPBMUCB(4, positions=2, position_effects=(1.0, 0.5))
-    cls, params, state = tacit.PlacedPBMUCB, policy.params, policy.init(1)
+    policy = tacit.policies.baselines.PlacedPBMUCB(4, positions=2, position_effects=(1.0, 0.5))
+    cls, params, state = tacit.policies.baselines.PlacedPBMUCB, policy.params, policy.init(1)
     rng = np.random.default_rng(0)
     impression = tacit.Impression(np.arange(4), np.zeros(0))
     # Item 0: at position 0 shown 3 times, 2 clicks; at position 1 shown twice, no click. Item 1:
@@ -493,14 +504,14 @@ def test_pbm_bounds_by_hand():
         cls.learn(params, state, 0, Outcome(impression, arm, reward, 1.0))
     first = 2 / 4 + math.sqrt(5 / 4) * math.sqrt(math.log(9) / 8)
     second = 1 / 4 + math.sqrt(math.log(9) / 8)
-    from tacit.policies.lists.position_based import upper_bound
+    from tacit.policies.baselines.position_based import upper_bound
 
     assert upper_bound(state, 0, 0, 1.0) == pytest.approx(first)
     assert upper_bound(state, 0, 1, 1.0) == pytest.approx(second)
     assert cls.choose(params, state, 0, impression, rng) == 0
 
 
-@pytest.mark.parametrize("policy", [tacit.PBMUCB, tacit.PBMThompson])
+@pytest.mark.parametrize("policy", [tacit.policies.baselines.PBMUCB, tacit.policies.baselines.PBMThompson])
 @pytest.mark.parametrize("effects", [(0.3, 1.0, 0.6), None])
 def test_slates_of_the_position_based_model(policy, effects):
     """In plain Python: the best arms are found, and the best of them stands where it is seen."""
@@ -509,7 +520,7 @@ def test_slates_of_the_position_based_model(policy, effects):
     impression = tacit.Impression(np.arange(5), np.zeros(0))
     attraction, seen = np.array([0.05, 0.9, 0.1, 0.5, 0.3]), np.array([0.3, 1.0, 0.6])
     action, late = np.zeros(3, np.int64), np.zeros((3, 5))
-    for round in range(1500 if policy is tacit.PBMUCB else 500):
+    for round in range(1500 if policy is tacit.policies.baselines.PBMUCB else 500):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
         clicks = (rng.random(3) < attraction[action] * seen).astype(float)
@@ -525,11 +536,11 @@ def test_slates_of_the_position_based_model(policy, effects):
 
 
 def test_grids_hold_the_exact_posterior():
-    policy = tacit.PBMThompson(1, positions=2, position_effects=(1.0, 0.4))
+    policy = tacit.policies.baselines.PBMThompson(1, positions=2, position_effects=(1.0, 0.4))
     state = policy.init(1)
     impression = tacit.Impression(np.arange(1), np.zeros(0))
     for action, clicks in (([0, -1], [1.0, 0.0]), ([-1, 0], [0.0, 0.0]), ([0, -1], [0.0, 0.0])):
-        tacit.PBMThompson.learn(
+        tacit.policies.baselines.PBMThompson.learn(
             policy.params,
             state,
             0,
@@ -546,8 +557,8 @@ def test_grids_hold_the_exact_posterior():
 
 
 def test_hidden_features_are_least_squares_given_each_other():
-    policy = tacit.HLinUCB(3, 1, 1, hidden_dim=2)
-    cls, params, state = tacit.HLinUCB, policy.params, policy.init(1)
+    policy = tacit.policies.baselines.HLinUCB(3, 1, 1, hidden_dim=2)
+    cls, params, state = tacit.policies.baselines.HLinUCB, policy.params, policy.init(1)
     rng = np.random.default_rng(6)
     start = state.hidden[0].copy()
     gram, linear = np.eye(5), np.zeros(5)
@@ -575,26 +586,29 @@ def test_hidden_features_are_least_squares_given_each_other():
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.ECBandit(0, 1), "relevance_dim"),
-        (lambda: tacit.ECBandit(1, 1.5), "examination_dim"),
-        (lambda: tacit.ECBandit(1, 1, prior_variance=0), "prior_variance"),
-        (lambda: tacit.ECBandit(1, 1, inner_iterations=0), "inner_iterations"),
-        (lambda: tacit.ECBandit(1, 1, relevance_intercept=1), "relevance_intercept"),
-        (lambda: tacit.LaplaceEC(1, 1, discount=0), "discount"),
-        (lambda: tacit.LaplaceECMixture(1, 1, components=0), "components"),
-        (lambda: tacit.LaplaceECMixture(1, 1, spread=1.0), "spread"),
-        (lambda: tacit.LogisticTS(1, 1, intercept="yes"), "intercept"),
-        (lambda: tacit.LinTS(1, 1, scale=-1), "scale"),
-        (lambda: tacit.LinUCB(1, 1, alpha=math.inf), "alpha"),
-        (lambda: tacit.HLinUCB(0, 1, 1), "arms"),
-        (lambda: tacit.HLinUCB(2, 1, 1, hidden_dim=0), "hidden_dim"),
-        (lambda: tacit.PolyaGammaTS(1, 1, memory=0), "memory"),
-        (lambda: tacit.CUSUMRestart(tacit.UCB1(2)), "policy"),
-        (lambda: tacit.CUSUMRestart(tacit.LinTS(1, 1), armed=-1), "armed"),
-        (lambda: tacit.PlacedPBMUCB(5, positions=2), "arms"),
-        (lambda: tacit.PlacedPBMUCB(4, positions=2, position_effects=(1.0,)), "position_effects"),
-        (lambda: tacit.PBMUCB(4, position_effects=(1.0, 0.5, 0.0)), "position_effects"),
-        (lambda: tacit.PBMThompson(4, positions=0), "positions"),
+        (lambda: tacit.policies.ECBandit(0, 1), "relevance_dim"),
+        (lambda: tacit.policies.ECBandit(1, 1.5), "examination_dim"),
+        (lambda: tacit.policies.ECBandit(1, 1, prior_variance=0), "prior_variance"),
+        (lambda: tacit.policies.ECBandit(1, 1, inner_iterations=0), "inner_iterations"),
+        (lambda: tacit.policies.ECBandit(1, 1, relevance_intercept=1), "relevance_intercept"),
+        (lambda: tacit.policies.LaplaceEC(1, 1, discount=0), "discount"),
+        (lambda: tacit.policies.LaplaceECMixture(1, 1, components=0), "components"),
+        (lambda: tacit.policies.LaplaceECMixture(1, 1, spread=1.0), "spread"),
+        (lambda: tacit.policies.LogisticTS(1, 1, intercept="yes"), "intercept"),
+        (lambda: tacit.policies.LinTS(1, 1, scale=-1), "scale"),
+        (lambda: tacit.policies.LinUCB(1, 1, alpha=math.inf), "alpha"),
+        (lambda: tacit.policies.baselines.HLinUCB(0, 1, 1), "arms"),
+        (lambda: tacit.policies.baselines.HLinUCB(2, 1, 1, hidden_dim=0), "hidden_dim"),
+        (lambda: tacit.policies.PolyaGammaTS(1, 1, memory=0), "memory"),
+        (lambda: tacit.policies.CUSUMRestart(tacit.UCB1(2)), "policy"),
+        (lambda: tacit.policies.CUSUMRestart(tacit.policies.LinTS(1, 1), armed=-1), "armed"),
+        (lambda: tacit.policies.baselines.PlacedPBMUCB(5, positions=2), "arms"),
+        (
+            lambda: tacit.policies.baselines.PlacedPBMUCB(4, positions=2, position_effects=(1.0,)),
+            "position_effects",
+        ),
+        (lambda: tacit.policies.baselines.PBMUCB(4, position_effects=(1.0, 0.5, 0.0)), "position_effects"),
+        (lambda: tacit.policies.baselines.PBMThompson(4, positions=0), "positions"),
         (lambda: tacit.ExaminationArms(offered=0), "offered"),
         (lambda: tacit.ExaminationArms(pool=5), "offered"),
         (lambda: tacit.ExaminationArms(scale=0), "scale"),
@@ -615,7 +629,7 @@ def test_bad_values_name_the_field(make, field):
 
 def test_dimensions_must_fit():
     with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.LaplaceEC(5, 4), tacit.ExaminationArms(), 10)
+        tacit.simulate(tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), 10)
 
 
 # Under an exploration floor -------------------------------------------------------------------
@@ -625,17 +639,17 @@ OFFER = {
     "examination": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.2, 0.2, -1.0]],
 }
 KNOWN = [
-    (tacit.LinUCB(2, 3), OFFER),
-    pytest.param(tacit.HLinUCB(3, 2, 3), OFFER, marks=pytest.mark.long),
-    (tacit.LinearEpsilonGreedy(2, epsilon=0.3), {"relevance": OFFER["relevance"]}),
-    pytest.param(tacit.CUSUMRestart(tacit.LinUCB(2, 3)), OFFER, marks=pytest.mark.long),
-    (tacit.LaplaceEC(2, 3, draw="coupled"), OFFER),
+    (tacit.policies.LinUCB(2, 3), OFFER),
+    pytest.param(tacit.policies.baselines.HLinUCB(3, 2, 3), OFFER, marks=pytest.mark.long),
+    (tacit.policies.LinearEpsilonGreedy(2, epsilon=0.3), {"relevance": OFFER["relevance"]}),
+    pytest.param(tacit.policies.CUSUMRestart(tacit.policies.LinUCB(2, 3)), OFFER, marks=pytest.mark.long),
+    (tacit.policies.LaplaceEC(2, 3, draw="coupled"), OFFER),
     pytest.param(tacit.ClickMixture(2, 3), OFFER, marks=pytest.mark.long),
     pytest.param(tacit.ClickMixture(2), {"relevance": OFFER["relevance"]}, marks=pytest.mark.long),
-    pytest.param(tacit.HybridClickMixture(2, 3), OFFER, marks=pytest.mark.long),
-    pytest.param(tacit.LinTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
-    pytest.param(tacit.LogisticTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
-    (tacit.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
+    pytest.param(tacit.policies.HybridClickMixture(2, 3), OFFER, marks=pytest.mark.long),
+    pytest.param(tacit.policies.LinTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
+    pytest.param(tacit.policies.LogisticTS(2, 3, draw="coupled"), OFFER, marks=pytest.mark.long),
+    (tacit.policies.baselines.PlacedPBMUCB(3, positions=1, position_effects=(1.0,)), {}),
 ]
 
 
@@ -666,16 +680,16 @@ def test_a_floor_tells_exact_propensities_over_features(policy, offer):
 
 
 def test_a_deterministic_choice_under_a_floor_is_told_by_hand():
-    learner = tacit.Learner(tacit.ExplorationFloor(tacit.LinUCB(1, 1), epsilon=0.3), seed=1)
+    learner = tacit.Learner(tacit.ExplorationFloor(tacit.policies.LinUCB(1, 1), epsilon=0.3), seed=1)
     offer = {"relevance": [[1.0], [2.0], [0.5]], "examination": [[0.0], [1.0], [0.0]]}
     # Nothing is known yet, so the bound is that of the longest features: of arm 1.
     assert learner.probabilities("q", **offer).tolist() == pytest.approx([0.1, 0.8, 0.1])
-    assert tacit.Learner(tacit.LinUCB(1, 1), seed=1).choose("q", **offer).propensity is None
+    assert tacit.Learner(tacit.policies.LinUCB(1, 1), seed=1).choose("q", **offer).propensity is None
 
 
 def test_a_floor_without_candidates_says_so_and_explores():
     with pytest.warns(tacit.errors.AssumptionWarning, match="LaplaceEC does not know its propens"):
-        learner = floored(tacit.LaplaceEC(2, 3), OFFER, epsilon=1.0, draws=0)
+        learner = floored(tacit.policies.LaplaceEC(2, 3), OFFER, epsilon=1.0, draws=0)
     decisions = learner.choose_many(["q"] * 3000, **{block: [rows] * 3000 for block, rows in OFFER.items()})
     assert np.isnan(decisions.propensities).all()
     assert learner.choose("q", **OFFER).propensity is None
@@ -687,7 +701,7 @@ def test_a_floor_without_candidates_says_so_and_explores():
 
 def test_a_floor_hands_on_what_its_policy_warns_of():
     twice = [[1.0, 1.0]] * 3
-    policy = tacit.LaplaceEC(2, 2, relevance_intercept=True, examination_intercept=True)
+    policy = tacit.policies.LaplaceEC(2, 2, relevance_intercept=True, examination_intercept=True)
     floor = tacit.ExplorationFloor(policy)
     with pytest.warns(UserWarning, match="both blocks have a constant"):
         tacit.Learner(floor, seed=1).choose_many(["q"] * 9, relevance=[twice] * 9, examination=[twice] * 9)

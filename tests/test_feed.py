@@ -25,8 +25,8 @@ from test_cli import tacit
 
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import example_map, map_of
-from tacit.events.mapping import MOST_EACH, BadEvent, Joining, Mapper
+from tacit.feed.event_map import example_map, map_of
+from tacit.feed.mapping import MOST_EACH, BadEvent, Joining, Mapper
 from tacit.feed.sources import CHUNK, EventLines, events_at
 from tacit.logs.formats import LONGEST_LINE
 from tacit.service.app.server import running

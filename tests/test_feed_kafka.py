@@ -22,8 +22,8 @@ from tacit.logs.formats import LONGEST_LINE
 kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
-from tacit.events.topics import address_of, properties_of  # noqa: E402
 from tacit.feed.kafka import Topic  # noqa: E402
+from tacit.feed.kafka_topics import address_of, properties_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -292,7 +292,7 @@ def test_features_come_from_frames(form):
 
 def test_a_policy_reads_features_from_frames():
     features = {"price": [1.0, 2.0], "age": [0.5, 0.25]}
-    policy = tacit.LinUCB(2)
+    policy = tacit.policies.LinUCB(2)
     plain, framed = (tacit.Learner(policy, seed=1) for _ in range(2))
     array = np.array([[1.0, 0.5], [2.0, 0.25]])
     expected = plain.choose("a", relevance=array)

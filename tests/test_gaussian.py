@@ -89,7 +89,7 @@ def many_updates(mean, root, rows, precision, count):
 
 @pytest.mark.parametrize("noise", [1.0, 1e-7], ids=["spread", "nearly collinear"])
 def test_covariances_stay_positive_definite(noise):
-    compiled(many_updates, tacit.LaplaceEC(1, 1).params)
+    compiled(many_updates, tacit.policies.LaplaceEC(1, 1).params)
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((1, 8)) + noise * rng.standard_normal((64, 8))
     own = Gaussian.prior(1, 8, 1.0)
@@ -136,7 +136,7 @@ def test_the_logistic_step_solves_its_equation(logit, s, reward):
 def test_polya_gamma_draws_have_the_known_moments():
     """Error probability 1e-6 per moment and tilt: 4.9 standard errors."""
     draws = 4000
-    compiled(many_updates, tacit.PolyaGammaTS(1, 1).params)
+    compiled(many_updates, tacit.policies.PolyaGammaTS(1, 1).params)
 
     def sample(tilt, rng, out):
         for i in range(len(out)):

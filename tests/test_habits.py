@@ -118,10 +118,10 @@ def same(one, other):
 def decided():
     """Yield a learner and a decision of each kind, with a reward."""
     yield tacit.Learner(tacit.Thompson(ARMS), seed=1), {}, 1.0
-    yield tacit.Learner(tacit.RMED1(3), seed=1), {}, 0.5
+    yield tacit.Learner(tacit.policies.RMED1(3), seed=1), {}, 0.5
     yield tacit.Learner(tacit.ListMix(4, positions=2), seed=1), {}, [1.0, 0.0]
     features = {"relevance": [[0.1, 0.2], [0.3, -0.4]], "examination": [[1.0, 0.0], [0.5, 0.5]]}
-    yield tacit.Learner(tacit.LinTS(2, 2), seed=1), features, 1.0
+    yield tacit.Learner(tacit.policies.LinTS(2, 2), seed=1), features, 1.0
 
 
 @pytest.mark.parametrize("case", range(4))
@@ -250,7 +250,7 @@ def test_who_has_one_problem_needs_no_key():
 def results():
     policies = [tacit.UniformRandom(3), tacit.UCB1(3)]
     result = tacit.simulate(policies, tacit.BernoulliArms([0.1, 0.2, 0.3]), 200, runs=2, seed=1)
-    log = tacit.simulated_log(tacit.UniformRandom(3), tacit.BernoulliArms([0.1, 0.2, 0.3]), 200)
+    log = tacit.environments.simulated_log(tacit.UniformRandom(3), tacit.BernoulliArms([0.1, 0.2, 0.3]), 200)
     target = tacit.EpsilonGreedy(["0", "1", "2"])
     yield result
     yield tacit.replay(tacit.UCB1(["0", "1", "2"]), log, passes=2)

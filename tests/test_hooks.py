@@ -16,7 +16,7 @@ from test_feed import decided, events_of
 
 from tacit.client import Client
 from tacit.errors import ConfigError
-from tacit.events.event_map import example_map
+from tacit.feed.event_map import example_map
 from tacit.service.app.server import running
 from tacit.service.config.keys import ANYBODY, new_key
 from tacit.service.http.feeds import Feeds, Hooks

@@ -16,7 +16,10 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIMS = 2, 1
 KEYS = 3
-pytestmark = [pytest.mark.filterwarnings("ignore::tacit.IdentifiabilityWarning"), pytest.mark.interpreted]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::tacit.policies.IdentifiabilityWarning"),
+    pytest.mark.interpreted,
+]
 
 
 def clicks(rng, rounds, offered=4):
@@ -53,9 +56,9 @@ def test_it_is_the_joint_posterior_of_all_keys(component, variance):
     ones = np.full((4, 1), constant)
     dims = 3 * (1 + KEYS), 1 + KEYS
     if hides:
-        dense = tacit.LaplaceEC(*dims, prior_variance=variance)
+        dense = tacit.policies.LaplaceEC(*dims, prior_variance=variance)
     else:
-        dense = tacit.LogisticTS(*dims, prior_variance=variance, intercept=False)
+        dense = tacit.policies.LogisticTS(*dims, prior_variance=variance, intercept=False)
     exact = dense.init(1)
     for key, impression, arm, clicked in clicks(np.random.default_rng(1), 60):
         wide = impression._replace(

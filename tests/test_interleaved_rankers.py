@@ -25,7 +25,7 @@ RANKINGS = [
 
 
 @dataclass(frozen=True)
-class AnyDuel(tacit.DuelPolicy):
+class AnyDuel(tacit.policies.DuelPolicy):
     """Any two arms; remembers outcomes."""
 
     class Params(NamedTuple):

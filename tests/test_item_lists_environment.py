@@ -10,8 +10,8 @@ import tacit
 from tacit.errors import InvalidValue
 
 READERS = [
-    tacit.ItemLists(3, 2, positions=2, pool=9, offered=4, after_skip=0.8, after_click=0.5),
-    tacit.ItemLists(3, positions=3, pool=4, offered=4, seen=[1.0, 0.6, 0.3]),
+    tacit.environments.ItemLists(3, 2, positions=2, pool=9, offered=4, after_skip=0.8, after_click=0.5),
+    tacit.environments.ItemLists(3, positions=3, pool=4, offered=4, seen=[1.0, 0.6, 0.3]),
 ]
 
 
@@ -65,11 +65,11 @@ def test_clicks_are_as_frequent_as_they_are_worth(environment):
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.ItemLists(0), "relevance_dim"),
-        (lambda: tacit.ItemLists(offered=2000), "offered"),
-        (lambda: tacit.ItemLists(positions=21), "positions"),
-        (lambda: tacit.ItemLists(positions=2, seen=[0.5, 1.0]), "seen"),
-        (lambda: tacit.ItemLists(after_skip=0.5), "after_click"),
+        (lambda: tacit.environments.ItemLists(0), "relevance_dim"),
+        (lambda: tacit.environments.ItemLists(offered=2000), "offered"),
+        (lambda: tacit.environments.ItemLists(positions=21), "positions"),
+        (lambda: tacit.environments.ItemLists(positions=2, seen=[0.5, 1.0]), "seen"),
+        (lambda: tacit.environments.ItemLists(after_skip=0.5), "after_click"),
     ],
 )
 def test_what_is_out_of_range_is_named(make, field):

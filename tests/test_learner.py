@@ -55,10 +55,10 @@ def test_deterministic_policies_report_no_propensity():
     assert tacit.Learner(tacit.UCB1(3), seed=1).choose("q").propensity is None
     assert tacit.Learner(tacit.Thompson(3), seed=1, propensities=False).choose("q").propensity is None
     # EXP3 cannot learn without it.
-    assert tacit.Learner(tacit.EXP3(3), seed=1, propensities=False).choose("q").propensity
+    assert tacit.Learner(tacit.policies.EXP3(3), seed=1, propensities=False).choose("q").propensity
 
 
-@pytest.mark.parametrize("policy", [tacit.UCB1(4), tacit.Thompson(4), tacit.EXP3(4)], ids=repr)
+@pytest.mark.parametrize("policy", [tacit.UCB1(4), tacit.Thompson(4), tacit.policies.EXP3(4)], ids=repr)
 def test_a_batch_equals_its_single_calls(policy):
     one, many = tacit.Learner(policy, seed=3), tacit.Learner(policy, seed=3)
     keys = ["a", "b", "a", "c", "a", "b"] * 20
@@ -95,7 +95,7 @@ def test_a_decision_that_a_list_names_twice_is_learned_not_even_once():
 
 def test_a_string_is_no_list_of_keys_or_arms():
     learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
-    featured = tacit.Learner(tacit.LinearEpsilonGreedy(1), seed=1)
+    featured = tacit.Learner(tacit.policies.LinearEpsilonGreedy(1), seed=1)
     features = [[0.1], [0.2]]
     for field, call in (
         ("keys", lambda: learner.choose_many("ab")),
@@ -277,8 +277,8 @@ class TestEpochs:
 SNAPSHOT_POLICIES = [
     tacit.UCB1(["a", "b", "c"]),
     tacit.Thompson(3, discount=0.99),
-    tacit.EXP3(3),
-    tacit.ExplorationFloor(tacit.EXP3S(3), 0.1),
+    tacit.policies.EXP3(3),
+    tacit.ExplorationFloor(tacit.policies.baselines.EXP3S(3), 0.1),
     tacit.ExplorationFloor(Pooled(3), 0.1),
 ]
 
@@ -452,9 +452,9 @@ def state_of(learner):
     ("other", "options"),
     [
         (tacit.UCB1(arms=50), {}),
-        (tacit.BeatTheMean(arms=50, horizon=1000), {}),
-        (tacit.CascadeUCB1(arms=50, positions=4), {}),
-        (tacit.LaplaceEC(3, 2), {"relevance": np.ones((4, 3)), "examination": np.ones((4, 2))}),
+        (tacit.policies.BeatTheMean(arms=50, horizon=1000), {}),
+        (tacit.policies.CascadeUCB1(arms=50, positions=4), {}),
+        (tacit.policies.LaplaceEC(3, 2), {"relevance": np.ones((4, 3)), "examination": np.ones((4, 2))}),
     ],
 )
 @pytest.mark.parametrize("many", [False, True])
@@ -474,14 +474,16 @@ def test_a_decision_of_another_kind_of_learner_is_refused(other, options, many):
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(
-    "kind", [tacit.UCB1, tacit.RMED1, functools.partial(tacit.CascadeUCB1, positions=2)], ids=str
+    "kind",
+    [tacit.UCB1, tacit.policies.RMED1, functools.partial(tacit.policies.CascadeUCB1, positions=2)],
+    ids=str,
 )
 def test_a_decision_among_other_arms_is_refused(kind, many):
     """As many arms, called otherwise or in another order, would be taken for one another."""
     ours, theirs = (tacit.Learner(kind(arms=arms), seed=1) for arms in (["a", "b", "c"], ["b", "c", "a"]))
     ours.choose("k")
     before, decision = state_of(ours), theirs.choose("k")
-    reward = [0.0, 1.0] if len(decision.shown) == 2 and kind is not tacit.RMED1 else 1.0
+    reward = [0.0, 1.0] if len(decision.shown) == 2 and kind is not tacit.policies.RMED1 else 1.0
     with pytest.raises(InvalidValue, match="give decisions of a learner of"):
         ours.learn_many([decision], [reward]) if many else ours.learn(decision, reward)
     assert all(map(np.array_equal, before, state_of(ours)))
@@ -489,8 +491,8 @@ def test_a_decision_among_other_arms_is_refused(kind, many):
 
 def test_features_of_another_size_are_refused():
     ours, theirs = (
-        tacit.Learner(tacit.LaplaceEC(5, 2), seed=1),
-        tacit.Learner(tacit.LaplaceEC(3, 2), seed=1),
+        tacit.Learner(tacit.policies.LaplaceEC(5, 2), seed=1),
+        tacit.Learner(tacit.policies.LaplaceEC(3, 2), seed=1),
     )
     ours.choose("k", relevance=np.ones((4, 5)), examination=np.ones((4, 2)))
     decision = theirs.choose("k", relevance=np.ones((4, 3)), examination=np.ones((4, 2)))
@@ -529,8 +531,8 @@ def test_a_learner_tells_its_keys():
 @pytest.mark.parametrize(
     ("policy", "given"),
     [
-        (tacit.BWC(2, classifier=tacit.Rectangle(dim=1, margin=0.1)), {"context": [7.0]}),
-        (tacit.LaplaceEC(2, 2), {"relevance": np.ones((9, 2)), "examination": np.ones((9, 2))}),
+        (tacit.BWC(2, classifier=tacit.classifiers.Rectangle(dim=1, margin=0.1)), {"context": [7.0]}),
+        (tacit.policies.LaplaceEC(2, 2), {"relevance": np.ones((9, 2)), "examination": np.ones((9, 2))}),
     ],
 )
 @pytest.mark.parametrize("many", [False, True])

@@ -30,7 +30,7 @@ def taught(policy, rounds, seed=1, offered=4):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_the_regression_is_that_of_the_normal_equations(intercept):
-    policy = tacit.LinearEpsilonGreedy(3, prior_variance=0.5, intercept=intercept)
+    policy = tacit.policies.LinearEpsilonGreedy(3, prior_variance=0.5, intercept=intercept)
     learner, rows, rewards = taught(policy, 40)
     x = np.column_stack([rows, np.ones(len(rows))]) if intercept else rows
     precision = x.T @ x + np.eye(x.shape[1]) / 0.5
@@ -40,7 +40,7 @@ def test_the_regression_is_that_of_the_normal_equations(intercept):
 
 
 def test_forgetting_weighs_what_came_later():
-    policy = tacit.LinearEpsilonGreedy(1, intercept=False, discount=0.5, epsilon=0.0)
+    policy = tacit.policies.LinearEpsilonGreedy(1, intercept=False, discount=0.5, epsilon=0.0)
     learner = tacit.Learner(policy, seed=1)
     for reward in (0.0, 1.0):
         learner.learn(learner.choose("home", relevance=[[1.0]]), reward)
@@ -49,7 +49,7 @@ def test_forgetting_weighs_what_came_later():
 
 
 def test_ties_share_what_is_not_explored():
-    learner = tacit.Learner(tacit.LinearEpsilonGreedy(1, epsilon=0.3), seed=1)
+    learner = tacit.Learner(tacit.policies.LinearEpsilonGreedy(1, epsilon=0.3), seed=1)
     learner.learn(learner.choose("home", relevance=[[1.0]]), 1.0)
     found = learner.probabilities("home", relevance=[[1.0], [0.0], [1.0], [-1.0]])
     np.testing.assert_allclose(found, [0.425, 0.075, 0.425, 0.075])
@@ -58,7 +58,7 @@ def test_ties_share_what_is_not_explored():
 @examples(30)
 @given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.0, 0.1, 1.0]))
 def test_probabilities_are_a_distribution_with_a_floor(seed, epsilon):
-    learner, _, _ = taught(tacit.LinearEpsilonGreedy(2, epsilon=epsilon), 5, seed=seed)
+    learner, _, _ = taught(tacit.policies.LinearEpsilonGreedy(2, epsilon=epsilon), 5, seed=seed)
     rng = np.random.default_rng(seed)
     # Few values, so that there are ties.
     features = rng.integers(0, 2, (int(rng.integers(1, 9)), 2)).astype(float)
@@ -71,7 +71,7 @@ def test_probabilities_are_a_distribution_with_a_floor(seed, epsilon):
 
 def test_arms_are_chosen_as_often_as_their_probability_says():
     rounds, alpha = 20_000, 1e-6
-    learner, _, _ = taught(tacit.LinearEpsilonGreedy(2, epsilon=0.4), 20)
+    learner, _, _ = taught(tacit.policies.LinearEpsilonGreedy(2, epsilon=0.4), 20)
     features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
     expected = learner.probabilities("home", relevance=features)
     chosen = learner.choose_many(["home"] * rounds, relevance=[features] * rounds)
@@ -82,7 +82,7 @@ def test_arms_are_chosen_as_often_as_their_probability_says():
 
 def test_it_finds_the_better_arm_where_rewards_are_linear():
     rng = np.random.default_rng(5)
-    learner = tacit.Learner(tacit.LinearEpsilonGreedy(3, epsilon=0.1), seed=5)
+    learner = tacit.Learner(tacit.policies.LinearEpsilonGreedy(3, epsilon=0.1), seed=5)
     weights, best = np.array([0.5, 0.3, -0.2]), 0
     for i in range(1500):
         features = rng.random((5, 3))
@@ -95,22 +95,22 @@ def test_it_finds_the_better_arm_where_rewards_are_linear():
 
 
 def test_probabilities_of_other_policies():
-    assert tacit.Learner(tacit.LinTS(1, 1), seed=1).probabilities(
+    assert tacit.Learner(tacit.policies.LinTS(1, 1), seed=1).probabilities(
         "home", relevance=[[1.0]], examination=[[1.0]]
     ) is None  # fmt: skip
     assert tacit.Learner(tacit.Thompson(2), seed=1).probabilities("q").sum() == pytest.approx(1.0)
     with pytest.raises(InvalidValue, match="an arm, or a list"):
-        tacit.Learner(tacit.RUCB(2), seed=1).probabilities("q")
+        tacit.Learner(tacit.policies.baselines.RUCB(2), seed=1).probabilities("q")
 
 
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.LinearEpsilonGreedy(0), "dim"),
-        (lambda: tacit.LinearEpsilonGreedy(1, epsilon=1.1), "epsilon"),
-        (lambda: tacit.LinearEpsilonGreedy(1, prior_variance=0.0), "prior_variance"),
-        (lambda: tacit.LinearEpsilonGreedy(1, intercept=2), "intercept"),
-        (lambda: tacit.LinearEpsilonGreedy(1, discount=0.0), "discount"),
+        (lambda: tacit.policies.LinearEpsilonGreedy(0), "dim"),
+        (lambda: tacit.policies.LinearEpsilonGreedy(1, epsilon=1.1), "epsilon"),
+        (lambda: tacit.policies.LinearEpsilonGreedy(1, prior_variance=0.0), "prior_variance"),
+        (lambda: tacit.policies.LinearEpsilonGreedy(1, intercept=2), "intercept"),
+        (lambda: tacit.policies.LinearEpsilonGreedy(1, discount=0.0), "discount"),
     ],
 )
 def test_wrong_hyperparameters_are_named(make, field):
@@ -120,7 +120,7 @@ def test_wrong_hyperparameters_are_named(make, field):
 
 def test_specs_round_trip(tmp_path):
     policy = policy_from_spec("linear-epsilon-greedy(dim=3, epsilon=0.1)")
-    assert policy == tacit.LinearEpsilonGreedy(3, epsilon=0.1)
+    assert policy == tacit.policies.LinearEpsilonGreedy(3, epsilon=0.1)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     learner, _, _ = taught(policy, 10)
     learner.save(tmp_path / "learner.tacit")

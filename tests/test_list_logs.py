@@ -127,7 +127,7 @@ def test_logs_of_single_arms_are_written_too():
     with pytest.raises(InvalidValue, match="rewards"):
         click_log(policy, decisions, [0.0])
     with pytest.raises(InvalidValue, match="duels"):
-        click_log(tacit.RUCB(2), [], [])
+        click_log(tacit.policies.baselines.RUCB(2), [], [])
 
 
 # What is weighed --------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def by_hand(policy, decisions, clicks):
 @pytest.mark.parametrize("rows", [1, 4, 7, 10_000])
 def test_a_ranking_policy_is_weighed_list_by_list_wherever_batches_end(rows):
     log, decisions, clicks = logged(list_mix(), 60, 2, keys=2, offers=(None, ["c", "a"], None))
-    target = tacit.SafeListMix(ARMS, positions=3, epsilon=0.1)
+    target = tacit.policies.SafeListMix(ARMS, positions=3, epsilon=0.1)
     result = off_policy(target, log.to_batches(max_chunksize=rows))
     independent, cascade, slate = result.estimates
     expected = by_hand(target, decisions, clicks)
@@ -191,7 +191,7 @@ def test_estimates_of_ranking_policies_are_unbiased():
 
     Wrong by chance with probability 6e-5 for each of nine comparisons.
     """
-    safe = tacit.SafeListMix(ARMS, positions=3, epsilon=0.2)
+    safe = tacit.policies.SafeListMix(ARMS, positions=3, epsilon=0.2)
     fixed = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
     errors = {}
     for seed in range(50):
@@ -219,7 +219,7 @@ def test_lists_are_drawn_from_policies_that_do_not_know_their_propensities():
     unheard = log.set_column(
         log.schema.get_field_index("key"), "key", pa.array(map(str, np.arange(9000) // 3))
     )
-    drawn = tacit.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
+    drawn = tacit.policies.baselines.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
     result = off_policy(Ranking(drawn, seed=3), unheard, [IndependentIPS(3)])
     estimate = result.estimates[0]
     assert abs(estimate.value - ATTRACTION.mean() * EFFECTS.sum()) < 4 * estimate.standard_error
@@ -229,7 +229,7 @@ def test_lists_are_drawn_from_policies_that_do_not_know_their_propensities():
 
 def test_a_simulated_log_answers_for_another_list():
     """Cascade readers: what stands above matters, so beginnings are weighed. 4 standard errors."""
-    readers = tacit.CascadeArms(ATTRACTION.tolist(), positions=3)
+    readers = tacit.environments.CascadeArms(ATTRACTION.tolist(), positions=3)
     policy = tacit.ListMix(5, positions=3, epsilon=0.3)
     log = simulated_log(policy, readers, 1500, seed=5)
     assert log.equals(simulated_log(policy, readers, 1500, seed=5))
@@ -310,7 +310,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
 
 
 def test_a_log_without_propensities_says_what_to_do():
-    policy = tacit.CascadeKLUCB(ARMS, positions=3)
+    policy = tacit.policies.CascadeKLUCB(ARMS, positions=3)
     log, _, _ = logged(policy, 5, 8)
     with pytest.raises(UnfitLog, match=r"row 1: propensity: .* ListMix\(epsilon=0.1\) for lists"):
         off_policy(list_mix(), log)
@@ -350,7 +350,7 @@ def test_a_list_with_a_gap_is_refused_where_a_policy_would_show_it():
         off_policy(list_mix(positions=4), log)
 
 
-@pytest.mark.parametrize("policy", [list_mix(), tacit.CascadeKLUCB(ARMS, positions=3)])
+@pytest.mark.parametrize("policy", [list_mix(), tacit.policies.CascadeKLUCB(ARMS, positions=3)])
 def test_rows_of_a_list_that_stand_apart_are_refused(policy):
     log, _, _ = logged(list_mix(), 200, 9)
     apart = log.sort_by("position")
@@ -373,7 +373,7 @@ def test_rows_of_a_list_that_stand_apart_are_refused(policy):
 BY_EXAMINATION = PositionBasedIPS(3, examination=tuple(EFFECTS), logging=Uniform())
 
 
-@pytest.mark.parametrize("kind", [tacit.ListMix, tacit.SafeListMix])
+@pytest.mark.parametrize("kind", [tacit.ListMix, tacit.policies.SafeListMix])
 def test_policies_that_rank_are_weighed_by_examination(kind):
     log, decisions, clicks = logged(list_mix(), 60, 2, offers=(None, ["c", "a"]))
     target = kind(ARMS, positions=3, epsilon=0.1)
@@ -392,7 +392,7 @@ def test_policies_that_rank_are_weighed_by_examination(kind):
 
 @pytest.mark.compiled
 def test_policies_that_draw_their_lists_are_weighed_by_examination():
-    drawn = tacit.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
+    drawn = tacit.policies.baselines.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
     log, _, _ = logged(drawn, 3000, 4)
     (estimate,) = off_policy(drawn, log, [BY_EXAMINATION], propensities=Uniform()).estimates
     assert abs(estimate.value - ATTRACTION.mean() * EFFECTS.sum()) < 4 * estimate.standard_error
@@ -486,11 +486,11 @@ def test_lists_that_do_not_fit_are_refused():
             ):
                 judged(logging)
     with pytest.raises(InvalidValue, match="policy"):
-        off_policy(tacit.CascadeEC(1, 1), log)
+        off_policy(tacit.policies.CascadeEC(1, 1), log)
     with pytest.raises(InvalidValue, match="off_policy"):
         replay(list_mix(), log)
     with pytest.raises(InvalidValue, match="policy"):
-        simulated_log(tacit.Thompson(5), tacit.CascadeArms([0.1] * 5), 10)
+        simulated_log(tacit.Thompson(5), tacit.environments.CascadeArms([0.1] * 5), 10)
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path):
@@ -628,7 +628,7 @@ def test_parts_of_a_log_make_the_estimates_of_the_whole(tmp_path):
     for target, more in (
         (always(*WANTED), {"propensities": "estimated"}),
         (list_mix(), {"propensities": "estimated"}),
-        (tacit.CascadeKLUCB(ARMS, positions=3), {"estimators": [IndependentIPS(3)]}),
+        (tacit.policies.CascadeKLUCB(ARMS, positions=3), {"estimators": [IndependentIPS(3)]}),
     ):
         given = {"estimators": [IndependentIPS(3)]} | more
         whole = off_policy(target, tmp_path, **given).estimates[0]

@@ -21,7 +21,7 @@ from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
 
 ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
-KINDS = tacit.ListMix, tacit.SafeListMix
+KINDS = tacit.ListMix, tacit.policies.SafeListMix
 
 
 def offered(*slots):
@@ -154,7 +154,7 @@ def test_beliefs_of_two_hypotheses_share_a_unit():
 def test_what_is_level_stands_as_the_caller_has_it(kind):
     policy = kind(4, positions=3)
     state = policy.init(1)
-    beliefs = state.readers if kind is tacit.SafeListMix else state
+    beliefs = state.readers if kind is tacit.policies.SafeListMix else state
     impression, action = offered(3, 1, 0, 2), np.zeros(3, np.int64)
     lined = policy.arrange(policy.params, state, 0, impression)
     beliefs.mean[0], beliefs.spread[0] = 0.2, 0.1
@@ -168,7 +168,7 @@ def test_what_is_level_stands_as_the_caller_has_it(kind):
 
 
 def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
-    policy = tacit.SafeListMix(5, positions=3)
+    policy = tacit.policies.SafeListMix(5, positions=3)
     state = policy.init(1)
     action, nothing = np.array([0, 1, 2]), np.zeros(3)
     policy.learn(
@@ -194,7 +194,7 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
 
 
 def test_neighbours_are_exchanged_by_turns():
-    policy = tacit.SafeListMix(5, positions=3)
+    policy = tacit.policies.SafeListMix(5, positions=3)
     state, impression = policy.init(1), offered(0, 1, 2, 3, 4)
     action = np.zeros(3, np.int64)
     for turn, exchanged in ((0, [1, 0, 3]), (1, [0, 2, 1])):
@@ -383,7 +383,7 @@ def test_what_an_arm_is_promised_it_gets_at_any_position(kind):
 
 
 def test_lists_without_propensities():
-    for policy in (tacit.CascadeKLUCB(4), tacit.ListMix(4)):
+    for policy in (tacit.policies.CascadeKLUCB(4), tacit.ListMix(4)):
         learner = tacit.Learner(policy, seed=1, propensities=False)
         decision = learner.choose("query")
         assert len(decision.position_propensities) == len(decision.prefix_propensities) == 0
@@ -447,7 +447,7 @@ def test_weighting_by_item_and_position_is_unbiased(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulating_is_what_a_learner_does_bit_for_bit(kind):
     policy = kind(6, positions=3, epsilon=0.1)
-    environment = tacit.CascadeArms(ATTRACTION, positions=3)
+    environment = tacit.environments.CascadeArms(ATTRACTION, positions=3)
     run = Run(policy, environment, 300, 7, 0, np.array([300]))
     run.advance(300)
     drawn = [np.random.SeedSequence(7, spawn_key=(0, which)) for which in (0, 1)]
@@ -489,7 +489,7 @@ def test_what_does_not_fit_is_refused(kind, given, field):
         kind(3, **given)
 
 
-@pytest.mark.parametrize("policy", [tacit.ListMix, tacit.SafeListMix])
+@pytest.mark.parametrize("policy", [tacit.ListMix, tacit.policies.SafeListMix])
 def test_what_is_believed_of_arms_is_told(policy):
     learner = tacit.Learner(policy(["a", "b", "c"], positions=2), seed=1)
     decision = learner.choose("new")

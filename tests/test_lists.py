@@ -21,7 +21,7 @@ from tacit.policies.base import outcome_of, registry
 KINDS = [
     kind
     for kind in shipped(registry, "policies.lists")
-    if issubclass(kind, tacit.SlatePolicy) and not issubclass(kind, tacit.FeaturePolicy)
+    if issubclass(kind, tacit.policies.SlatePolicy) and not issubclass(kind, tacit.policies.FeaturePolicy)
 ]
 POLICIES = [kind.example(5) for kind in KINDS]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
@@ -93,8 +93,8 @@ def test_keys_learn_apart_and_many_keys_fit(policy):
 
 
 def test_late_feedback_is_learned():
-    policy = tacit.CascadeUCB1(5, positions=3)
-    environment = tacit.CascadeArms(ATTRACTION, positions=3, delay=(0, 5), batch=3)
+    policy = tacit.policies.CascadeUCB1(5, positions=3)
+    environment = tacit.environments.CascadeArms(ATTRACTION, positions=3, delay=(0, 5), batch=3)
     result = tacit.simulate(policy, environment, 3000, runs=3, seed=2)
     assert np.isfinite(result.regret).all()
     assert (np.diff(result.regret[0], axis=1) >= -1e-9).all()
@@ -103,7 +103,7 @@ def test_late_feedback_is_learned():
 @by_label
 def test_regret_stays_below_random_lists(policy):
     """At most half the regret of random lists, over 20 000 rounds of 4 runs."""
-    environment = tacit.CascadeArms(ATTRACTION, positions=3)
+    environment = tacit.environments.CascadeArms(ATTRACTION, positions=3)
     result = tacit.simulate(policy, environment, 20_000, runs=4, seed=4)
     lists = np.array([[a, b, c] for a in range(5) for b in range(5) for c in range(5) if len({a, b, c}) == 3])
     clicks = 1 - np.prod(1 - np.array(ATTRACTION)[lists], axis=1)
@@ -129,7 +129,7 @@ def test_specs_and_snapshots_round_trip(policy, tmp_path):
 
 
 def test_the_cascade_teaches_what_was_read():
-    policy = tacit.CascadeUCB1(4, positions=3)
+    policy = tacit.policies.CascadeUCB1(4, positions=3)
     state = policy.init(1)
 
     def update(action, feedback):
@@ -155,7 +155,7 @@ def test_the_cascade_teaches_what_was_read():
 def test_cascade_indices_by_hand():
     # List t = 5; arm 0 was read 3 times with 2 clicks.
     counts = Counts(np.array([[3.0, 0.0]]), np.array([[2.0, 0.0]]), np.array([4.0]))
-    ucb, kl = tacit.CascadeUCB1(2, positions=1), tacit.CascadeKLUCB(2, positions=1)
+    ucb, kl = tacit.policies.CascadeUCB1(2, positions=1), tacit.policies.CascadeKLUCB(2, positions=1)
     state = ucb.init(1)._replace(counts=counts)
     shared = ucb.confidence(ucb.params, state, 0)
     assert ucb.index(ucb.params, state, 0, 0, shared) == pytest.approx(
@@ -179,7 +179,7 @@ def settled(policy):
 
 
 def test_a_bandit_whose_choice_is_shown_above_gets_nothing_for_it():
-    policy = tacit.RankedBandit(tacit.UCB1(3), positions=2)
+    policy = tacit.policies.baselines.RankedBandit(tacit.UCB1(3), positions=2)
     state, rng, action = settled(policy), np.random.default_rng(1), np.zeros(2, np.int64)
     policy.decide(policy.params, state, 0, everyone(3), rng, action)
     assert action[0] == 0
@@ -206,7 +206,7 @@ def test_a_bandit_whose_choice_is_shown_above_gets_nothing_for_it():
 
 
 def test_replacements_are_remembered_until_their_feedback_comes():
-    policy = tacit.RankedBandit(tacit.UCB1(9), positions=3)
+    policy = tacit.policies.baselines.RankedBandit(tacit.UCB1(9), positions=3)
     state, rng = settled(policy), np.random.default_rng(1)
     actions = []
     for _ in range(16):
@@ -226,7 +226,7 @@ def test_replacements_are_remembered_until_their_feedback_comes():
 def test_a_bandit_that_learns_from_propensities_gets_those_of_its_own_choice():
     # EXP3 with γ = 1/2 over two arms: a first reward adds γ·1/(1/2)/2 = 1/2 to the log weight, of
     # the bandit of the position that was clicked.
-    policy = tacit.RankedBandit(tacit.EXP3(2, gamma=0.5), positions=2)
+    policy = tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(2, gamma=0.5), positions=2)
     state = policy.init(1)
     action, feedback = np.array([1, 0]), np.array([0.0, 1.0])
     policy.learn(policy.params, state, 0, outcome_of(policy.params, everyone(2), action, feedback, math.nan))
@@ -283,7 +283,7 @@ class TwoKindsOfReaders(tacit.environments.Environment):
 
 def test_ranked_bandits_serve_both_kinds_of_readers():
     """Ranking by popularity alone shows arms 0 and 2 and loses 0.4 a round."""
-    policy = tacit.RankedBandit(tacit.UCB1(4), positions=2)
+    policy = tacit.policies.baselines.RankedBandit(tacit.UCB1(4), positions=2)
     result = tacit.simulate(policy, TwoKindsOfReaders(), 20_000, runs=4, seed=1)
     assert (result.regret[0, :, -1] < 0.05 * 20_000).all()
 
@@ -292,7 +292,7 @@ def test_ranked_bandits_serve_both_kinds_of_readers():
 
 
 def test_readers_stop_at_the_first_arm_that_attracts():
-    environment = tacit.CascadeArms(ATTRACTION, positions=3)
+    environment = tacit.environments.CascadeArms(ATTRACTION, positions=3)
     world = environment.world(np.random.default_rng(0), 1)
     cls, params, feedback = type(environment), environment.params, np.zeros(3)
     world.drawn[:] = [0.6, 0.05, 0.2, 0.2, 0.9]  # arms 1, 2 and 3 attract
@@ -308,7 +308,7 @@ def test_readers_stop_at_the_first_arm_that_attracts():
 
 def test_arms_attract_as_often_as_told():
     """Five counts of 20 000 at 5.1 sigma."""
-    environment = tacit.CascadeArms(ATTRACTION, positions=1)
+    environment = tacit.environments.CascadeArms(ATTRACTION, positions=1)
     world = environment.world(np.random.default_rng(0), 1)
     rng, seen = np.random.default_rng(5), np.zeros(5)
     for _ in range(20_000):
@@ -321,18 +321,20 @@ def test_arms_attract_as_often_as_told():
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: tacit.CascadeArms([0.1, 1.2]), "attraction"),
-        (lambda: tacit.CascadeArms([0.1, 0.2], positions=3), "positions"),
-        (lambda: tacit.CascadeUCB1(3, positions=0), "positions"),
-        (lambda: tacit.CascadeKLUCB(3, c=-1), "c"),
-        (lambda: tacit.RankedBandit(tacit.RMED1(3)), "policy"),
-        (lambda: tacit.RankedBandit("ucb1"), "policy"),
-        (lambda: tacit.RankedBandit(tacit.UCB1(3), positions=0), "positions"),
+        (lambda: tacit.environments.CascadeArms([0.1, 1.2]), "attraction"),
+        (lambda: tacit.environments.CascadeArms([0.1, 0.2], positions=3), "positions"),
+        (lambda: tacit.policies.CascadeUCB1(3, positions=0), "positions"),
+        (lambda: tacit.policies.CascadeKLUCB(3, c=-1), "c"),
+        (lambda: tacit.policies.baselines.RankedBandit(tacit.policies.RMED1(3)), "policy"),
+        (lambda: tacit.policies.baselines.RankedBandit("ucb1"), "policy"),
+        (lambda: tacit.policies.baselines.RankedBandit(tacit.UCB1(3), positions=0), "positions"),
         (
-            lambda: tacit.simulate(tacit.CascadeUCB1(5, positions=2), tacit.CascadeArms(ATTRACTION), 10),
+            lambda: tacit.simulate(
+                tacit.policies.CascadeUCB1(5, positions=2), tacit.environments.CascadeArms(ATTRACTION), 10
+            ),
             "positions",
         ),
-        (lambda: tacit.replay(tacit.CascadeUCB1(3), "clicks.csv"), "shows a slate"),
+        (lambda: tacit.replay(tacit.policies.CascadeUCB1(3), "clicks.csv"), "shows a slate"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, field):
@@ -342,5 +344,5 @@ def test_what_does_not_fit_is_refused(make, field):
 
 def test_lists_can_be_told_as_text():
     policy = policy_from_spec("ranked-bandit(thompson(discount=0.99), positions=4)", arms=6)
-    assert policy == tacit.RankedBandit(tacit.Thompson(6, discount=0.99), positions=4)
+    assert policy == tacit.policies.baselines.RankedBandit(tacit.Thompson(6, discount=0.99), positions=4)
     assert environment_from_spec("cascade-arms([0.1, 0.2, 0.3], positions=2)").action_width == 2

@@ -26,31 +26,31 @@ COUNTING = [
     tacit.EpsilonGreedy(THREE),
     tacit.UCB1(THREE),
     tacit.Thompson(THREE, discount=0.9),
-    tacit.SlidingWindowUCB(THREE, window=5),
+    tacit.policies.baselines.SlidingWindowUCB(THREE, window=5),
     tacit.ExplorationFloor(Pooled(THREE), 0.1),
-    tacit.CascadeUCB1(THREE, positions=2),
-    tacit.CascadeKLUCB(THREE, positions=2),
+    tacit.policies.CascadeUCB1(THREE, positions=2),
+    tacit.policies.CascadeKLUCB(THREE, positions=2),
 ]
 """Those to which an arm that is not on offer is as none."""
 OTHERS = [
-    tacit.EXP3(THREE),
-    tacit.EXP3S(THREE),
-    tacit.GLRKLUCB(THREE),
-    tacit.TestableUCB1(THREE, horizon=20),
+    tacit.policies.EXP3(THREE),
+    tacit.policies.baselines.EXP3S(THREE),
+    tacit.policies.baselines.GLRKLUCB(THREE),
+    tacit.policies.TestableUCB1(THREE, horizon=20),
     tacit.DriftMixture(THREE),
-    tacit.RUCB(THREE),
-    tacit.RMED1(THREE),
+    tacit.policies.baselines.RUCB(THREE),
+    tacit.policies.RMED1(THREE),
     tacit.HorizonDraw(THREE),
-    tacit.DoubleThompsonSampling(THREE),
-    tacit.SelfSparring(THREE),
-    tacit.WinnerStays(THREE),
-    tacit.BeatTheMean(THREE, horizon=50),
-    tacit.InterleavedFilter1(THREE, horizon=50),
+    tacit.policies.baselines.DoubleThompsonSampling(THREE),
+    tacit.policies.baselines.SelfSparring(THREE),
+    tacit.policies.baselines.WinnerStays(THREE),
+    tacit.policies.BeatTheMean(THREE, horizon=50),
+    tacit.policies.InterleavedFilter1(THREE, horizon=50),
     tacit.ListMix(THREE, positions=2),
-    tacit.PBMUCB(THREE, positions=2),
+    tacit.policies.baselines.PBMUCB(THREE, positions=2),
 ]
 # Which of its lists are under way is in no log.
-RANKED = tacit.RankedBandit(tacit.EXP3(THREE), positions=2)
+RANKED = tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(THREE), positions=2)
 
 
 def over(policies):
@@ -138,7 +138,7 @@ def test_numbered_arms_are_told_by_their_numbers(call, message):
 
 
 def test_arms_known_by_features_come_with_each_decision():
-    learner = tacit.Learner(tacit.LinUCB(1, 1), seed=1)
+    learner = tacit.Learner(tacit.policies.LinUCB(1, 1), seed=1)
     with pytest.raises(InvalidValue, match="say at each decision what is on"):
         learner.add_arms(["new"])
     with pytest.raises(UnknownName, match="there is no arm 'old'"):
@@ -157,7 +157,7 @@ def test_a_new_arm_begins_with_what_all_keys_know_of_arms():
     assert new[0] / new.sum() > 0.75
 
 
-@pytest.mark.parametrize("policy", [tacit.EXP3(2), tacit.EXP3S(2)], ids=repr)
+@pytest.mark.parametrize("policy", [tacit.policies.EXP3(2), tacit.policies.baselines.EXP3S(2)], ids=repr)
 @pytest.mark.parametrize("rounds", [10, 5000])
 def test_a_new_arm_of_exponential_weights_begins_with_their_mean(policy, rounds):
     """However far they are from where they began; and its first reward moves it no further."""
@@ -179,7 +179,7 @@ def test_a_new_arm_of_exponential_weights_begins_with_their_mean(policy, rounds)
 
 def test_a_key_that_comes_later_begins_with_all_arms(tmp_path):
     """Live, and after a snapshot, which keeps no lanes that are spare."""
-    duels = tacit.Learner(tacit.BeatTheMean(2, horizon=50), seed=1)
+    duels = tacit.Learner(tacit.policies.BeatTheMean(2, horizon=50), seed=1)
     duels.choose("old")
     duels.add_arms(2)
     duels.save(tmp_path / "learner.tacit")

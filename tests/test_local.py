@@ -33,7 +33,7 @@ NAMES = ("a", "b", "c")
 POLICIES = {
     "thompson": tacit.Thompson(NAMES),
     "shared": tacit.DriftMixture(NAMES),
-    "restarts": tacit.GLRKLUCB(NAMES),
+    "restarts": tacit.policies.baselines.GLRKLUCB(NAMES),
 }
 
 
@@ -135,7 +135,7 @@ async def test_what_cannot_have_been_is_refused(tmp_path, field, made_otherwise)
 async def test_a_propensity_that_a_weighing_policy_cannot_have_given_is_refused(tmp_path):
     """One of 10⁻⁶ would outweigh whatever comes after."""
 
-    config = configured(tacit.EXP3(NAMES, gamma=0.3))
+    config = configured(tacit.policies.EXP3(NAMES, gamma=0.3))
     async with harness.served(tmp_path / "tacit.db", config) as engine:
         for propensity in (1e-6, 0.0999, None):
             with pytest.raises(InvalidValue, match=r"^propensity: .* at least 0\.1 with"):

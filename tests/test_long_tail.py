@@ -12,7 +12,7 @@ from tacit.errors import InvalidValue
 
 
 def log_odds(alike, seed=1, **options):
-    environment = tacit.LongTail(arms=40, keys=500, alike=alike, **options)
+    environment = tacit.environments.LongTail(arms=40, keys=500, alike=alike, **options)
     return special.logit(environment.world(np.random.default_rng(seed), 1000).clicks)
 
 
@@ -46,8 +46,8 @@ def test_keys_of_a_cluster_are_alike():
 
 
 def test_rounds_are_as_they_are_told():
-    environment, rng = tacit.LongTail(arms=3, keys=5), np.random.default_rng(2)
-    world, cls, params = environment.world(rng, 100), tacit.LongTail, environment.params
+    environment, rng = tacit.environments.LongTail(arms=3, keys=5), np.random.default_rng(2)
+    world, cls, params = environment.world(rng, 100), tacit.environments.LongTail, environment.params
     lanes = np.zeros(5)
     for round in range(20_000):
         lane = cls.arrive(params, world, round, rng)
@@ -65,8 +65,8 @@ def test_rounds_are_as_they_are_told():
 
 def test_it_survives_its_spec_and_refuses_what_does_not_fit():
     spec = "long-tail(3, keys=7, alike=offsets)"
-    assert environment_from_spec(spec) == tacit.LongTail(3, 7, alike="offsets")
+    assert environment_from_spec(spec) == tacit.environments.LongTail(3, 7, alike="offsets")
     for wrong in ({"alike": "smoke"}, {"keys": 0}, {"arms": 0}, {"level": 50}, {"traffic": -1}):
         with pytest.raises(InvalidValue) as caught:
-            tacit.LongTail(**wrong)
+            tacit.environments.LongTail(**wrong)
         assert caught.value.field in wrong

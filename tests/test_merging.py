@@ -153,10 +153,10 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
     rng = np.random.default_rng(5)
     finite = isinstance(classifier, FiniteConcepts)
     tests = np.arange(4.0)[:, None] if finite else rng.random((200, 2))
-    asked = tacit.SafeClassifier(classifier)
+    asked = tacit.classifiers.SafeClassifier(classifier)
 
     def learned():
-        one = tacit.SafeClassifier(classifier)
+        one = tacit.classifiers.SafeClassifier(classifier)
         for context in [[float(rng.integers(3))]] if finite else rng.random((6, 2)):
             one.learn_false(context)
         return one.state
@@ -180,7 +180,10 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
     "wrong",
     [
         lambda: delta(np.zeros(2), np.zeros(2)),
-        lambda: delta(tacit.SlidingWindowUCB(arms=2).init(1), tacit.SlidingWindowUCB(arms=2).init(1)),
+        lambda: delta(
+            tacit.policies.baselines.SlidingWindowUCB(arms=2).init(1),
+            tacit.policies.baselines.SlidingWindowUCB(arms=2).init(1),
+        ),
         lambda: delta(Counts.zeros(1, 2), Gaussian.prior(1, 2, 1.0)),
         lambda: delta(Counts.zeros(1, 2), Counts.zeros(1, 3)),
         lambda: joined(CLASSIFIERS[0], []),

@@ -242,12 +242,15 @@ async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "floor"),
     [
-        (tacit.MinimumShares(tacit.UCB1(3), epsilon=0.2, at_least={0: 0.5}), 0.1),
-        (tacit.MinimumShares(tacit.EpsilonGreedy(3, epsilon=0.4), at_least={0: 0.25}), 0.3),
-        (tacit.MinimumShares(tacit.UCB1(2), at_least={0: 0.1, 1: 0.2}), 0.2),
-        (tacit.MinimumShares(tacit.UCB1(2), epsilon=0.5, at_least={0: 0.1, 1: 0.2}), 0.2 + 0.7 * 0.5),
+        (tacit.policies.MinimumShares(tacit.UCB1(3), epsilon=0.2, at_least={0: 0.5}), 0.1),
+        (tacit.policies.MinimumShares(tacit.EpsilonGreedy(3, epsilon=0.4), at_least={0: 0.25}), 0.3),
+        (tacit.policies.MinimumShares(tacit.UCB1(2), at_least={0: 0.1, 1: 0.2}), 0.2),
+        (
+            tacit.policies.MinimumShares(tacit.UCB1(2), epsilon=0.5, at_least={0: 0.1, 1: 0.2}),
+            0.2 + 0.7 * 0.5,
+        ),
         (tacit.ExplorationFloor(tacit.EpsilonGreedy(3, epsilon=0.4), epsilon=0.5), 0.7),
-        (tacit.MinimumShares(tacit.UCB1(3), at_least={0: 0.1}), 0.0),
+        (tacit.policies.MinimumShares(tacit.UCB1(3), at_least={0: 0.1}), 0.0),
     ],
 )
 def test_a_floor_is_what_every_arm_is_shown_with_whatever_was_learned(policy, floor):
@@ -269,7 +272,7 @@ def pairs_of(policy, state, offered, context=()):
 
 def test_promised_shares_of_duels_by_hand():
     """Pairs of the policy, and of each the two in which the promised arm took a place."""
-    policy = tacit.MinimumDuelShares(tacit.HorizonDraw(3), at_least={2: 0.3})
+    policy = tacit.policies.MinimumDuelShares(tacit.HorizonDraw(3), at_least={2: 0.3})
     state = policy.init(1)
     inner = pairs_of(policy.policy, state, [0, 1, 2])
     found = pairs_of(policy, state, [0, 1, 2])
@@ -284,7 +287,7 @@ def test_promised_shares_of_duels_by_hand():
 def test_promised_shares_of_duels_are_kept_and_are_the_frequencies_of_pairs(epsilon):
     """Sixteen binomial counts at 5.1 sigma: error probability 5e-6."""
     promised = {0: 0.2, 3: 0.1}
-    policy = tacit.MinimumDuelShares(tacit.HorizonDraw(4), epsilon=epsilon, at_least=promised)
+    policy = tacit.policies.MinimumDuelShares(tacit.HorizonDraw(4), epsilon=epsilon, at_least=promised)
     learner, rng = tacit.Learner(policy, seed=1), np.random.default_rng(2)
     for i in range(300):
         decision = learner.choose("query")
@@ -536,7 +539,7 @@ def pairs_drawn(inner, offered, epsilon, promised):
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_promised_shares_of_duels_for_each_who_asks_are_those_of_enumeration(epsilon):
     promised = {0: 0.2, 3: 0.1}
-    policy = tacit.MinimumDuelShares(AskingDuel(4), epsilon=epsilon, at_least=promised)
+    policy = tacit.policies.MinimumDuelShares(AskingDuel(4), epsilon=epsilon, at_least=promised)
     learner = tacit.Learner(policy, seed=1)
     for i in range(200):
         # Who asks with 1 wants the last arm, who asks with −1 the second.
@@ -579,7 +582,9 @@ async def test_promises_of_duels_hold_for_each_who_asks_in_the_service(tmp_path)
                 left, right = map(ARMS.index, json.loads(row.shown)["pair"])
                 assert row.propensity == pytest.approx(chances[left, right], rel=1e-12)
             assert had("control", rows) > 0.2 - 5.1 * np.sqrt(0.16 / SIZE)
-        await engine.rebuild("home", tacit.MinimumDuelShares(AskingDuel(ARMS), at_least={"new": 0.4}))
+        await engine.rebuild(
+            "home", tacit.policies.MinimumDuelShares(AskingDuel(ARMS), at_least={"new": 0.4})
+        )
         rows = await searches(engine, rounds=1, best="nobody", context=[1.0])
         assert had("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
         live = learned(engine)

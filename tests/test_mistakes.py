@@ -38,16 +38,16 @@ MISTAKES = {
         "context: [[1, 2], [3, 4]] is not allowed; give 1 finite numbers for each impression",
     ),
     "features of one arm in place of all": (
-        lambda: tacit.Learner(tacit.LogisticTS(3)).choose("a", relevance=[1, 2, 3]),
+        lambda: tacit.Learner(tacit.policies.LogisticTS(3)).choose("a", relevance=[1, 2, 3]),
         "relevance: [1, 2, 3] is not allowed; give a row of 3 finite numbers for each arm on offer",
     ),
     "features forgotten": (
-        lambda: tacit.Learner(tacit.LogisticTS(3)).choose("a"),
+        lambda: tacit.Learner(tacit.policies.LogisticTS(3)).choose("a"),
         "items: [] is not allowed; the catalogue is empty: put items there, learner.items.put(ids, vectors), "
         "or give relevance=, a row of 3 finite numbers for each arm on offer",
     ),
     "features of one impression for two": (
-        lambda: tacit.Learner(tacit.LogisticTS(1)).choose_many(["a", "b"], relevance=[[[1.0]]]),
+        lambda: tacit.Learner(tacit.policies.LogisticTS(1)).choose_many(["a", "b"], relevance=[[[1.0]]]),
         "relevance: [[[1.0]]] is not allowed; give, for each of 2 impressions, a row of 1 finite "
         "numbers for each arm on offer",
     ),
@@ -196,7 +196,7 @@ WRONG = {
         ("items", "None", "give a table with the columns id and vector"),
     ),
     "a policy that shows duels for a target": (
-        lambda: off_policy(tacit.RMED1(ARMS), SOUND),
+        lambda: off_policy(tacit.policies.RMED1(ARMS), SOUND),
         ("policy", "RMED1", "give one that shows a single arm"),
     ),
     "names for estimators": (

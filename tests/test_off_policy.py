@@ -553,7 +553,11 @@ def test_many_rows_of_like_weight_are_told_of_nothing():
 
 
 def test_what_reads_features_of_arms_is_refused_for_logs():
-    for policy in (tacit.LinUCB(1, 1), tacit.HLinUCB(2, 1, 1), tacit.LinearEpsilonGreedy(2)):
+    for policy in (
+        tacit.policies.LinUCB(1, 1),
+        tacit.policies.baselines.HLinUCB(2, 1, 1),
+        tacit.policies.LinearEpsilonGreedy(2),
+    ):
         for ask in (off_policy, replay):
             with pytest.raises(InvalidValue, match=r"policy: .* more of arms than|items: .* a table"):
                 ask(policy, FOUR)

@@ -9,9 +9,9 @@ from test_cli import tacit
 
 from tacit.client import Client
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import map_of
+from tacit.feed.event_map import map_of
+from tacit.feed.history_start import start
 from tacit.logs import read_log
-from tacit.past.start import start
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from test_feed import decided, fed, served_home, written
 
 from tacit.client import Client
-from tacit.events.event_map import map_of
-from tacit.events.mapping import BadEvent, Mapped, Mapper
+from tacit.feed.event_map import map_of
+from tacit.feed.mapping import BadEvent, Mapped, Mapper
 from tacit.service.app.server import running
 from tacit.service.config.keys import ANYBODY, new_key
 from tacit.service.http.feeds import Feeds, Hooks

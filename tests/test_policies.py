@@ -27,9 +27,9 @@ SHIPPED = shipped(registry, "policies")
 POLICIES = [
     *(kind.example(3) for kind in shipped(registry, "policies.stationary")),
     tacit.Thompson(3, discount=0.9),
-    tacit.EXP3S(3, gamma=0.2, alpha=0.01),
+    tacit.policies.baselines.EXP3S(3, gamma=0.2, alpha=0.01),
     tacit.ExplorationFloor(tacit.UCB1(3), epsilon=0.3),
-    tacit.ExplorationFloor(tacit.EXP3(3, gamma=0.2), epsilon=0.3),
+    tacit.ExplorationFloor(tacit.policies.EXP3(3, gamma=0.2), epsilon=0.3),
 ]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 
@@ -163,7 +163,7 @@ def test_ucb1_plays_each_arm_once_first():
 
 def test_exp3_by_hand():
     # γ = 0.5, two arms: first p = 1/2; reward 1 adds γ·(1/p)/K = 0.5 to that log weight.
-    learner = tacit.Learner(tacit.EXP3(2, gamma=0.5), seed=1)
+    learner = tacit.Learner(tacit.policies.EXP3(2, gamma=0.5), seed=1)
     first = learner.choose("query")
     assert first.propensity == pytest.approx(0.5)
     learner.learn(first, 1.0)
@@ -176,7 +176,7 @@ def test_exp3_by_hand():
 
 def test_exp3s_by_hand():
     # γ = 0.5, α = 0.1, K = 2, weights 1, 1: the shared part is e·0.1/2·2 = 0.1e.
-    learner = tacit.Learner(tacit.EXP3S(2, gamma=0.5, alpha=0.1), seed=1)
+    learner = tacit.Learner(tacit.policies.baselines.EXP3S(2, gamma=0.5, alpha=0.1), seed=1)
     first = learner.choose("query")
     learner.learn(first, 1.0)
     weights = learner.state.weights[0]
@@ -184,7 +184,9 @@ def test_exp3s_by_hand():
     assert weights[1 - first.arm] == pytest.approx(1 + 0.1 * math.e)
 
 
-@pytest.mark.parametrize("policy", [tacit.EXP3(2, gamma=0.9), tacit.EXP3S(2, gamma=0.9, alpha=1e-9)])
+@pytest.mark.parametrize(
+    "policy", [tacit.policies.EXP3(2, gamma=0.9), tacit.policies.baselines.EXP3S(2, gamma=0.9, alpha=1e-9)]
+)
 def test_exponential_weights_never_overflow(policy):
     """Some implementations overflow here and then play uniformly without a word."""
     learner = tacit.Learner(policy, seed=1)
@@ -198,9 +200,9 @@ def test_exponential_weights_never_overflow(policy):
 
 
 def test_exp3_tuning_is_the_published_one():
-    gamma = tacit.EXP3.tuned(5, horizon=10_000).gamma
+    gamma = tacit.policies.EXP3.tuned(5, horizon=10_000).gamma
     assert gamma == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 10_000)))
-    policy = tacit.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
+    policy = tacit.policies.baselines.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
     t = 3_000_000
     assert policy.alpha == 1 / t
     assert policy.gamma == pytest.approx(math.sqrt(5 * (10 * math.log(5 * t) + math.e) / ((math.e - 1) * t)))
@@ -311,7 +313,7 @@ def test_probability_largest_of_many_that_are_nearly_equal(count):
 
 @pytest.mark.parametrize(
     ("policy", "bound"),
-    [(tacit.UCB1(3), 0.15), (tacit.KLUCB(3), 0.05), (tacit.Thompson(3), 0.05), (tacit.EXP3(3), 0.3)],
+    [(tacit.UCB1(3), 0.15), (tacit.KLUCB(3), 0.05), (tacit.Thompson(3), 0.05), (tacit.policies.EXP3(3), 0.3)],
     ids=lambda value: getattr(value, "label", str(value)),
 )
 def test_regret_stays_far_below_uniform_choice(policy, bound):
@@ -341,9 +343,9 @@ def test_regret_stays_far_below_uniform_choice(policy, bound):
         (lambda: tacit.KLUCB(2, c=-1), "c"),
         (lambda: tacit.Thompson(2, prior_successes=0), "prior_successes"),
         (lambda: tacit.Thompson(2, discount=0), "discount"),
-        (lambda: tacit.EXP3(2, gamma=0), "gamma"),
-        (lambda: tacit.EXP3S(2, alpha=0), "alpha"),
-        (lambda: tacit.EXP3.tuned(2, horizon=0), "horizon"),
+        (lambda: tacit.policies.EXP3(2, gamma=0), "gamma"),
+        (lambda: tacit.policies.baselines.EXP3S(2, alpha=0), "alpha"),
+        (lambda: tacit.policies.EXP3.tuned(2, horizon=0), "horizon"),
         (lambda: tacit.ExplorationFloor(tacit.UCB1(2), epsilon=0), "epsilon"),
         (lambda: tacit.ExplorationFloor("ucb1"), "policy"),
     ],
@@ -444,7 +446,7 @@ def shares_of(policy, state, offered, lane=0):
 
 def test_promised_shares_by_hand():
     """UCB1 plays the one arm that was not played; what is left of 1 − 0.12 is nine tenths its."""
-    policy = tacit.MinimumShares(tacit.UCB1(3), epsilon=0.3, at_least={0: 0.1, 2: 0.02})
+    policy = tacit.policies.MinimumShares(tacit.UCB1(3), epsilon=0.3, at_least={0: 0.1, 2: 0.02})
     state, impression = policy.init(1), tacit.Impression(np.arange(3), np.zeros(0))
     for arm in (0, 2):
         policy.learn(policy.params, state, 0, Outcome(impression, arm, 1.0, 0.5))
@@ -459,7 +461,7 @@ def test_promised_shares_by_hand():
 
 def test_promised_shares_are_the_frequencies_of_arms():
     """Three binomial counts at 5.1 sigma: error probability 1e-6."""
-    policy = tacit.MinimumShares(tacit.Thompson(3), epsilon=0.1, at_least={0: 0.2, 2: 0.05})
+    policy = tacit.policies.MinimumShares(tacit.Thompson(3), epsilon=0.1, at_least={0: 0.2, 2: 0.05})
     learner = taught(policy, [0.2, 0.5, 0.3])
     chances = np.array(shares_of(policy, learner.state, [0, 1, 2]))
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
@@ -469,7 +471,7 @@ def test_promised_shares_are_the_frequencies_of_arms():
 
 
 def test_promised_shares_hold_for_arms_by_name_as_they_come_and_go():
-    policy = tacit.MinimumShares(tacit.Thompson(["control", "new"]), at_least={"control": 0.2})
+    policy = tacit.policies.MinimumShares(tacit.Thompson(["control", "new"]), at_least={"control": 0.2})
     learner = tacit.Learner(policy, seed=3)
     for _ in range(300):
         decision = learner.choose("query")
@@ -505,12 +507,15 @@ def test_promised_shares_hold_whoever_is_asking():
         (lambda: tacit.auto(["a", "b"], at_least={"a": 0.0}), "at_least.a"),
         (lambda: tacit.auto(["a", "b"], at_least=["a"]), "at_least.*control"),
         (lambda: tacit.auto(["a", "b"], shows="duel", at_least={"c": 0.1}), "at_least.*there are: a, b"),
-        (lambda: tacit.MinimumDuelShares(tacit.UCB1(3), at_least={0: 0.1}), "policy.*one duel"),
+        (lambda: tacit.policies.MinimumDuelShares(tacit.UCB1(3), at_least={0: 0.1}), "policy.*one duel"),
         (lambda: tacit.auto(["a", "b"], shows="slate", at_least={"c": 0.1}), "at_least.*there are: a, b"),
         (lambda: tacit.ListMix(["a", "b"], at_least={"a": 0.6}), "at_least.a"),
         (lambda: tacit.auto(relevance_dim=3, at_least={"a": 0.1}), "at_least"),
-        (lambda: tacit.MinimumShares(tacit.HorizonDraw(3), at_least={0: 0.1}), "policy.*one arm"),
-        (lambda: tacit.MinimumShares(tacit.LinTS(3, 0), at_least={0: 0.1}), "policy.*by its name"),
+        (lambda: tacit.policies.MinimumShares(tacit.HorizonDraw(3), at_least={0: 0.1}), "policy.*one arm"),
+        (
+            lambda: tacit.policies.MinimumShares(tacit.policies.LinTS(3, 0), at_least={0: 0.1}),
+            "policy.*by its name",
+        ),
     ],
 )
 def test_promises_that_cannot_be_kept_are_refused(make, named):
@@ -524,5 +529,5 @@ def test_promises_are_written_as_tables_and_text():
     assert policy_from_spec(spec) == policy
     assert policy_from_spec({"name": "auto", "at_least": {"b": 0.1}}, ["a", "b"]) == policy
     assert policy.least_share == 0.0
-    floor = tacit.MinimumShares(tacit.UCB1(2), epsilon=0.2, at_least={0: 0.5})
+    floor = tacit.policies.MinimumShares(tacit.UCB1(2), epsilon=0.2, at_least={0: 0.5})
     assert floor.least_share == pytest.approx(0.1)

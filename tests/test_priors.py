@@ -19,7 +19,14 @@ from tacit.policies.spec import goes_on
 pytestmark = pytest.mark.interpreted
 
 NAMES = ("film", "holiday")
-KINDS = (tacit.Thompson, tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.ShiftMixture, tacit.DriftMixture)
+KINDS = (
+    tacit.Thompson,
+    tacit.UCB1,
+    tacit.KLUCB,
+    tacit.EpsilonGreedy,
+    tacit.policies.ShiftMixture,
+    tacit.DriftMixture,
+)
 # Beta(4, 4) and Beta(1, 2): odds of 1 and ½, so the second is played where z is beyond what divides them by
 # how much steeper its line is; one draw in two leaves it out. Two arms with 0.3 changes in 300 rounds flatten
 # lines by 1 + 2·0.001.
@@ -95,12 +102,12 @@ def test_the_default_begins_at_what_is_told_and_stays_there_until_keys_teach_oth
 
 
 def test_what_is_told_is_as_sure_as_500_impressions_at_most():
-    policy = tacit.ShiftMixture(NAMES, priors={"film": (1e5 - 1, 3e5 - 1)})
+    policy = tacit.policies.ShiftMixture(NAMES, priors={"film": (1e5 - 1, 3e5 - 1)})
     beta = policy.init(1).shared.priors.beta[0]
     assert beta.tolist() == [[1.0, 1.0], pytest.approx([125.0, 375.0]), [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("kind", [tacit.ShiftMixture, tacit.DriftMixture, tacit.EpsilonGreedy])
+@pytest.mark.parametrize("kind", [tacit.policies.ShiftMixture, tacit.DriftMixture, tacit.EpsilonGreedy])
 def test_propensities_are_the_frequencies(kind):
     priors = {0: (3, 7), 1: (2, 3), 2: (0, 1)}
     learner = tacit.Learner(kind(3, priors=priors), 3)

@@ -18,7 +18,7 @@ from tacit.policies.base import Outcome
 from tacit.policies.shifting.probation_odds import COMMIT, QUIET, SORTING, WARNED, weigh
 from tacit.policies.stationary.ucb import kl_upper_bound
 
-BOX = tacit.Rectangle(dim=1, margin=0.1)
+BOX = tacit.classifiers.Rectangle(dim=1, margin=0.1)
 
 
 def beta(a, b):
@@ -30,7 +30,7 @@ def test_three_explanations_are_weighed_by_beta_binomials():
 
     A fresh record holds that one event in three changes a single arm, either of the two.
     """
-    policy = tacit.ProbationBandit(2, classifier=BOX, changes=0.8)
+    policy = tacit.policies.ProbationBandit(2, classifier=BOX, changes=0.8)
     cls, params, state = type(policy), policy.params, policy.init(1)
     state.lanes.old[0, 0] = 6.0, 2.0
     state.lanes.mode[0] = WARNED
@@ -50,7 +50,7 @@ def test_three_explanations_are_weighed_by_beta_binomials():
 def test_a_warning_is_worth_what_the_record_says():
     """Seven events in 7000 rounds weigh 10/10 000 with the prior's three; one warning in 100 rounds
     makes that 1/10, and a lane that had twice as many events as expected 2/9 to 1."""
-    policy = tacit.ProbationBandit(2, classifier=BOX)
+    policy = tacit.policies.ProbationBandit(2, classifier=BOX)
     state = policy.init(1)
     state.record.announced[0], state.record.rounds[0] = 7.0, 6999.0
     state.record.span[0] = 99.0
@@ -62,7 +62,7 @@ def test_a_warning_is_worth_what_the_record_says():
 
 
 def test_one_warning_of_many_is_labelled_false_at_once():
-    policy = tacit.ProbationBandit(2, classifier=BOX)
+    policy = tacit.policies.ProbationBandit(2, classifier=BOX)
     state = policy.init(1)
     for _ in range(3):
         impression = tacit.Impression(np.arange(2), np.array([0.2]))
@@ -74,7 +74,7 @@ def test_one_warning_of_many_is_labelled_false_at_once():
 
 @pytest.mark.parametrize("base", ["thompson", "kl-ucb"])
 def test_a_true_warning_is_believed_and_a_false_one_is_not(base):
-    learner = tacit.Learner(tacit.ProbationBandit(2, classifier=BOX, base=base), seed=1)
+    learner = tacit.Learner(tacit.policies.ProbationBandit(2, classifier=BOX, base=base), seed=1)
 
     def play(rounds, best, context):
         for _ in range(rounds):
@@ -97,7 +97,7 @@ def test_a_true_warning_is_believed_and_a_false_one_is_not(base):
 
 
 def test_without_any_warning_an_event_is_found_from_the_clicks():
-    learner = tacit.Learner(tacit.ProbationBandit(2, classifier=BOX), seed=1)
+    learner = tacit.Learner(tacit.policies.ProbationBandit(2, classifier=BOX), seed=1)
     for best in (0, 1):
         for _ in range(2000):
             decision = learner.choose("query", context=[0.2])
@@ -108,7 +108,7 @@ def test_without_any_warning_an_event_is_found_from_the_clicks():
 
 
 def test_odds_that_reach_the_threshold_restart_the_arm_and_put_the_others_in_doubt():
-    policy = tacit.ProbationBandit(2, classifier=BOX, surprise=0.5)
+    policy = tacit.policies.ProbationBandit(2, classifier=BOX, surprise=0.5)
     cls, params, state = type(policy), policy.params, policy.init(1)
     lanes = state.lanes
     lanes.old[0, :] = 90.0, 10.0
@@ -131,7 +131,7 @@ def test_odds_that_reach_the_threshold_restart_the_arm_and_put_the_others_in_dou
 
 
 def test_counts_are_merged_and_never_lost_while_nothing_changes():
-    learner = tacit.Learner(tacit.ProbationBandit(2, classifier=BOX), seed=2)
+    learner = tacit.Learner(tacit.policies.ProbationBandit(2, classifier=BOX), seed=2)
     rng = np.random.default_rng(3)
     for i in range(3000):
         decision = learner.choose("query", context=[0.3])
@@ -147,7 +147,10 @@ def test_warnings_help_where_they_tell_and_cost_little_where_they_do_not(base):
     20 000 rounds a key), far better with them."""
     runs = 6 if is_long() else 2
     plain = tacit.Thompson(4) if base == "thompson" else tacit.KLUCB(4)
-    policies = [plain, tacit.ProbationBandit(4, classifier=tacit.Rectangle(3, 0.1), base=base)]
+    policies = [
+        plain,
+        tacit.policies.ProbationBandit(4, classifier=tacit.classifiers.Rectangle(3, 0.1), base=base),
+    ]
     quiet = tacit.ShiftingArms(arms=4, keys=10, shifting=0.0, dim=3)
     result = tacit.simulate(policies, quiet, 200_000, runs=runs, seed=5)
     still, weighing = result.regret[:, :, -1].mean(axis=1)
@@ -173,12 +176,12 @@ def test_warnings_help_where_they_tell_and_cost_little_where_they_do_not(base):
 )
 def test_bad_hyperparameters_name_the_field(options, field):
     with pytest.raises(InvalidValue) as caught:
-        tacit.ProbationBandit(2, **({"classifier": BOX} | options))
+        tacit.policies.ProbationBandit(2, **({"classifier": BOX} | options))
     assert caught.value.field == field
 
 
 def test_the_policy_survives_its_spec_and_snapshots(tmp_path):
-    policy = tacit.ProbationBandit(3, classifier=BOX, base="kl-ucb", per_key=True)
+    policy = tacit.policies.ProbationBandit(3, classifier=BOX, base="kl-ucb", per_key=True)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     straight, broken = tacit.Learner(policy, seed=5), tacit.Learner(policy, seed=5)
     rng = np.random.default_rng(1)
@@ -200,7 +203,7 @@ def test_the_policy_survives_its_spec_and_snapshots(tmp_path):
 
 def in_mode(mode, base, arms=4):
     """Return a learner that has been brought into a mode by clicks and contexts."""
-    policy = tacit.ProbationBandit(arms, classifier=BOX, base=base, surprise=0.02)
+    policy = tacit.policies.ProbationBandit(arms, classifier=BOX, base=base, surprise=0.02)
     learner, rng = tacit.Learner(policy, seed=4), np.random.default_rng(5)
     for i in range(3000):
         shifted = i > 300
@@ -227,7 +230,7 @@ def test_the_propensity_is_the_frequency_of_the_arm(mode, base, offered):
     choose_often = compiled(chosen_often, params)
     choose_often(params, state, impression, np.random.default_rng(6), seen, draws)
     for arm in offered:
-        told[arm] = tacit.ProbationBandit.propensity(params, state, 0, impression, arm)
+        told[arm] = tacit.policies.ProbationBandit.propensity(params, state, 0, impression, arm)
     assert told.sum() == pytest.approx(1.0, abs=1e-7)
     off = np.abs(seen - draws * told)
     assert (off <= 6 * np.sqrt(draws * told * (1 - told)) + 1).all()
@@ -241,7 +244,7 @@ def chosen_often(params, state, impression, rng, seen, draws):
 
 def test_the_propensity_is_summed_over_all_explanations_by_hand():
     """With KL-UCB and a single click each, scores are few: enumerate who has changed."""
-    policy = tacit.ProbationBandit(3, classifier=BOX, base="kl-ucb", changes=0.7)
+    policy = tacit.policies.ProbationBandit(3, classifier=BOX, base="kl-ucb", changes=0.7)
     params, state = policy.params, policy.init(1)
     lanes = state.lanes
     lanes.old[0] = [[6.0, 2.0], [5.0, 5.0], [6.0, 2.0]]
@@ -269,7 +272,7 @@ def test_the_propensity_is_summed_over_all_explanations_by_hand():
         expected += whole * odds * winners(changed, True)
     expected /= whole + single + nothing
     impression = tacit.Impression(np.arange(3), np.array([0.2]))
-    told = [tacit.ProbationBandit.propensity(params, state, 0, impression, a) for a in range(3)]
+    told = [tacit.policies.ProbationBandit.propensity(params, state, 0, impression, a) for a in range(3)]
     np.testing.assert_allclose(told, expected, rtol=1e-12)
     assert (expected > 0.01).all()
 
@@ -289,7 +292,7 @@ FIRST = {
 def test_it_draws_as_it_did_before_it_knew_its_propensity():
     """What version 0.1 chose with this seed, so that what began then goes on as it would have."""
     for base, expected in FIRST.items():
-        learner = tacit.Learner(tacit.ProbationBandit(3, classifier=BOX, base=base), seed=8)
+        learner = tacit.Learner(tacit.policies.ProbationBandit(3, classifier=BOX, base=base), seed=8)
         rng, shown = np.random.default_rng(9), ""
         for i in range(120):
             decision = learner.choose("query", context=[0.9 if i == 60 else 0.2])

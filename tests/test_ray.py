@@ -19,7 +19,7 @@ from tacit.errors import InvalidValue, MissingExtra, TacitError
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
-POLICIES = [tacit.UCB1(arms=3), tacit.EXP3(arms=3)]
+POLICIES = [tacit.UCB1(arms=3), tacit.policies.EXP3(arms=3)]
 WORLD = tacit.BernoulliArms([0.1, 0.2, 0.3])
 
 

@@ -186,10 +186,10 @@ def test_rows_without_feedback_count_as_asked():
         tacit.UCB1(ARMS),
         tacit.KLUCB(ARMS),
         tacit.Thompson(ARMS, discount=0.9),
-        tacit.EXP3(ARMS),
-        tacit.EXP3S(ARMS),
+        tacit.policies.EXP3(ARMS),
+        tacit.policies.baselines.EXP3S(ARMS),
         tacit.ExplorationFloor(tacit.UCB1(ARMS), epsilon=0.2),
-        tacit.ExplorationFloor(tacit.EXP3(ARMS), epsilon=0.2),
+        tacit.ExplorationFloor(tacit.policies.EXP3(ARMS), epsilon=0.2),
         Pooled(ARMS),
         tacit.DriftMixture(ARMS),
     ],
@@ -227,7 +227,7 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another():
 
 def test_the_window_does_not_change_the_first_pass():
     log = random_log(500, 3)
-    wide, narrow = (replay(tacit.EXP3(ARMS), log, passes=1, window=size) for size in (500, 7))
+    wide, narrow = (replay(tacit.policies.EXP3(ARMS), log, passes=1, window=size) for size in (500, 7))
     assert asdict(wide) == asdict(narrow)
 
 
@@ -332,7 +332,7 @@ def test_numbered_arms_answer_to_their_numbers():
     log = random_log(300, 4)
     slots = [str(ARMS.index(arm)) for arm in log["arm"].to_pylist()]
     renamed = log.set_column(4, "arms", [[["0", "1", "2"]] * 300]).set_column(5, "arm", [slots])
-    named, plain = replay(tacit.EXP3(ARMS), log), replay(tacit.EXP3(arms=3), renamed)
+    named, plain = replay(tacit.policies.EXP3(ARMS), log), replay(tacit.policies.EXP3(arms=3), renamed)
     assert asdict(named) == asdict(plain)
 
 

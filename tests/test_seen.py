@@ -13,8 +13,8 @@ from test_feed import fed, written
 import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import map_of
-from tacit.events.mapping import Mapper
+from tacit.feed.event_map import map_of
+from tacit.feed.mapping import Mapper
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
@@ -23,12 +23,12 @@ from tacit.wire.decisions import Event
 pytestmark = pytest.mark.interpreted
 
 LEARNS = {
-    "ec": tacit.ECBandit(2, 1),
-    "laplace": tacit.LaplaceEC(2, 1),
-    "components": tacit.LaplaceECMixture(2, 1),
+    "ec": tacit.policies.ECBandit(2, 1),
+    "laplace": tacit.policies.LaplaceEC(2, 1),
+    "components": tacit.policies.LaplaceECMixture(2, 1),
     "mixture": tacit.ClickMixture(2, 1),
-    "hybrid": tacit.HybridClickMixture(2, 1),
-    "cusum": tacit.CUSUMRestart(tacit.LaplaceEC(2, 1)),
+    "hybrid": tacit.policies.HybridClickMixture(2, 1),
+    "cusum": tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(2, 1)),
 }
 ONE = {"relevance": [[1.0]], "examination": [[2.0]]}
 
@@ -56,7 +56,7 @@ def taught(policy, reward, seen):
 
 
 def test_what_was_not_seen_says_nothing_of_relevance():
-    believed = taught(tacit.LaplaceEC(1, 1), 0.0, False)
+    believed = taught(tacit.policies.LaplaceEC(1, 1), 0.0, False)
     # The feature is 2 and the prior variance 1: the logit of being seen has variance 4.
     logit = mode(4.0, 0.0)
     assert believed.joint.mean == pytest.approx([0.0, logit / 2.0])
@@ -65,7 +65,7 @@ def test_what_was_not_seen_says_nothing_of_relevance():
 
 
 def test_what_was_seen_and_skipped_was_not_wanted():
-    believed = taught(tacit.LaplaceEC(1, 1), 0.0, True)
+    believed = taught(tacit.policies.LaplaceEC(1, 1), 0.0, True)
     seen, wanted = mode(4.0, 1.0), mode(1.0, 0.0)
     assert believed.joint.mean == pytest.approx([wanted, seen / 2.0])
     variances = [1.0 / (1.0 + size * sigmoid(at) * sigmoid(-at)) for size, at in ((1.0, wanted), (4.0, seen))]
@@ -75,7 +75,7 @@ def test_what_was_seen_and_skipped_was_not_wanted():
 @pytest.mark.parametrize("seen", [False, True])
 def test_the_bounds_of_the_paper_with_examination_known(seen):
     """Equations (1) and (2): examination's own logistic, and relevance's where it was seen."""
-    believed = taught(tacit.ECBandit(1, 1, inner_iterations=200), 0.0, seen)
+    believed = taught(tacit.policies.ECBandit(1, 1, inner_iterations=200), 0.0, seen)
 
     def fitted(prior, came):
         variance, mean = prior, 0.0
@@ -99,7 +99,7 @@ def beliefs(policy, reward, seen):
     offer = {"relevance": [[1.0, 0.5], [0.2, 0.1]], "examination": [[1.0], [0.5]]}
     learner.learn(learner.choose(**offer), 1.0)
     learner.learn(learner.choose(**offer), reward, seen=seen)
-    if isinstance(policy, tacit.ClickMixture | tacit.HybridClickMixture):
+    if isinstance(policy, tacit.ClickMixture | tacit.policies.HybridClickMixture):
         # The heaviest component may be one that hides nothing.
         mean = getattr(learner.state, "shared", learner.state).mean[0, 1]
         return mean[:2], mean[-1:]
@@ -135,7 +135,7 @@ def test_many_are_learned_as_one_by_one():
 
 
 def test_what_cannot_be_is_refused():
-    learner = tacit.Learner(tacit.LaplaceEC(1, 1), seed=1)
+    learner = tacit.Learner(tacit.policies.LaplaceEC(1, 1), seed=1)
     decision = learner.choose(**ONE)
     with pytest.raises(InvalidValue, match=r"seen: False.*earned a reward was seen"):
         learner.learn(decision, 1.0, seen=False)
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused():
     plain = tacit.Learner(tacit.Thompson(2), seed=1)
     with pytest.raises(InvalidValue, match="does not learn what is seen"):
         plain.learn(plain.choose(), 0.0, seen=True)
-    assert not tacit.LogisticTS(2, 1).learns_seen
+    assert not tacit.policies.LogisticTS(2, 1).learns_seen
     assert not tacit.ClickMixture(2).learns_seen
 
 
@@ -176,7 +176,9 @@ def regret(policy, seed, known, rounds=600):
 @pytest.mark.compiled
 def test_who_knows_what_was_seen_learns_faster():
     """Twelve pairs of runs. On other seeds it would fail with a probability of about 1e-4 (60 pairs)."""
-    lost = np.array([[regret(tacit.LaplaceEC(5, 5), seed, known) for known in (0, 1)] for seed in range(12)])
+    lost = np.array(
+        [[regret(tacit.policies.LaplaceEC(5, 5), seed, known) for known in (0, 1)] for seed in range(12)]
+    )
     assert lost[:, 1].mean() < 0.9 * lost[:, 0].mean()
 
 

@@ -350,7 +350,7 @@ def test_modes(tmp_path, kind):
 
 def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     policy = tacit.BWC(
-        classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
+        classifier=tacit.classifiers.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
     )
     config = with_policy(policy)
 
@@ -370,7 +370,7 @@ def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
 
 @pytest.mark.parametrize(
     "policy",
-    [tacit.Thompson(ARMS, discount=0.9), Forgetful(ARMS), tacit.EXP3(ARMS)],
+    [tacit.Thompson(ARMS, discount=0.9), Forgetful(ARMS), tacit.policies.EXP3(ARMS)],
     ids=lambda policy: policy.label,
 )
 @examples(6)

@@ -292,7 +292,7 @@ async def test_what_was_pinned_is_in_no_click_log(tmp_path):
 
 
 def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
-    config = Config({"home": PlacementConfig(tacit.LinTS(1, 1), 7, kind="features")})
+    config = Config({"home": PlacementConfig(tacit.policies.LinTS(1, 1), 7, kind="features")})
 
     async def session():
         async with harness.served(tmp_path / "s.db", config) as engine:

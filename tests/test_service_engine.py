@@ -140,7 +140,7 @@ async def test_what_was_learned_is_the_fold_of_the_log_with_a_plain_learner(tmp_
 
 
 EVENTFUL = tacit.BWC(
-    classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+    classifier=tacit.classifiers.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
 )
 
 
@@ -150,7 +150,7 @@ EVENTFUL = tacit.BWC(
         tacit.Thompson(ARM_NAMES, discount=0.9),
         Forgetful(ARM_NAMES),
         EVENTFUL,
-        tacit.ExplorationFloor(tacit.GLRKLUCB(ARM_NAMES)),
+        tacit.ExplorationFloor(tacit.policies.baselines.GLRKLUCB(ARM_NAMES)),
         Pooled(ARM_NAMES),
     ],
     ids=lambda policy: policy.label,
@@ -423,7 +423,9 @@ def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
 def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     """Version 0.1 explored more by default, and its stores say how much."""
     path = tmp_path / "s.db"
-    began, now = (around(tacit.GLRKLUCB(ARM_NAMES, **told)) for told in ({"alpha": 0.02}, {}))
+    began, now = (
+        around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, **told)) for told in ({"alpha": 0.02}, {})
+    )
 
     async def session(config):
         async with served(path, config) as engine:
@@ -440,7 +442,7 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     anew = opened("home", with_policy(now).placements["home"], store, 0, snapshot=False)
     fold({anew.id: anew}, store)
     assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
-    other = with_policy(around(tacit.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
+    other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
         opened("home", other, store, 0)
     store.close()

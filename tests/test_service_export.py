@@ -15,7 +15,7 @@ from test_service_stream import some
 
 from tacit.client import Client
 from tacit.errors import ConfigError, LogError
-from tacit.events.topics import address_of
+from tacit.feed.kafka_topics import address_of
 from tacit.service.app.server import check_export, running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ExportConfig

@@ -51,11 +51,11 @@ COUNTING = [
 ]
 OTHERS = [
     tacit.Thompson(ARMS, discount=0.99),
-    tacit.EXP3(ARMS),
-    tacit.DiscountedUCB(ARMS),
-    tacit.GLRKLUCB(ARMS),
+    tacit.policies.EXP3(ARMS),
+    tacit.policies.baselines.DiscountedUCB(ARMS),
+    tacit.policies.baselines.GLRKLUCB(ARMS),
     tacit.ExplorationFloor(tacit.Thompson(ARMS, discount=0.99)),
-    tacit.BWC(ARMS, classifier=tacit.Rectangle(dim=1, margin=0.1)),
+    tacit.BWC(ARMS, classifier=tacit.classifiers.Rectangle(dim=1, margin=0.1)),
 ]
 
 
@@ -93,7 +93,7 @@ def test_what_was_corrected_is_as_if_it_had_been_learned_so(policy):
 
 
 def test_what_cannot_be_corrected_is_refused():
-    learner = Learner(tacit.EXP3(2), seed=1)
+    learner = Learner(tacit.policies.EXP3(2), seed=1)
     decision = learner.choose("a")
     with pytest.raises(InvalidValue, match="policy"):
         learner.correct_many([decision], [0.0], [1.0])

@@ -37,8 +37,8 @@ WINDOW = 30_000_000
 POLICIES = {
     "arms": tacit.Thompson(NAMES),
     "shared": tacit.DriftMixture(NAMES),
-    "slates": tacit.CascadeKLUCB(NAMES, positions=2),
-    "duels": tacit.RMED1(NAMES),
+    "slates": tacit.policies.CascadeKLUCB(NAMES, positions=2),
+    "duels": tacit.policies.RMED1(NAMES),
 }
 KINDS = {"shared": "arms"}
 AGGREGATIONS = {"slates": "union", "duels": "union"}
@@ -327,7 +327,7 @@ def test_arms_that_come_with_requests_do_not_change(tmp_path):
         async with harness.served(tmp_path / "s.db", config) as engine:
             await engine.ask("home", ArmsOf(["d"]))
 
-    features = Config({"home": PlacementConfig(tacit.LinTS(1, 1), 7, kind="features")})
+    features = Config({"home": PlacementConfig(tacit.policies.LinTS(1, 1), 7, kind="features")})
     with pytest.raises(InvalidValue, match="come with each request"):
         asyncio.run(session(features))
 

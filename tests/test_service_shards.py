@@ -214,7 +214,7 @@ async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(t
 
 
 def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
-    policy = tacit.LaplaceEC(2, 2, relevance_intercept=True)
+    policy = tacit.policies.LaplaceEC(2, 2, relevance_intercept=True)
     rng = np.random.default_rng(5)
 
     async def learn(engine, count):
@@ -285,7 +285,7 @@ def pool_of(engine):
     }
 
 
-EVENTS = tacit.Rectangle(1, margin=0.1)
+EVENTS = tacit.classifiers.Rectangle(1, margin=0.1)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from tacit.wire.control import ArmsOf
 ARM_NAMES = ("holiday", "film", "recipe")
 SIGNALS = SignalConfig(NAMES, fast=20.0, slow=200.0, client=1)
 POLICY = tacit.BWC(
-    classifier=tacit.Rectangle(dim=6, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+    classifier=tacit.classifiers.Rectangle(dim=6, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
 )
 
 
@@ -210,7 +210,9 @@ def test_an_exported_log_has_the_whole_contexts(tmp_path):
 async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
     signals = SignalConfig(("volume", "since-shift"), fast=60.0, slow=6000.0)
     policy = tacit.BWC(
-        classifier=tacit.Rectangle(dim=2, margin=0.2), policy=tacit.Thompson(ARM_NAMES), test_rounds=6
+        classifier=tacit.classifiers.Rectangle(dim=2, margin=0.2),
+        policy=tacit.Thompson(ARM_NAMES),
+        test_rounds=6,
     )
     config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
     async with served(tmp_path / "s.db", config) as engine:
@@ -369,7 +371,7 @@ def test_a_second_policy_of_another_length_is_refused(tmp_path):
 
 def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
     plain = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=tacit.Thompson(3))
-    bwc = tacit.BWC(3, classifier=tacit.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(3))
+    bwc = tacit.BWC(3, classifier=tacit.classifiers.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(3))
     later = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=bwc)
 
     async def session(config, context):

@@ -34,7 +34,7 @@ from tacit.wire.control import ArmsOf
 NAMES = ("a", "b", "c")
 POLICIES = {
     **living.POLICIES,
-    "features": tacit.LinTS(relevance_dim=2),
+    "features": tacit.policies.LinTS(relevance_dim=2),
     "context": tacit.BWC(NAMES, classifier=tacit.classifiers.Rectangle(dim=2, margin=0.1)),
 }
 KINDS = {**living.KINDS, "context": "arms"}

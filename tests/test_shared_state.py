@@ -39,9 +39,9 @@ def pool_of(learner):
 
 def test_init_says_what_lanes_share():
     assert lane_rows(Pooled(2).init) == [1, 1, 1, 0, 0, 0]
-    assert lane_rows(tacit.OracleRestart(Pooled(2)).init) == [1, 1, 1, 0, 0, 0, 1]
+    assert lane_rows(tacit.policies.OracleRestart(Pooled(2)).init) == [1, 1, 1, 0, 0, 0, 1]
     # A list has a lane for each position inside each key.
-    ranked = lane_rows(tacit.RankedBandit(tacit.UCB1(2), positions=3).init)
+    ranked = lane_rows(tacit.policies.baselines.RankedBandit(tacit.UCB1(2), positions=3).init)
     assert ranked[:3] == [3, 3, 3]
 
 
@@ -61,7 +61,7 @@ def test_an_array_of_other_rows_is_named(rows):
 
 
 def test_a_lane_is_seen_with_what_it_shares():
-    policy = tacit.RankedBandit(tacit.OracleRestart(Pooled(2)), positions=3)
+    policy = tacit.policies.baselines.RankedBandit(tacit.policies.OracleRestart(Pooled(2)), positions=3)
     state = policy.init(4)
     view = lanes_view(state, lane_rows(policy.init), 2, 3)
     view.policy.policy.plays[1, 0] = 5.0
@@ -89,7 +89,7 @@ def test_a_new_key_begins_with_what_the_others_learned():
 
 
 def test_a_lane_that_starts_over_forgets_for_itself_alone():
-    learner = tacit.Learner(tacit.OracleRestart(Pooled(ARMS)), seed=1)
+    learner = tacit.Learner(tacit.policies.OracleRestart(Pooled(ARMS)), seed=1)
     for _ in range(3):
         learner.learn(learner.choose("tomato", [0.0]), 1.0)
     before = learner.state.policy.shared.plays.copy()
@@ -220,7 +220,7 @@ def test_a_target_that_learns_shares_as_a_learner_does():
 
 # The service ---------------------------------------------------------------------------------
 
-POLICIES = [Pooled(ARMS), tacit.ExplorationFloor(tacit.OracleRestart(Pooled(ARMS), signal=0))]
+POLICIES = [Pooled(ARMS), tacit.ExplorationFloor(tacit.policies.OracleRestart(Pooled(ARMS), signal=0))]
 
 
 async def traffic(engine, rounds, start=0):

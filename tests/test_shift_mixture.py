@@ -222,7 +222,7 @@ class Plain:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_is_that_of_the_algorithm_in_plain_python(seed):
     """Two keys, three arms, two intents by turns: hypotheses, memory, recurrence and priors."""
-    learner, rng = tacit.Learner(tacit.ShiftMixture(3), seed=seed), np.random.default_rng(seed)
+    learner, rng = tacit.Learner(tacit.policies.ShiftMixture(3), seed=seed), np.random.default_rng(seed)
     plain = Plain(3, keys=2)
     intents = [[0.9, 0.3, 0.1], [0.1, 0.2, 0.8]]
     for t in range(4000):
@@ -266,7 +266,7 @@ def assert_same_lane(own, lane, key):
 
 def test_one_hypothesis_is_the_beta_posterior():
     """5 of 7 and 0 of 2 under uniform priors: Beta(6, 3) and Beta(1, 3); what they foretell."""
-    policy, state = tacit.ShiftMixture(2), tacit.ShiftMixture(2).init(1)
+    policy, state = tacit.policies.ShiftMixture(2), tacit.policies.ShiftMixture(2).init(1)
     for reward in (1, 1, 0, 1, 0, 1, 1):
         learn(policy, state, 0, 0, float(reward))
     for _ in range(2):
@@ -280,7 +280,7 @@ def test_one_hypothesis_is_the_beta_posterior():
 
 
 def test_a_cold_lane_adds_its_first_hypothesis_after_20_rounds():
-    policy, state = tacit.ShiftMixture(2), tacit.ShiftMixture(2).init(1)
+    policy, state = tacit.policies.ShiftMixture(2), tacit.policies.ShiftMixture(2).init(1)
     for n in range(20):
         assert np.count_nonzero(state.own.weight) == 1
         learn(policy, state, 0, n % 2, 1.0)
@@ -292,7 +292,7 @@ def test_a_cold_lane_adds_its_first_hypothesis_after_20_rounds():
 
 def test_hypotheses_are_weighed_by_beta_binomials():
     """20 rounds of 1, then 3 of 0: B(11, 4)/B(11, 1) with the counts, B(1, 4)/B(1, 1) without."""
-    policy, state = tacit.ShiftMixture(2), tacit.ShiftMixture(2).init(1)
+    policy, state = tacit.policies.ShiftMixture(2), tacit.policies.ShiftMixture(2).init(1)
     state.shared.priors.due[0] = np.inf
     for n in range(20):
         learn(policy, state, 0, n % 2, 1.0)
@@ -307,7 +307,7 @@ def test_hypotheses_are_weighed_by_beta_binomials():
 
 def test_what_is_remembered_is_60_plays_at_most():
     """150 and 50 of 200 plays are 45 and 15 of 60; 3 and 1 of 4 are as they were."""
-    policy = tacit.ShiftMixture(2)
+    policy = tacit.policies.ShiftMixture(2)
     state = policy.init(1)
     own = state.own
     own.counts[0, 0] = [[150.0, 50.0], [3.0, 1.0]]
@@ -319,7 +319,7 @@ def test_what_is_remembered_is_60_plays_at_most():
 
 
 def test_an_epoch_takes_the_place_of_that_of_the_same_best_arm_or_of_the_oldest():
-    policy = tacit.ShiftMixture(6)
+    policy = tacit.policies.ShiftMixture(6)
     state = policy.init(1)
     own, best = state.own, []
     for born, arm in enumerate([0, 1, 2, 0, 3, 4, 5], start=1):
@@ -336,7 +336,7 @@ def test_an_epoch_takes_the_place_of_that_of_the_same_best_arm_or_of_the_oldest(
 def test_a_change_just_found_may_be_one_to_an_earlier_epoch():
     """One of two remembered epochs is not the last one's: it gets a third of the weight, and is
     believed in the place of the change, not as another one."""
-    policy = tacit.ShiftMixture(2)
+    policy = tacit.policies.ShiftMixture(2)
     state = policy.init(1)
     own, found = state.own, state.shared.found
     own.epochs[0], own.remembered[0, 0] = 1, [[1000, 0], [9000, 1000]]
@@ -353,7 +353,7 @@ def test_a_change_just_found_may_be_one_to_an_earlier_epoch():
 
 
 def test_the_believed_and_the_heaviest_are_never_given_up():
-    state = tacit.ShiftMixture(2).init(1)
+    state = tacit.policies.ShiftMixture(2).init(1)
     own = state.own
     own.weight[0] = [1e-12, 0.3, 0.2, 0.15, 0.15, 0.1, 0.05, 0.05]
     add_hypothesis(own, 0, 0.04, 1, -1)
@@ -368,7 +368,7 @@ def test_the_believed_and_the_heaviest_are_never_given_up():
 def test_one_step_of_the_fit_by_hand():
     """One key had 1 of 2: S = (1), F = (1), N = (1, 1). From a = 1, b = 3: Σ S/(a+j) = 1,
     Σ F/(b+j) = 1/3, Σ N/(a+b+j) = 1/4 + 1/5."""
-    priors = tacit.ShiftMixture(1).init(1).shared.priors
+    priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
     note_play(priors, 0, 0.0, 0.0, 1.0, 0.0)
     note_play(priors, 0, 1.0, 0.0, 0.0, 1.0)
     assert priors.tails[0, 1, :3].tolist() == [[1, 1, 1], [0, 0, 1], [0, 0, 0]]
@@ -378,13 +378,13 @@ def test_one_step_of_the_fit_by_hand():
 
 
 def test_fractions_are_apportioned_to_adjacent_bins():
-    priors = tacit.ShiftMixture(1).init(1).shared.priors
+    priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
     note_play(priors, 0, 0.75, 0.25, 0.5, 0.5)
     np.testing.assert_allclose(priors.tails[0, 1, :3], [[0.25, 0.5, 0], [0.25, 0, 1], [0, 0, 0]])
 
 
 def test_the_imaginary_key_is_a_beta_binomial():
-    priors = tacit.ShiftMixture(1).init(1).shared.priors
+    priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
     for a, b in [(1.0, 1.0), (0.02, 3.0), (40.0, 400.0)]:
         imagine(priors, a, b)
         keys, j = stats.betabinom(32, a, b), np.arange(32)
@@ -394,7 +394,7 @@ def test_the_imaginary_key_is_a_beta_binomial():
 
 def test_priors_come_to_the_maximum_of_the_likelihood():
     """60 keys of Beta(2, 8), of up to 300 plays each, of which the first 256 count."""
-    rng, priors = np.random.default_rng(5), tacit.ShiftMixture(1).init(1).shared.priors
+    rng, priors = np.random.default_rng(5), tacit.policies.ShiftMixture(1).init(1).shared.priors
     first = []
     for plays in rng.integers(1, 300, size=60):
         clicks = rng.random(plays) < rng.beta(2.0, 8.0)
@@ -420,7 +420,7 @@ def test_priors_come_to_the_maximum_of_the_likelihood():
 
 
 def test_a_new_key_begins_with_what_the_others_know():
-    policy = tacit.ShiftMixture(2)
+    policy = tacit.policies.ShiftMixture(2)
     learner, rng = tacit.Learner(policy, seed=1), np.random.default_rng(1)
     for number in range(100):
         decisions = [learner.choose(f"key {number}", arms=[arm]) for arm in (0, 1) * 10]
@@ -437,7 +437,7 @@ def test_a_new_key_begins_with_what_the_others_know():
 def test_steady_rewards_count_for_several_clicks():
     """0.5 where 0.5 is expected, three times: doubt 5, squares 0, expected ¼ each. Nothing is
     scaled before the first fraction; then by 5/5, 5.25/5, 5.5/5."""
-    policy, state = tacit.ShiftMixture(1), tacit.ShiftMixture(1).init(1)
+    policy, state = tacit.policies.ShiftMixture(1), tacit.policies.ShiftMixture(1).init(1)
     for _ in range(3):
         learn(policy, state, 0, 0, 0.5)
     half = 0.5 * (5 + 5.25 + 5.5) / 5
@@ -448,7 +448,7 @@ def test_steady_rewards_count_for_several_clicks():
 
 
 def test_clicks_count_as_they_are():
-    policy, state = tacit.ShiftMixture(1), tacit.ShiftMixture(1).init(1)
+    policy, state = tacit.policies.ShiftMixture(1), tacit.policies.ShiftMixture(1).init(1)
     for reward in (1.0, 0.0, 1.0):
         learn(policy, state, 0, 0, reward)
     assert state.own.counts[0, 0, 0].tolist() == [2.0, 1.0]
@@ -457,7 +457,7 @@ def test_clicks_count_as_they_are():
 
 def test_a_fraction_weighs_by_its_share_of_the_likelihood():
     """0.25 is ¼ of a click: q^¼ (1 − q)^¾, to the power 1.2 of earlier steadiness."""
-    policy, state = tacit.ShiftMixture(1), tacit.ShiftMixture(1).init(1)
+    policy, state = tacit.policies.ShiftMixture(1), tacit.policies.ShiftMixture(1).init(1)
     own, spread = state.own, state.shared.spread
     spread.fractions[0], spread.expected[0] = 1.0, 1.0
     own.weight[0, :2], own.kind[0, 1], own.born[0, 1] = (0.5, 0.5), 1, 1
@@ -474,7 +474,7 @@ def test_a_fraction_weighs_by_its_share_of_the_likelihood():
 def test_a_warning_counts_as_far_as_earlier_ones_were_right():
     """The first gets ½; after one that was false, (½/2)/2; after one that was found, for another
     key, (½ + 1)/3."""
-    policy = tacit.ShiftMixture(2, context_dim=1)
+    policy = tacit.policies.ShiftMixture(2, context_dim=1)
     state = policy.init(2)
     own, found = state.own, state.shared.found
     warn(policy.params, state, 0)
@@ -520,7 +520,7 @@ def test_rare_contexts_do_not_become_usual():
 @pytest.mark.long
 def test_a_warning_is_believed_in_a_few_rounds():
     environment = tacit.ShiftingArms(arms=5, events=[1001, 2001, 3001], dim=2)
-    told, deaf = tacit.ShiftMixture(5, context_dim=2), tacit.ShiftMixture(5)
+    told, deaf = tacit.policies.ShiftMixture(5, context_dim=2), tacit.policies.ShiftMixture(5)
     result = tacit.simulate([told, deaf], environment, 4000, runs=40, seed=3)
     gap = result.compare(0, 1)
     assert gap.difference + 2 * gap.standard_error < 0
@@ -561,7 +561,7 @@ def enumerated(policy, state, lane, arms):
     ("arms", "rounds", "shifts"), [(2, 30, ()), (4, 200, (100,)), (5, 90, (60,)), (4, 0, ())]
 )
 def test_propensities_are_those_of_enumeration(arms, rounds, shifts):
-    policy = tacit.ShiftMixture(arms)
+    policy = tacit.policies.ShiftMixture(arms)
     state = played(policy, rounds, seed=arms + rounds, shifts=shifts)
     for offered in (np.arange(arms), np.arange(arms)[::-1][: arms - 1]):
         told = chances(policy, state, 0, offered)
@@ -571,7 +571,7 @@ def test_propensities_are_those_of_enumeration(arms, rounds, shifts):
 def test_arms_alike_share_their_chances():
     """Of 5 arms, 3 of 1 click in 4 and 2 of 3 in 4 under one hypothesis: the two lead, and the
     three, whose lines are equally steep, are never played; two untried ones may be."""
-    policy, state = tacit.ShiftMixture(7), tacit.ShiftMixture(7).init(1)
+    policy, state = tacit.policies.ShiftMixture(7), tacit.policies.ShiftMixture(7).init(1)
     state.own.counts[0, 0] = [[1, 3]] * 3 + [[3, 1]] * 2 + [[0, 0]] * 2
     told = chances(policy, state, 0, np.arange(7))
     np.testing.assert_allclose(told, enumerated(policy, state, 0, np.arange(7)), atol=1e-12)
@@ -588,7 +588,7 @@ def test_arms_alike_share_their_chances():
     spread=st.sampled_from([0.02, 1.0, 200.0]),
 )
 def test_chances_sum_to_one(counts, scale, spread):
-    policy = tacit.ShiftMixture(len(counts))
+    policy = tacit.policies.ShiftMixture(len(counts))
     state = policy.init(1)
     state.own.counts[0, 0] = scale * np.array(counts)
     state.shared.priors.beta[:] = spread
@@ -600,7 +600,7 @@ def test_chances_sum_to_one(counts, scale, spread):
 
 def test_propensities_are_the_frequencies_of_choices():
     """40,000 choices of each of six states; a fault at 5.1 standard deviations, 1e-6 each."""
-    policy = tacit.ShiftMixture(6)
+    policy = tacit.policies.ShiftMixture(6)
     for seed, rounds in enumerate([0, 7, 60, 150, 400, 900]):
         learner, rng = tacit.Learner(policy, seed=seed), np.random.default_rng(seed)
         for t in range(rounds):
@@ -620,7 +620,7 @@ def test_propensities_are_the_frequencies_of_choices():
 
 def test_many_arms_are_left_out_with_probability_one_half():
     """70 untried arms: one draw's bits do not suffice. Chi-square, error probability 1e-6."""
-    learner = tacit.Learner(tacit.ShiftMixture(70), seed=3)
+    learner = tacit.Learner(tacit.policies.ShiftMixture(70), seed=3)
     decisions = learner.choose_many(["query"] * 14_000)
     assert stats.chisquare(np.bincount(decisions.slots, minlength=70)).pvalue > 1e-6
     np.testing.assert_allclose(decisions.propensities, 1 / 70)
@@ -631,8 +631,8 @@ def test_many_arms_are_left_out_with_probability_one_half():
 
 def test_keys_have_nothing_in_common_but_what_they_share():
     """A key's own arrays do not depend on the others as long as no priors were fitted."""
-    one, two = (tacit.ShiftMixture(3).init(2) for _ in range(2))
-    policy = tacit.ShiftMixture(3)
+    one, two = (tacit.policies.ShiftMixture(3).init(2) for _ in range(2))
+    policy = tacit.policies.ShiftMixture(3)
     for state, other in ((one, 0.0), (two, 1.0)):
         state.shared.priors.due[0] = np.inf
         for t in range(100):
@@ -644,13 +644,13 @@ def test_keys_have_nothing_in_common_but_what_they_share():
 
 
 def test_a_key_takes_less_than_a_kilobyte():
-    policy = tacit.ShiftMixture(10, context_dim=3)
+    policy = tacit.policies.ShiftMixture(10, context_dim=3)
     assert byte_count(policy.init(11).own) - byte_count(policy.init(10).own) <= 1000
     assert {len(array) for _, array in leaves(policy.init(11).shared)} == {1}
 
 
 def test_compiled_and_plain_kernels_agree():
-    policy = tacit.ShiftMixture(3, context_dim=1)
+    policy = tacit.policies.ShiftMixture(3, context_dim=1)
     learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
     cls, params, state = type(policy), policy.params, policy.init(1)
     rng, own = np.random.default_rng(3), np.random.Generator(np.random.PCG64(11))
@@ -670,7 +670,7 @@ def test_compiled_and_plain_kernels_agree():
 
 
 def test_snapshots_go_on_as_if_never_stopped(tmp_path):
-    learner, rng = tacit.Learner(tacit.ShiftMixture(["a", "b"], context_dim=1), seed=1), 0
+    learner, rng = tacit.Learner(tacit.policies.ShiftMixture(["a", "b"], context_dim=1), seed=1), 0
     rng = np.random.default_rng(1)
     for t in range(300):
         decision = learner.choose(f"key {t % 3}", context=rng.random(1))
@@ -688,7 +688,7 @@ def test_snapshots_go_on_as_if_never_stopped(tmp_path):
 
 
 def test_arms_may_come_and_go():
-    learner = tacit.Learner(tacit.ShiftMixture(["a", "b"]), seed=1)
+    learner = tacit.Learner(tacit.policies.ShiftMixture(["a", "b"]), seed=1)
     rng = np.random.default_rng(1)
     for _ in range(100):
         decision = learner.choose("query")
@@ -707,7 +707,7 @@ def test_arms_may_come_and_go():
 @pytest.mark.long
 def test_late_feedback_is_learned_by_the_hypotheses_of_then():
     environment = tacit.ShiftingArms(arms=3, events=[1001], gap=0.3, delay=(0, 50), batch=10)
-    policies = [tacit.ShiftMixture(3), tacit.UniformRandom(3)]
+    policies = [tacit.policies.ShiftMixture(3), tacit.UniformRandom(3)]
     result = tacit.simulate(policies, environment, 2000, runs=5, seed=1)
     assert (result.regret[0, :, -1] < 0.35 * result.regret[1, :, -1]).all()
 
@@ -715,7 +715,7 @@ def test_late_feedback_is_learned_by_the_hypotheses_of_then():
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.5, 1e-300])
 @pytest.mark.parametrize("arms", [1, 2, 40])
 def test_the_same_reward_for_ever_is_no_trouble(reward, arms):
-    learner = tacit.Learner(tacit.ShiftMixture(arms), seed=1)
+    learner = tacit.Learner(tacit.policies.ShiftMixture(arms), seed=1)
     for _ in range(60):
         decisions = learner.choose_many(["query"] * 10)
         learner.learn_many(decisions, [reward] * 10)
@@ -726,7 +726,7 @@ def test_the_same_reward_for_ever_is_no_trouble(reward, arms):
 
 def test_a_reward_that_no_hypothesis_foretold_is_learned():
     """After 4,000 rewards of 1 at twenty clicks' worth each, fifty zeros."""
-    policy, state = tacit.ShiftMixture(1), tacit.ShiftMixture(1).init(1)
+    policy, state = tacit.policies.ShiftMixture(1), tacit.policies.ShiftMixture(1).init(1)
     state.shared.spread.fractions[0], state.shared.spread.expected[0] = 1.0, 1e6
     state.own.counts[0, 0, 0] = 1e7, 0.0
     for _ in range(50):
@@ -736,7 +736,7 @@ def test_a_reward_that_no_hypothesis_foretold_is_learned():
 
 
 def test_a_restarted_lane_is_as_new():
-    policy = tacit.ShiftMixture(3)
+    policy = tacit.policies.ShiftMixture(3)
     state = played(policy, 500, seed=1, shifts=(200,), keys=2)
     type(policy).restart(policy.params, state, 1)
     for (name, array), (_, new) in zip(leaves(state.own), leaves(policy.init(1).own), strict=True):
@@ -758,12 +758,12 @@ def test_a_restarted_lane_is_as_new():
 )
 def test_bad_values_name_the_field(wrong, field):
     with pytest.raises(InvalidValue) as caught:
-        tacit.ShiftMixture(**{"arms": 3} | wrong)
+        tacit.policies.ShiftMixture(**{"arms": 3} | wrong)
     assert caught.value.field == field
 
 
 def test_it_survives_its_spec():
-    policy = tacit.ShiftMixture(["a", "b"], context_dim=2, margin=0.2)
+    policy = tacit.policies.ShiftMixture(["a", "b"], context_dim=2, margin=0.2)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     assert hash(policy) == hash(policy_from_spec(policy_to_spec(policy)))
 
@@ -773,20 +773,20 @@ def test_it_survives_its_spec():
 
 def test_to_notice_what_is_not_shown_takes_exploration():
     """With 3 arms 3·(15 + 2·3) = 63 impressions explore: 63/630 of those in which to notice."""
-    policy = tacit.ShiftMixture(3, notice_within=630)
+    policy = tacit.policies.ShiftMixture(3, notice_within=630)
     assert policy.exploration == pytest.approx(0.1)
-    assert tacit.ShiftMixture(3).exploration == 0.0
+    assert tacit.policies.ShiftMixture(3).exploration == 0.0
     state = played(policy, 300, seed=2)
     told = chances(policy, state, 0, np.arange(3))
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert told.min() >= 0.1 / 3
-    without = chances(tacit.ShiftMixture(3), state, 0, np.arange(3))
+    without = chances(tacit.policies.ShiftMixture(3), state, 0, np.arange(3))
     np.testing.assert_allclose(told, 0.9 * without + 0.1 / 3)
 
 
 def test_exploration_is_as_frequent_as_its_propensity():
     """40,000 choices; a fault at 5.1 standard deviations, 1e-6 for each arm."""
-    learner = tacit.Learner(tacit.ShiftMixture(3, notice_within=200), seed=1)
+    learner = tacit.Learner(tacit.policies.ShiftMixture(3, notice_within=200), seed=1)
     for _ in range(60):
         decision = learner.choose("query")
         learner.learn(decision, float(decision.arm == 1))
@@ -804,7 +804,12 @@ def test_a_change_in_what_is_not_shown_is_noticed_in_time():
     environment = tacit.ShiftingArms(arms=4, events=[10_001], clicks=clicks)
     ends = [10_600, 10_900]
     result = tacit.simulate(
-        tacit.ShiftMixture(4, notice_within=600), environment, 10_900, runs=20, seed=6, checkpoints=ends
+        tacit.policies.ShiftMixture(4, notice_within=600),
+        environment,
+        10_900,
+        runs=20,
+        seed=6,
+        checkpoints=ends,
     )
     lost = np.diff(result.regret[0], axis=1)[:, 0] / 300
     assert np.count_nonzero(lost < 0.15) >= 12
@@ -816,14 +821,16 @@ def test_a_change_in_what_is_not_shown_is_noticed_in_time():
 def test_shifts_cost_it_little():
     """Three shifts in 3,000 rounds: against Thompson sampling by two standard errors."""
     environment = tacit.ShiftingArms(arms=5, events=3)
-    result = tacit.simulate([tacit.ShiftMixture(5), tacit.Thompson(5)], environment, 3000, runs=12, seed=2)
+    result = tacit.simulate(
+        [tacit.policies.ShiftMixture(5), tacit.Thompson(5)], environment, 3000, runs=12, seed=2
+    )
     gap = result.compare(0, 1)
     assert gap.difference + 2 * gap.standard_error < 0
 
 
 def test_learners_of_other_keys_add_up_what_they_share():
     """Two learners that add up what they share fit the priors that one of all keys does."""
-    policy, rng = tacit.ShiftMixture(3), np.random.default_rng(4)
+    policy, rng = tacit.policies.ShiftMixture(3), np.random.default_rng(4)
     learners = [tacit.Learner(policy, seed=seed) for seed in range(3)]
     together, *apart = learners
     for number in range(60):

@@ -38,7 +38,9 @@ def test_sets_are_played_against_users_who_take_them_and_no_others():
     # Of the pairs the best has a click with .88; one drawn at random with .64 on average, which is 490 fewer.
     assert result.regret[0, :, -1].mean() < 100
     with pytest.raises(InvalidValue, match="Basket shows: set; CascadeArms takes: slate"):
-        tacit.simulate(toy_set.Basket(4), tacit.CascadeArms([0.5, 0.4, 0.1, 0.1], positions=2), 10, seed=1)
+        tacit.simulate(
+            toy_set.Basket(4), tacit.environments.CascadeArms([0.5, 0.4, 0.1, 0.1], positions=2), 10, seed=1
+        )
 
 
 def test_sets_are_decided_learned_logged_and_refused_where_one_arm_is_asked_for():

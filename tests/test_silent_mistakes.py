@@ -590,7 +590,7 @@ REFUSED = {
         "give a list for each impression, such as ['film']",
     ),
     "the size of an A/B test": (
-        lambda: tacit.sample_size(0.05, 0.1, 0.05),
+        lambda: tacit.policies.sample_size(0.05, 0.1, 0.05),
         "arms: 0.05 is not allowed; give a whole number of at least 2",
         "for an A/B test it is tacit.proof.decisions_needed(rate, lift)",
     ),
@@ -609,7 +609,7 @@ REFUSED = {
         "BernoulliArms: 0.2 is not allowed",
         "a list goes into brackets: means=[0.1, 0.2]",
     ),
-    "an edge of one half": (lambda: tacit.sample_size(2, 0.5, 0.05), "epsilon: 0.5", "below 0.5"),
+    "an edge of one half": (lambda: tacit.policies.sample_size(2, 0.5, 0.05), "epsilon: 0.5", "below 0.5"),
     "a shift to nothing": (lambda: tacit.PreferenceMatrix("arxiv", shift=9), "shift: 9", "after=, and"),
 }
 
@@ -768,7 +768,9 @@ WARNED = {
         "events: 9 is too late to show in a horizon of 9, .*; give earlier",
     ),
     "a shift behind the horizon": (
-        lambda: tacit.simulate(tacit.RMED1(6), tacit.PreferenceMatrix("arxiv", after="arxiv", shift=9), 9),
+        lambda: tacit.simulate(
+            tacit.policies.RMED1(6), tacit.PreferenceMatrix("arxiv", after="arxiv", shift=9), 9
+        ),
         "shift: 9 is too late",
     ),
     "redraws behind the horizon": (

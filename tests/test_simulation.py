@@ -40,8 +40,8 @@ DRIVEN = [
     tacit.UCB1(3),
     tacit.KLUCB(3),
     tacit.Thompson(3),
-    tacit.EXP3(3),
-    tacit.EXP3S(3),
+    tacit.policies.EXP3(3),
+    tacit.policies.baselines.EXP3S(3),
     tacit.DriftMixture(3),
 ]
 DRIVEN += [Pooled(3)]
@@ -68,7 +68,7 @@ def test_a_learner_fed_what_a_simulation_saw_has_its_very_state(policy):
 
 def test_every_policy_meets_the_same_chances():
     """With one arm nothing is left to choose, so all policies get the very same clicks."""
-    policies = [tacit.UCB1(1), tacit.Thompson(1), tacit.EXP3(1)]
+    policies = [tacit.UCB1(1), tacit.Thompson(1), tacit.policies.EXP3(1)]
     result = tacit.simulate(policies, tacit.BernoulliArms([0.3]), 1000, runs=3, seed=1)
     assert (result.reward == result.reward[:1]).all()
     assert (result.regret == 0).all()
@@ -83,7 +83,7 @@ def test_adding_a_policy_changes_no_other():
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_number_of_workers_changes_nothing(workers):
-    policies = [tacit.UCB1(3), tacit.EXP3(3)]
+    policies = [tacit.UCB1(3), tacit.policies.EXP3(3)]
     reference = tacit.simulate(policies, ARMS, 400, runs=4, seed=9, workers=3)
     result = tacit.simulate(policies, ARMS, 400, runs=4, seed=9, workers=workers)
     np.testing.assert_array_equal(result.regret, reference.regret)
@@ -151,7 +151,7 @@ def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
     from tacit.simulation.rounds import InFlight, Round, play_delayed
 
-    policy = tacit.EXP3(3)
+    policy = tacit.policies.EXP3(3)
     at_once = run_of(policy, ARMS, 400)
     queued = Run(policy, ARMS, 400, 7, 0, np.array([400]))
     flight = InFlight.empty(2, Round(np.zeros(1, np.int64), np.zeros(1)), queued.world.impression)
@@ -188,7 +188,7 @@ def test_random_delays_stay_in_their_range_and_lose_nothing():
 
 def test_delayed_policies_with_contexts_learn_from_the_context_of_their_round():
     environment = tacit.ShiftingArms(arms=2, keys=3, dim=2, delay=4, batch=3)
-    result = tacit.simulate([tacit.EXP3(2), tacit.UCB1(2)], environment, 2000, runs=2, seed=1)
+    result = tacit.simulate([tacit.policies.EXP3(2), tacit.UCB1(2)], environment, 2000, runs=2, seed=1)
     assert (result.regret[:, :, -1] < 2000 * 0.6).all()
 
 
@@ -308,7 +308,7 @@ def interest(tmp_path):
 
 
 def test_search_interest_moves_between_the_days(interest):
-    environment = tacit.SearchInterest(interest, floor=0.1, ceiling=0.5)
+    environment = tacit.environments.SearchInterest(interest, floor=0.1, ceiling=0.5)
     truths = np.array([truth for _, truth, _ in played(environment, 1200)])
     # Traffic: mean totals (30 + 90)/2 and (90 + 30)/2, so half the rounds in each interval.
     assert truths[0, 0] == pytest.approx(0.5, abs=2e-3)
@@ -335,11 +335,11 @@ def test_bad_interest_tables_name_the_cell(tmp_path, text, told):
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(InvalidValue, match=told):
-        tacit.SearchInterest(path)
+        tacit.environments.SearchInterest(path)
 
 
 def test_real_interest_shifts_often():
-    environment = tacit.SearchInterest(DATA / "search_interest_us_news_2017.csv")
+    environment = tacit.environments.SearchInterest(DATA / "search_interest_us_news_2017.csv")
     assert environment.arm_count == 19
     assert len(environment.dates) == 244
     most_wanted = environment.interest.argmax(axis=1)
@@ -369,7 +369,7 @@ def test_real_interest_shifts_often():
         (lambda: tacit.ShiftingArms(signals="smoke"), "signals"),
         (lambda: tacit.ShiftingArms(false_alarms=2), "false_alarms"),
         (lambda: tacit.ShiftingArms(missed=-1), "missed"),
-        (lambda: tacit.SearchInterest("nowhere.csv"), "path"),
+        (lambda: tacit.environments.SearchInterest("nowhere.csv"), "path"),
         (lambda: tacit.simulate(tacit.UCB1(2), ARMS, 10), "UCB1.arms"),
         (lambda: tacit.simulate([], ARMS, 10), "policies"),
         (lambda: tacit.simulate(tacit.UCB1(3), "arms", 10), "environment"),

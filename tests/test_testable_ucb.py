@@ -31,7 +31,7 @@ def taught(policy, arms, rewards=None):
     again=st.lists(st.integers(0, 2), max_size=40),
 )
 def test_the_window_is_exact_in_every_round(horizon, arms, again):
-    policy = tacit.TestableUCB1(3, horizon)
+    policy = tacit.policies.TestableUCB1(3, horizon)
     state = policy.init(2)
     for plays in (arms, again):
         for t, arm in enumerate(plays, 1):
@@ -45,7 +45,7 @@ def test_the_window_is_exact_in_every_round(horizon, arms, again):
 
 
 def test_the_guess_by_hand():
-    policy = tacit.TestableUCB1(3, horizon=100, min_shift=0.4)
+    policy = tacit.policies.TestableUCB1(3, horizon=100, min_shift=0.4)
     # Window after 8 rounds: the plays 1, 1, 0, 1. Means 1/2 (of 2), 3/5 (of 5) and 0 (of 1): the
     # gaps from arm 1 are 1/10, within 0.4/4, and 3/5, beyond 0.4/2.
     arms = [0, 2, 1, 1, 1, 1, 0, 1]
@@ -54,21 +54,21 @@ def test_the_guess_by_hand():
 
 
 def test_the_reference_is_recent_rather_than_frequent():
-    policy = tacit.TestableUCB1(3, horizon=100)
+    policy = tacit.policies.TestableUCB1(3, horizon=100)
     assert policy.guess(taught(policy, [0, 0, 0, 0, 2, 1, 1, 0, 1]), 0).reference == 1
     assert policy.guess(policy.init(1), 0) == ({0, 1, 2}, set(), 0)
 
 
 def test_between_the_thresholds_an_arm_is_in_neither_set():
-    policy = tacit.TestableUCB1(2, horizon=100, min_shift=1.0)
+    policy = tacit.policies.TestableUCB1(2, horizon=100, min_shift=1.0)
     arms, rewards = [1] * 8 + [0] * 8, [1.0] * 5 + [0.0] * 3 + [1.0] * 8
     guess = policy.guess(taught(policy, arms, rewards), 0)  # a gap of 3/8 between 1/4 and 1/2
     assert guess == ({0}, set(), 0)
 
 
 def test_the_theory_preset_is_algorithm_2():
-    policy = tacit.TestableUCB1.theory(3, horizon=1000, min_shift=0.2)
-    assert policy == tacit.TestableUCB1(3, 1000, 0.2, alpha=6.0, t0=1000)
+    policy = tacit.policies.TestableUCB1.theory(3, horizon=1000, min_shift=0.2)
+    assert policy == tacit.policies.TestableUCB1(3, 1000, 0.2, alpha=6.0, t0=1000)
     state = taught(policy, [0, 0, 1], [1.0, 0.0, 1.0])
     shared = policy.confidence(policy.params, state, 0)
     indices = [policy.index(policy.params, state, 0, arm, shared) for arm in range(3)]
@@ -79,14 +79,14 @@ def test_the_theory_preset_is_algorithm_2():
 
 def test_the_practical_preset_plays_as_ucb1_does():
     environment = tacit.BernoulliArms([0.3, 0.5, 0.6])
-    policies = [tacit.TestableUCB1.practical(3, horizon=1000), tacit.UCB1(3)]
+    policies = [tacit.policies.TestableUCB1.practical(3, horizon=1000), tacit.UCB1(3)]
     result = tacit.simulate(policies, environment, horizon=3000, runs=3, seed=1)
     np.testing.assert_array_equal(result.regret[0], result.regret[1])
 
 
 def test_it_can_be_the_bandit_of_bwc():
-    inner = tacit.TestableUCB1.practical(2, horizon=5000)
-    options = {"classifier": tacit.Rectangle(dim=1, margin=0.5), "merge_phases": False}
+    inner = tacit.policies.TestableUCB1.practical(2, horizon=5000)
+    options = {"classifier": tacit.classifiers.Rectangle(dim=1, margin=0.5), "merge_phases": False}
     policies = [tacit.BWC(policy=inner, test_rounds=200, **options), tacit.BWC(2, test_rounds=200, **options)]
     clicks = [[0.9, 0.1], [0.1, 0.9]]
     environment = tacit.ShiftingArms(arms=2, events=[2501], clicks=clicks, announced=True)
@@ -97,7 +97,7 @@ def test_it_can_be_the_bandit_of_bwc():
 
 def test_a_lane_takes_the_memory_that_is_told():
     for arms, width in ((256, 1), (257, 2)):
-        policy = tacit.TestableUCB1(arms, horizon=1001)
+        policy = tacit.policies.TestableUCB1(arms, horizon=1001)
         state = policy.init(3)
         size = state.recent.nbytes + state.late.nbytes + sum(array.nbytes for array in state.counts)
         assert size == 3 * (width * 501 + 24 * arms + 8)
@@ -105,7 +105,7 @@ def test_a_lane_takes_the_memory_that_is_told():
 
 def test_it_survives_text_tables_and_snapshots(tmp_path):
     policy = policy_from_spec("testable-ucb1(horizon=50, min_shift=0.3)", 2)
-    assert policy == tacit.TestableUCB1(2, 50, 0.3)
+    assert policy == tacit.policies.TestableUCB1(2, 50, 0.3)
     assert policy_from_spec(policy_to_spec(policy)) == policy
     learner = tacit.Learner(policy, seed=1)
     for reward in (1.0, 0.0, 1.0):
@@ -125,4 +125,4 @@ def test_it_survives_text_tables_and_snapshots(tmp_path):
 )
 def test_wrong_hyperparameters_are_refused(field, value):
     with pytest.raises(InvalidValue, match=field):
-        tacit.TestableUCB1(2, **({"horizon": 10} | {field: value}))
+        tacit.policies.TestableUCB1(2, **({"horizon": 10} | {field: value}))

@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(UnknownName, match=r"no arm 'speech'; make it with arms=.*arms_of"):
         tacit.Learner(tacit.UCB1(ARMS[:2])).fit_log(log)
     with pytest.raises(InvalidValue, match="it shows duels, of which a click log holds none"):
-        tacit.Learner(tacit.RMED1(ARMS)).fit_log(log)
+        tacit.Learner(tacit.policies.RMED1(ARMS)).fit_log(log)
     with pytest.raises(UnfitLog, match="context: it has 0 numbers; the policy needs 2"):
         tacit.Learner(tacit.DriftMixture(ARMS, context_dim=2)).fit_log(log)
     index = log.schema.get_field_index("placement")
@@ -154,8 +154,8 @@ def taught_by_features(policy, rounds=150, offered=2):
     "policy",
     [
         pytest.param(tacit.ClickMixture(2, 1, context_dim=1), marks=pytest.mark.long),
-        tacit.HLinUCB(ARMS, 2, 1),
-        tacit.CascadeEC(2, 1, positions=2),
+        tacit.policies.baselines.HLinUCB(ARMS, 2, 1),
+        tacit.policies.CascadeEC(2, 1, positions=2),
     ],
     ids=lambda policy: policy.label,
 )
@@ -170,7 +170,7 @@ def test_a_log_and_a_table_of_features_are_what_was_learned(policy, offered):
 
 @pytest.mark.parametrize("parquet", [False, True])
 def test_columns_of_features_teach_what_needs_the_shown_arm_only(parquet, tmp_path):
-    policy = tacit.LinUCB(2, 1)
+    policy = tacit.policies.LinUCB(2, 1)
     learner, log = taught_by_features(policy)
     if parquet:
         pq.write_table(log, tmp_path / "log.parquet")
@@ -181,8 +181,8 @@ def test_columns_of_features_teach_what_needs_the_shown_arm_only(parquet, tmp_pa
 
 
 def test_features_that_do_not_fit_are_refused():
-    _, log = taught_by_features(tacit.LinUCB(2), 5)
-    learner = tacit.Learner(tacit.LinUCB(2), seed=1)
+    _, log = taught_by_features(tacit.policies.LinUCB(2), 5)
+    learner = tacit.Learner(tacit.policies.LinUCB(2), seed=1)
     for given, error, told in [
         ({}, InvalidValue, r"relevance: None .*reads 2 features.*columns of the log"),
         ({"relevance": ["price"]}, InvalidValue, "reads 2 features of arms here, and this has 1"),
@@ -210,7 +210,7 @@ def test_features_that_do_not_fit_are_refused():
         tacit.UCB1(ARMS),
         tacit.KLUCB(ARMS),
         tacit.EpsilonGreedy(ARMS),
-        tacit.SlidingWindowUCB(ARMS, window=50),
+        tacit.policies.baselines.SlidingWindowUCB(ARMS, window=50),
         tacit.DriftMixture(ARMS),
         tacit.ExplorationFloor(tacit.UCB1(ARMS), epsilon=0.1),
     ],
@@ -258,7 +258,7 @@ def test_estimates_of_many_plays_and_of_none_stand_side_by_side():
 
 
 def test_a_policy_that_believes_nothing_of_arms_says_so():
-    learner, _ = taught(tacit.EXP3(ARMS), 2)
+    learner, _ = taught(tacit.policies.EXP3(ARMS), 2)
     with pytest.raises(
         UnknownName, match=r"estimates: EXP3 believes nothing of single arms; .* method beliefs"
     ):
@@ -284,7 +284,7 @@ def test_a_log_is_learned_from_the_command_line(tmp_path):
 
 
 def test_a_policy_over_features_learns_a_log_from_the_command_line(tmp_path):
-    learner, log = taught_by_features(tacit.LinUCB(2, 1))
+    learner, log = taught_by_features(tacit.policies.LinUCB(2, 1))
     pq.write_table(log, tmp_path / "log.parquet")
     (tmp_path / "arms.csv").write_text("arm,price,age\nfilm,0.1,0.9\nholiday,0.8,0.3\nspeech,0.4,0.4\n")
     output = tmp_path / "learner.tacit"

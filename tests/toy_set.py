@@ -60,7 +60,7 @@ class Basket(SlatePolicy):
 
 
 @dataclass(frozen=True)
-class Shelf(tacit.CascadeArms):
+class Shelf(tacit.environments.CascadeArms):
     """Users who look at all that is shown, and click whatever attracts them."""
 
     takes: ClassVar[str] = "set"

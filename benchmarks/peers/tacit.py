@@ -46,7 +46,7 @@ def simulated(policy, environment, stream, runs):
 
 def classics(arms):
     """Return the classical policies."""
-    return {"UCB1": tacit.UCB1(arms), "Thompson": tacit.Thompson(arms), "EXP3": tacit.EXP3(arms)}
+    return {"UCB1": tacit.UCB1(arms), "Thompson": tacit.Thompson(arms), "EXP3": tacit.policies.EXP3(arms)}
 
 
 def classical(stream):
@@ -68,12 +68,14 @@ def detectors(arms, horizon):
     """Return what detects or forgets."""
     ratio = float(np.log(horizon))
     return {
-        "DiscountedUCB": tacit.DiscountedUCB(arms),
-        "SlidingWindowUCB": tacit.SlidingWindowUCB(arms),
+        "DiscountedUCB": tacit.policies.baselines.DiscountedUCB(arms),
+        "SlidingWindowUCB": tacit.policies.baselines.SlidingWindowUCB(arms),
         # The parameters that SMPyBandits computes.
-        "CUSUMUCB": tacit.CUSUMUCB(arms, threshold=ratio, alpha=(ratio / horizon) ** 0.5, xi=2.0),
-        "MUCB": tacit.MUCB(arms),
-        "GLRKLUCB": tacit.GLRKLUCB(arms, alpha=0.02),
+        "CUSUMUCB": tacit.policies.baselines.CUSUMUCB(
+            arms, threshold=ratio, alpha=(ratio / horizon) ** 0.5, xi=2.0
+        ),
+        "MUCB": tacit.policies.baselines.MUCB(arms),
+        "GLRKLUCB": tacit.policies.baselines.GLRKLUCB(arms, alpha=0.02),
     }
 
 
@@ -100,10 +102,10 @@ def shifting(stream):
         "UCB1(0.1)": tacit.UCB1(arms, alpha=0.1),
         "Thompson": tacit.Thompson(arms),
         "Thompson(discount=0.99)": tacit.Thompson(arms, discount=0.99),
-        "GLRKLUCB(0.001)": tacit.GLRKLUCB(arms, alpha=0.02),
-        "GLRKLUCB(0.05)": tacit.GLRKLUCB(arms, alpha=0.02, delta=0.05),
-        "CUSUMUCB(50)": tacit.CUSUMUCB(arms, samples=50, xi=0.5),
-        "DiscountedUCB(0.99)": tacit.DiscountedUCB(arms, discount=0.99, xi=0.2),
+        "GLRKLUCB(0.001)": tacit.policies.baselines.GLRKLUCB(arms, alpha=0.02),
+        "GLRKLUCB(0.05)": tacit.policies.baselines.GLRKLUCB(arms, alpha=0.02, delta=0.05),
+        "CUSUMUCB(50)": tacit.policies.baselines.CUSUMUCB(arms, samples=50, xi=0.5),
+        "DiscountedUCB(0.99)": tacit.policies.baselines.DiscountedUCB(arms, discount=0.99, xi=0.2),
     }
     return {name: called(policy) for name, policy in policies.items()}
 
@@ -118,10 +120,10 @@ def duels_compiled(stream):
     """What duels, in the compiled loop."""
     arms = len(stream["preferences"])
     policies = {
-        "RMED1": tacit.RMED1(arms),
-        "DoubleThompsonSampling": tacit.DoubleThompsonSampling(arms),
-        "RUCB": tacit.RUCB(arms),
-        "WinnerStays": tacit.WinnerStays(arms),
+        "RMED1": tacit.policies.RMED1(arms),
+        "DoubleThompsonSampling": tacit.policies.baselines.DoubleThompsonSampling(arms),
+        "RUCB": tacit.policies.baselines.RUCB(arms),
+        "WinnerStays": tacit.policies.baselines.WinnerStays(arms),
     }
     return dueled(stream, policies, 50)
 
@@ -152,10 +154,10 @@ def duels(stream):
         return seeded
 
     return {
-        "RMED1": player(tacit.RMED1(arms)),
-        "DoubleThompsonSampling": player(tacit.DoubleThompsonSampling(arms)),
-        "RUCB": player(tacit.RUCB(arms)),
-        "WinnerStays": player(tacit.WinnerStays(arms)),
+        "RMED1": player(tacit.policies.RMED1(arms)),
+        "DoubleThompsonSampling": player(tacit.policies.baselines.DoubleThompsonSampling(arms)),
+        "RUCB": player(tacit.policies.baselines.RUCB(arms)),
+        "WinnerStays": player(tacit.policies.baselines.WinnerStays(arms)),
     }
 
 
@@ -163,14 +165,14 @@ def dueling(stream):
     """What may find the best of several; a run per stream, as for all."""
     arms = len(stream["preferences"])
     policies = {
-        "RMED1": tacit.RMED1(arms),
-        "DoubleThompsonSampling(0.51)": tacit.DoubleThompsonSampling(arms),
-        "DoubleThompsonSampling(0.7)": tacit.DoubleThompsonSampling(arms, alpha=0.7),
-        "RUCB(0.51)": tacit.RUCB(arms),
-        "SelfSparring(1)": tacit.SelfSparring(arms),
-        "SelfSparring(0.5)": tacit.SelfSparring(arms, eta=0.5),
-        "WinnerStays(1.1)": tacit.WinnerStays(arms),
-        "WinnerStays(1.5)": tacit.WinnerStays(arms, beta=1.5),
+        "RMED1": tacit.policies.RMED1(arms),
+        "DoubleThompsonSampling(0.51)": tacit.policies.baselines.DoubleThompsonSampling(arms),
+        "DoubleThompsonSampling(0.7)": tacit.policies.baselines.DoubleThompsonSampling(arms, alpha=0.7),
+        "RUCB(0.51)": tacit.policies.baselines.RUCB(arms),
+        "SelfSparring(1)": tacit.policies.baselines.SelfSparring(arms),
+        "SelfSparring(0.5)": tacit.policies.baselines.SelfSparring(arms, eta=0.5),
+        "WinnerStays(1.1)": tacit.policies.baselines.WinnerStays(arms),
+        "WinnerStays(1.5)": tacit.policies.baselines.WinnerStays(arms, beta=1.5),
     }
     return dueled(stream, policies, 1)
 
@@ -206,9 +208,9 @@ def contextual(stream):
     """Thompson sampling over features, called from Python."""
     half = stream["features"].shape[1] // 2
     policies = {
-        "LaplaceEC": tacit.LaplaceEC(half, half),
-        "LogisticTS": tacit.LogisticTS(half, half),
-        "LinTS": tacit.LinTS(half, half),
+        "LaplaceEC": tacit.policies.LaplaceEC(half, half),
+        "LogisticTS": tacit.policies.LogisticTS(half, half),
+        "LinTS": tacit.policies.LinTS(half, half),
     }
     return {name: called_with_features(policy)(stream) for name, policy in policies.items()}
 
@@ -218,9 +220,9 @@ def contextual_compiled(stream):
     half = stream["features"].shape[1] // 2
     environment = tacit.ExaminationArms(half, half, scale=float(stream["scale"]))
     policies = {
-        "LaplaceEC": tacit.LaplaceEC(half, half),
-        "LogisticTS": tacit.LogisticTS(half, half),
-        "LinTS": tacit.LinTS(half, half),
+        "LaplaceEC": tacit.policies.LaplaceEC(half, half),
+        "LogisticTS": tacit.policies.LogisticTS(half, half),
+        "LinTS": tacit.policies.LinTS(half, half),
     }
     return {name: simulated(policy, environment, stream, 20) for name, policy in policies.items()}
 
@@ -229,14 +231,14 @@ def examination(stream):
     """What may learn arms by their features."""
     half = stream["features"].shape[1] // 2
     policies = {
-        "LaplaceEC(1)": tacit.LaplaceEC(half, half),
-        "ECBandit(1)": tacit.ECBandit(half, half),
-        "LogisticTS(1)": tacit.LogisticTS(half, half),
-        "LogisticTS(0.25)": tacit.LogisticTS(half, half, prior_variance=0.25),
-        "LinTS(0.25)": tacit.LinTS(half, half),
-        "LinTS(0.1)": tacit.LinTS(half, half, scale=0.1),
-        "LinTS(0.03)": tacit.LinTS(half, half, scale=0.03),
-        "LinUCB(0.1)": tacit.LinUCB(half, half, alpha=0.1),
+        "LaplaceEC(1)": tacit.policies.LaplaceEC(half, half),
+        "ECBandit(1)": tacit.policies.ECBandit(half, half),
+        "LogisticTS(1)": tacit.policies.LogisticTS(half, half),
+        "LogisticTS(0.25)": tacit.policies.LogisticTS(half, half, prior_variance=0.25),
+        "LinTS(0.25)": tacit.policies.LinTS(half, half),
+        "LinTS(0.1)": tacit.policies.LinTS(half, half, scale=0.1),
+        "LinTS(0.03)": tacit.policies.LinTS(half, half, scale=0.03),
+        "LinUCB(0.1)": tacit.policies.LinUCB(half, half, alpha=0.1),
     }
     return {name: called_with_features(policy)(stream) for name, policy in policies.items()}
 

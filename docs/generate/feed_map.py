@@ -6,7 +6,7 @@ import re
 
 from generate.configuration import keys
 from generate.tables import summary, table
-from tacit.events.event_map import EventMap, SeenMap, ShownMap, Worth
+from tacit.feed.event_map import EventMap, SeenMap, ShownMap, Worth
 
 TABLES: dict[str, type] = {
     "The map": EventMap,

@@ -26,31 +26,40 @@ THEMES = {
 }
 
 
-def shift() -> tuple[tacit.SimulationResult, dict[str, str]]:
+def shift() -> tuple[tacit.simulation.SimulationResult, dict[str, str]]:
     """Play a query whose intent shifts twice."""
     environment = tacit.ShiftingArms(
         arms=3, events=[1001, 3001], clicks=[[0.6, 0.2, 0.1], [0.2, 0.6, 0.1], [0.5, 0.2, 0.1]]
     )
-    policies = [tacit.KLUCB(3), tacit.Thompson(3, discount=0.995), tacit.GLRKLUCB(3), tacit.auto(arms=3)]
+    policies = [
+        tacit.KLUCB(3),
+        tacit.Thompson(3, discount=0.995),
+        tacit.policies.baselines.GLRKLUCB(3),
+        tacit.auto(arms=3),
+    ]
     result = tacit.simulate(policies, environment, horizon=5000, runs=50, seed=SEED)
     labels = ("KLUCB: learns once", "Thompson: forgets", "GLRKLUCB: notices", "the default: weighs both")
     return result, dict(zip(result.names, labels, strict=True))
 
 
-def duel() -> tuple[tacit.SimulationResult, dict[str, str]]:
+def duel() -> tuple[tacit.simulation.SimulationResult, dict[str, str]]:
     """Find the best of six rankers by duels."""
     environment = tacit.PreferenceMatrix("arxiv")
-    policies = [tacit.BeatTheMean(6, horizon=20_000), tacit.RUCB(6), tacit.auto(6, shows="duel")]
+    policies = [
+        tacit.policies.BeatTheMean(6, horizon=20_000),
+        tacit.policies.baselines.RUCB(6),
+        tacit.auto(6, shows="duel"),
+    ]
     # In fewer runs the few that end with a wrong ranker would say too much or too little.
     result = tacit.simulate(policies, environment, horizon=20_000, runs=200, seed=SEED)
     labels = ("BeatTheMean: all pairs, for long", "RUCB: optimism", "the default: what is worth it")
     return result, dict(zip(result.names, labels, strict=True))
 
 
-def unseen() -> tuple[tacit.SimulationResult, dict[str, str]]:
+def unseen() -> tuple[tacit.simulation.SimulationResult, dict[str, str]]:
     """Choose among results some of which are hardly looked at."""
     environment = tacit.ExaminationArms(5, 5, scale=4.0)
-    policies = [tacit.LogisticTS(5, 5), tacit.LaplaceEC(5, 5)]
+    policies = [tacit.policies.LogisticTS(5, 5), tacit.policies.LaplaceEC(5, 5)]
     result = tacit.simulate(policies, environment, horizon=30_000, runs=20, seed=SEED)
     labels = ("LogisticTS: unclicked is unwanted", "LaplaceEC: perhaps unseen")
     return result, dict(zip(result.names, labels, strict=True))

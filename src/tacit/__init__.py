@@ -5,28 +5,39 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tacit.classifiers import *  # noqa: F403
 from tacit.core.dispatch import kernel as kernel
 from tacit.core.dispatch import public as _public
 from tacit.core.namesake import warn_of_namesake as _warn_of_namesake
-from tacit.environments import *  # noqa: F403
+from tacit.environments import BernoulliArms as BernoulliArms
+from tacit.environments import ExaminationArms as ExaminationArms
+from tacit.environments import PreferenceMatrix as PreferenceMatrix
+from tacit.environments import ShiftingArms as ShiftingArms
 from tacit.errors import TacitError as TacitError
 from tacit.learning.decisions import Decision as Decision
-from tacit.learning.decisions import Decisions as Decisions
 from tacit.learning.feedback_window import FeedbackWindow as FeedbackWindow
 from tacit.learning.learner import Learner as Learner
-from tacit.policies import *  # noqa: F403
-from tacit.simulation import Comparison as Comparison
-from tacit.simulation import SimulationResult as SimulationResult
+from tacit.policies import BWC as BWC
+from tacit.policies import KLUCB as KLUCB
+from tacit.policies import UCB1 as UCB1
+from tacit.policies import ClickMixture as ClickMixture
+from tacit.policies import ContextMixture as ContextMixture
+from tacit.policies import DriftMixture as DriftMixture
+from tacit.policies import EmbeddingMixture as EmbeddingMixture
+from tacit.policies import EpsilonGreedy as EpsilonGreedy
+from tacit.policies import ExplorationFloor as ExplorationFloor
+from tacit.policies import HorizonDraw as HorizonDraw
+from tacit.policies import Impression as Impression
+from tacit.policies import ItemListMix as ItemListMix
+from tacit.policies import ListMix as ListMix
+from tacit.policies import Policy as Policy
+from tacit.policies import Thompson as Thompson
+from tacit.policies import UniformRandom as UniformRandom
+from tacit.policies import auto as auto
+from tacit.policies import schema_of as schema_of
 from tacit.simulation import simulate as simulate
 
 if TYPE_CHECKING:
-    from tacit.checking import PolicyCheck as PolicyCheck
     from tacit.checking import check as check
-    from tacit.environments.interleaved_rankers import InterleavedRankers as InterleavedRankers
-    from tacit.environments.interleaved_rankers import from_rankers as from_rankers
-    from tacit.evaluate import OffPolicyResult as OffPolicyResult
-    from tacit.evaluate import ReplayResult as ReplayResult
     from tacit.evaluate import examine as examine
     from tacit.evaluate import off_policy as off_policy
     from tacit.evaluate import replay as replay
@@ -41,9 +52,8 @@ _warn_of_namesake()
 
 # pyarrow would double the time that the import takes, and click models would add to it.
 _HOMES = {
-    "checking": "PolicyCheck check",
-    "environments.interleaved_rankers": "InterleavedRankers from_rankers",
-    "evaluate": "OffPolicyResult ReplayResult examine off_policy replay",
+    "checking": "check",
+    "evaluate": "examine off_policy replay",
     "logs": "read_log read_open_bandit read_ubi write_log",
 }
 _LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}

@@ -132,7 +132,7 @@ class Plotted:
         raise NotImplementedError
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the estimates with their intervals, as :meth:`tacit.SimulationResult.plot` does."""
+        """Draw the estimates with their intervals, as :meth:`tacit.simulation.SimulationResult.plot` does."""
         with drawn(path, ax, height=self.height) as axes:
             self.draw(axes)
         return axes

@@ -23,8 +23,8 @@ from tacit.core.part import Fraction, PositiveFraction
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.detector import forced_arm
-from tacit.policies.shifting.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
+from tacit.policies.baselines.detector_ucb import forced_arm
+from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 from tacit.simulation import standard_error
 
@@ -103,7 +103,7 @@ class RatioRestart(Restarting):
         self._set("arms", self.policy.arms)
 
     def init(self, lanes: int) -> State:
-        hull = policies.GLRKLUCB(self.arms).init(lanes).hull
+        hull = policies.baselines.GLRKLUCB(self.arms).init(lanes).hull
         inner = self.policy.init(lanes)
         return self.State(inner, hull, np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
 
@@ -191,15 +191,19 @@ def entrants(scale: Scale) -> list[Entrant]:
     rows.append(Entrant("auto", "Thompson", policies.auto(ARMS, signals_dim=FEATURES), True))
     rows += [
         Entrant("GLR", "UCB1", RatioRestart(bases["UCB1"]), False),
-        Entrant("GLR", "KL-UCB", policies.GLRKLUCB(ARMS), False),
+        Entrant("GLR", "KL-UCB", policies.baselines.GLRKLUCB(ARMS), False),
         Entrant("GLR", "Thompson", RatioRestart(bases["Thompson"]), False),
         Entrant(UNFORCED, "UCB1", RatioRestart(bases["UCB1"], alpha=0.0), False),
-        Entrant(UNFORCED, "KL-UCB", policies.GLRKLUCB(ARMS, alpha=0.0), False),
+        Entrant(UNFORCED, "KL-UCB", policies.baselines.GLRKLUCB(ARMS, alpha=0.0), False),
         Entrant(UNFORCED, "Thompson", RatioRestart(bases["Thompson"], alpha=0.0), False),
-        Entrant("CUSUM-UCB", "UCB1", policies.CUSUMUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("M-UCB", "UCB1", policies.MUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("discounted UCB", "UCB1", policies.DiscountedUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("sliding window", "UCB1", policies.SlidingWindowUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("CUSUM-UCB", "UCB1", policies.baselines.CUSUMUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("M-UCB", "UCB1", policies.baselines.MUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant(
+            "discounted UCB", "UCB1", policies.baselines.DiscountedUCB.tuned(ARMS, a_query, SHIFTS), False
+        ),
+        Entrant(
+            "sliding window", "UCB1", policies.baselines.SlidingWindowUCB.tuned(ARMS, a_query, SHIFTS), False
+        ),
         Entrant("discounted", "Thompson", policies.Thompson(ARMS, discount=0.998), False),
     ]
     return rows

@@ -17,7 +17,8 @@ from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
 from tacit.plots import looks
-from tacit.policies import GLRKLUCB, KLUCB, OracleRestart, Policy, ProbationBandit, SlidingWindowUCB, Thompson
+from tacit.policies import KLUCB, OracleRestart, Policy, ProbationBandit, Thompson
+from tacit.policies.baselines import GLRKLUCB, SlidingWindowUCB
 from tacit.simulation import standard_error
 
 TITLE = "Long horizons: what it costs to follow shifting intent"

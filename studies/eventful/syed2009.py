@@ -24,7 +24,8 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.spread import Report, spread
 from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
-from tacit.policies import BWC, EXP3S, UCB1, OracleRestart, Policy
+from tacit.policies import BWC, UCB1, OracleRestart, Policy
+from tacit.policies.baselines import EXP3S
 from tacit.simulation import Run, SimulationResult
 
 # ---- What becomes of BWC's events and labels, counted where the truth is known

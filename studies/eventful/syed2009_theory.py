@@ -17,7 +17,8 @@ from tacit.classifiers import Rectangle
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, looks
-from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
+from tacit.policies import BWC, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
+from tacit.policies.baselines import GLRKLUCB
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"

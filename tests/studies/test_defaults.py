@@ -78,7 +78,7 @@ def test_candidates_and_the_recommended_policy_suit_each_setting(name):
     setting = ALL[name]
     for world in (setting.environment, *setting.others):
         candidates = setting.candidates(world, setting.horizon)
-        own = tacit.policy_from_spec("auto", world.arm_count, setting=world.setting)
+        own = tacit.policies.policy_from_spec("auto", world.arm_count, setting=world.setting)
         assert len({each.label for each in candidates}) == len(candidates) > 4
         assert all(each.shows == own.shows == world.takes for each in candidates)
         assert own not in candidates

@@ -25,7 +25,7 @@ def test_a_paired_ratio_by_hand():
 def test_around_kl_ucb_the_ratio_restart_is_glr_kl_ucb_but_for_its_clock():
     """Forced on the same rounds and restarted by the same test."""
     environment = tacit.ShiftingArms(arms=2, events=[2001], clicks=[[0.8, 0.2], [0.1, 0.6]], keys=1)
-    policies = [study.RatioRestart(tacit.KLUCB(2)), tacit.GLRKLUCB(2), tacit.KLUCB(2)]
+    policies = [study.RatioRestart(tacit.KLUCB(2)), tacit.policies.baselines.GLRKLUCB(2), tacit.KLUCB(2)]
     around, own, plain = (
         tacit.simulate(policies, environment, 6000, runs=20, seed=1).regret[:, :, -1].mean(axis=1)
     )
@@ -35,7 +35,7 @@ def test_around_kl_ucb_the_ratio_restart_is_glr_kl_ucb_but_for_its_clock():
 
 def test_the_ratio_restart_refuses_what_cannot_restart():
     with pytest.raises(InvalidValue) as caught:
-        study.RatioRestart(tacit.GLRKLUCB(2))
+        study.RatioRestart(tacit.policies.baselines.GLRKLUCB(2))
     assert caught.value.field == "policy"
 
 

@@ -11,7 +11,7 @@ from studies.eventful import syed2009_labels as item
 from studies.eventful.syed2009 import Anatomy, counted, dissect, event_rounds, is_witness, means
 from studies.study import Setup, write
 
-BOX = tacit.Rectangle(dim=2, margin=0.1, anchored=True)
+BOX = tacit.classifiers.Rectangle(dim=2, margin=0.1, anchored=True)
 FALSE, TRUE, NONE = 0, 1, -1
 
 

@@ -54,7 +54,7 @@ SETTINGS = {
     "two arms": (preferences.uniform_gap(2, 0.1), 0.8, 500, 500),
     "a handful": (preferences.relaxed_chain(5, 1.2, 0.3), 0.4, 50, 50),
 }
-KINDS = [tacit.BeatTheMean, tacit.InterleavedFilter1, tacit.InterleavedFilter2]
+KINDS = [tacit.policies.BeatTheMean, tacit.policies.InterleavedFilter1, tacit.policies.InterleavedFilter2]
 RUNS = 600
 LEVEL = 1e-6
 """Of each of the 22·7 two-sample tests: that any fails by chance has p < 2·10⁻⁴."""
@@ -100,7 +100,7 @@ def test_samples_have_the_law_of_single_steps(name, kind):
 
 
 def test_samples_have_the_law_of_single_steps_in_pac_mode():
-    policy, matrix = tacit.BeatTheMeanPAC(4, 0.49, 0.9), preferences.relaxed_chain(4, 1.4, 0.3)
+    policy, matrix = tacit.policies.BeatTheMeanPAC(4, 0.49, 0.9), preferences.relaxed_chain(4, 1.4, 0.3)
     horizon = 4**2 * policy.enough
     ours = samples(sampled, policy, matrix, horizon, 1)
     theirs = samples(stepped, policy, matrix, horizon, 2)
@@ -119,7 +119,7 @@ def test_samples_reach_the_paper_s_horizon():
     """Ten runs; each errs with a probability of at most 10⁻¹⁰ (theorem 1)."""
     matrix, horizon = preferences.relaxed_chain(20, 1.3), 10**10
     for seed in range(10):
-        policy = tacit.BeatTheMean(20, horizon, gamma=1.3)
+        policy = tacit.policies.BeatTheMean(20, horizon, gamma=1.3)
         found = sample_run(policy, matrix, matrix[0] - 0.5, horizon, np.random.default_rng(seed))
         assert found.winner == 0
         assert len(found.eliminated) == 19

@@ -22,7 +22,8 @@ from tacit.classifiers import Rectangle
 from tacit.core.dispatch import arrive, respond
 from tacit.environments import SearchInterest
 from tacit.errors import InvalidValue
-from tacit.policies import BWC, GLRKLUCB, KLUCB, UCB1, Policy, Thompson
+from tacit.policies import BWC, KLUCB, UCB1, Policy, Thompson
+from tacit.policies.baselines import GLRKLUCB
 
 pytestmark = pytest.mark.interpreted
 

@@ -59,7 +59,7 @@ def test_rounds_to_test_grow_as_the_paper_says():
 def test_the_estimate_keeps_theorem_2():
     """|Δ(u) − Δ_t(u)| < Δ(u)/4 + δ(t) wherever it says something; its own error is < 1e-20."""
     means, horizon = np.array([0.95, 0.9, 0.05]), 300_000
-    policy = tacit.TestableUCB1.theory(3, horizon)
+    policy = tacit.policies.TestableUCB1.theory(3, horizon)
     checked = 0
     for number in range(5):
         run = Run(policy, tacit.BernoulliArms(means), horizon, 3, number, np.empty(0, np.int64))
@@ -76,7 +76,7 @@ def test_the_estimate_keeps_theorem_2():
 
 def test_wrong_guesses_become_rare():
     """With arms 0.2 apart a guess after 10 rounds is mostly wrong, after 10 000 hardly ever."""
-    policy = tacit.TestableUCB1.theory(5, 30_000, 0.2)
+    policy = tacit.policies.TestableUCB1.theory(5, 30_000, 0.2)
     setup = Setup(runs=1)
     early, late = syed2009_theory.failures(policy, syed2009_theory.MEANS, (10, 10_000), 200, setup)
     assert early > 100
@@ -84,7 +84,7 @@ def test_wrong_guesses_become_rare():
 
 
 def test_a_guess_is_judged_by_definition_1():
-    policy = tacit.TestableUCB1(2, horizon=100, min_shift=0.4)
+    policy = tacit.policies.TestableUCB1(2, horizon=100, min_shift=0.4)
     state = taught(policy, [0, 1] * 10, [1.0, 0.0] * 10)
     assert not syed2009_theory.is_wrong(policy, state, (0.9, 0.5))
     assert syed2009_theory.is_wrong(policy, state, (0.5, 0.9))
@@ -117,7 +117,10 @@ def test_event_free_regret_is_concave_as_theorem_1_wants(arms, gap, s, t):
 
 def test_regret_is_within_equation_5():
     horizon, means = 100_000, [0.9, 0.1, 0.1]
-    policies = [tacit.TestableUCB1.theory(3, horizon), tacit.TestableUCB1(3, horizon, alpha=1, t0=0)]
+    policies = [
+        tacit.policies.TestableUCB1.theory(3, horizon),
+        tacit.policies.TestableUCB1(3, horizon, alpha=1, t0=0),
+    ]
     result = tacit.simulate(policies, tacit.BernoulliArms(means), horizon, runs=10, seed=1)
     for policy, regret in zip(policies, result.regret.mean(axis=1), strict=True):
         for rounds, found in zip(result.rounds[20:], regret[20:], strict=True):
@@ -136,8 +139,10 @@ def test_theorem_4_wants_a_horizon_beyond_l():
 
 @given(st.integers(1, 40), st.floats(0.01, 1.0))
 def test_diameters_in_the_box_are_those_of_the_classifiers(dim, margin):
-    assert theory.rectangle_diameter(dim, margin) == tacit.Rectangle(dim, margin).diameter
-    assert theory.hyperplane_diameter(dim, margin) == pytest.approx(tacit.Hyperplane(dim, margin).diameter)
+    assert theory.rectangle_diameter(dim, margin) == tacit.classifiers.Rectangle(dim, margin).diameter
+    assert theory.hyperplane_diameter(dim, margin) == pytest.approx(
+        tacit.classifiers.Hyperplane(dim, margin).diameter
+    )
 
 
 def test_diameters_in_the_ball_of_the_paper():
@@ -153,7 +158,7 @@ def most_false_positives(concepts):
     for truth in table:
         quiet = np.flatnonzero(truth == -1)
         for order in itertools.permutations(quiet):
-            classifier = tacit.SafeClassifier(concepts)
+            classifier = tacit.classifiers.SafeClassifier(concepts)
             wrong = 0
             for context in order:
                 if classifier.predict([context]):
@@ -174,7 +179,7 @@ def most_false_positives(concepts):
     )
 )
 def test_fp_complexity_is_what_the_worst_game_gives(table):
-    concepts = tacit.FiniteConcepts(table)
+    concepts = tacit.classifiers.FiniteConcepts(table)
     found = theory.false_positive_complexity(concepts)
     assert found == most_false_positives(concepts)
     assert found <= concepts.diameter
@@ -204,7 +209,7 @@ def test_theorem_6_i_refuses_a_phase_without_a_change():
 def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
     concepts = theory.alarm_concepts(5)
     assert concepts.diameter == 5
-    classifier = tacit.SafeClassifier(concepts)
+    classifier = tacit.classifiers.SafeClassifier(concepts)
     for _, context in theory.false_alarms(1000, 5, 0).signals:
         assert classifier.predict([context])
         classifier.learn_false([context])
@@ -299,7 +304,7 @@ def test_what_events_cost_grows_with_arms_and_phases(monkeypatch):
     monkeypatch.setattr(syed2009_theory, "FRESH_HORIZONS", (10_000,))
     monkeypatch.setattr(syed2009_theory, "FRESH_SIZES", ((3, 1), (3, 4), (6, 4)))
     monkeypatch.setattr(
-        syed2009_theory, "oracles", lambda arms: {"ORA": tacit.OracleRestart(tacit.KLUCB(arms))}
+        syed2009_theory, "oracles", lambda arms: {"ORA": tacit.policies.OracleRestart(tacit.KLUCB(arms))}
     )
     found = syed2009_theory.fresh_regret(Setup(6, seed=1, workers=1))
     once, often, many = (cell["value"] for cell in found)

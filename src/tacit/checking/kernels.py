@@ -457,7 +457,7 @@ def ties_are_broken_at_random(trial: Trial) -> str:
             raise Failed(
                 f"a key that knows nothing is shown arm {slot} first in {count / trial.draws:.4f} "
                 f"of {trial.draws:,} draws, not in {1 / trial.arms:.4f}; break ties at random, as "
-                "tacit.IndexPolicy does"
+                "tacit.policies.IndexPolicy does"
             )
     return f"keys that know nothing begin with each arm alike; errs with probability {trial.error:g}"
 

@@ -22,8 +22,8 @@ from tacit.core.text import escape_controls
 from tacit.errors import needing
 
 if TYPE_CHECKING:
-    from tacit.events.mapping import Mapper
     from tacit.feed.feeder import Limits
+    from tacit.feed.mapping import Mapper
     from tacit.feed.sources import EventSource, Kept
     from tacit.feed.tally import FeedTally
 
@@ -90,8 +90,8 @@ class SourceOptions:
             yield source
 
     def _topic(self, place: str, once: bool, kept: "Kept") -> "EventSource":
-        from tacit.events.topics import address_of, properties_of
         from tacit.feed.kafka import Topic
+        from tacit.feed.kafka_topics import address_of, properties_of
 
         if self.format not in (None, "json"):
             raise click.UsageError("--format: a topic has JSON in its messages; leave it out")
@@ -162,8 +162,8 @@ def feed(
         Print a map for events of this origin, and end.
     """
     with needing("client"):
-        from tacit.events.event_map import example_map, map_at
-        from tacit.events.mapping import Mapper
+        from tacit.feed.event_map import example_map, map_at
+        from tacit.feed.mapping import Mapper
     if example is not None:
         click.echo(example_map(example), nl=False)
         return
@@ -236,7 +236,7 @@ def same_file(source: str, rejected: Path | None) -> None:
 def _start(event_map: Any, source: str, reading: SourceOptions, past: PastOptions, as_json: bool) -> int:
     """Make a start of past events, say what it comes to, and return the exit code."""
     with needing("service"):
-        from tacit.past.start import start
+        from tacit.feed.history_start import start
     if source == "-" or "://" in source:
         raise click.UsageError("--past: it reads events twice; give files or a folder")
     limits = reading.limits()

@@ -118,8 +118,8 @@ class LongTail(Environment):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.LongTail(arms=5, keys=200)
-    >>> policies = [tacit.ShiftMixture(arms=5), tacit.Thompson(arms=5)]
+    >>> environment = tacit.environments.LongTail(arms=5, keys=200)
+    >>> policies = [tacit.policies.ShiftMixture(arms=5), tacit.Thompson(arms=5)]
     >>> result = tacit.simulate(policies, environment, horizon=4000, runs=10, seed=1)
     >>> result.compare("ShiftMixture", "Thompson").difference < 0
     True

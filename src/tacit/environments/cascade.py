@@ -55,8 +55,8 @@ class CascadeArms(Environment):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.CascadeArms([0.5, 0.4, 0.1, 0.1], positions=2)
-    >>> policy = tacit.CascadeKLUCB(arms=4, positions=2)
+    >>> environment = tacit.environments.CascadeArms([0.5, 0.4, 0.1, 0.1], positions=2)
+    >>> policy = tacit.policies.CascadeKLUCB(arms=4, positions=2)
     >>> result = tacit.simulate(policy, environment, 2000, runs=5, seed=1)
     >>> bool(result.regret[0, :, -1].mean() < 60)
     True
@@ -195,8 +195,8 @@ class ContextualCascade(Environment):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.ContextualCascade(scale=4, pool=20, identified=True)
-    >>> policies = [tacit.CascadeEC(5, 5), tacit.CascadeKLUCB(20)]
+    >>> environment = tacit.environments.ContextualCascade(scale=4, pool=20, identified=True)
+    >>> policies = [tacit.policies.CascadeEC(5, 5), tacit.policies.CascadeKLUCB(20)]
     >>> result = tacit.simulate(policies, environment, 2000, runs=5, seed=1)
     >>> result.compare(0, 1).difference < 0
     True

@@ -140,7 +140,7 @@ class PreferenceMatrix(DuelEnvironment):
     --------
     >>> import tacit
     >>> environment = tacit.PreferenceMatrix([[0.5, 0.8], [0.2, 0.5]])
-    >>> result = tacit.simulate(tacit.RMED1(arms=2), environment, 1000, runs=5, seed=1)
+    >>> result = tacit.simulate(tacit.policies.RMED1(arms=2), environment, 1000, runs=5, seed=1)
     >>> bool(result.regret[0, :, -1].mean() < 15)
     True
     """
@@ -301,7 +301,7 @@ class ContextualDuels(DuelEnvironment):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.ContextualDuels(arms=3, context_dim=2, keys=10)
+    >>> environment = tacit.environments.ContextualDuels(arms=3, context_dim=2, keys=10)
     >>> environment.lanes, environment.context_dim
     (10, 2)
     """

@@ -103,7 +103,7 @@ class ExaminationArms(Environment):
     Examples
     --------
     >>> import tacit
-    >>> policies = [tacit.LaplaceEC(5, 5), tacit.UniformRandom(10)]
+    >>> policies = [tacit.policies.LaplaceEC(5, 5), tacit.UniformRandom(10)]
     >>> result = tacit.simulate(policies, tacit.ExaminationArms(), 2000, runs=5, seed=1)
     >>> result.compare(0, 1).difference < 0
     True

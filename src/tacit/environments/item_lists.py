@@ -68,7 +68,7 @@ class ItemLists(Environment):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.ItemLists(relevance_dim=5, positions=3, after_click=0.3)
+    >>> environment = tacit.environments.ItemLists(relevance_dim=5, positions=3, after_click=0.3)
     >>> tacit.auto(**environment.setting).label
     'ItemListMix(relevance_dim=5)'
     """

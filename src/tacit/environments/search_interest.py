@@ -53,7 +53,7 @@ class SearchInterest(Environment):
     >>> import tempfile, pathlib, tacit
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "interest.csv"
     >>> _ = path.write_text("date,holiday,film\\n1996-07-02,80,0\\n1996-07-05,10,90\\n")
-    >>> environment = tacit.SearchInterest(path)
+    >>> environment = tacit.environments.SearchInterest(path)
     >>> environment.topics
     ('holiday', 'film')
     """

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue, TacitError
-from tacit.events.mapping import BadEvent, Mapper, Message, outcome_of
+from tacit.feed.mapping import BadEvent, Mapper, Message, outcome_of
 from tacit.feed.sources import EventSource, Found
 from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from tacit.errors import LogError, needing
-from tacit.events.topics import PATIENCE, Access, Address
+from tacit.feed.kafka_topics import PATIENCE, Access, Address
 from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
 
 with needing("kafka"):

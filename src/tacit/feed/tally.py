@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.events.mapping import EventCounts
+from tacit.feed.mapping import EventCounts
 from tacit.feed.sources import REJECTED, Found
 from tacit.wire.decisions import OUTCOMES, Feedback
 

@@ -326,7 +326,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         Examples
         --------
         >>> import tacit
-        >>> learner = tacit.Learner(tacit.LogisticTS(relevance_dim=1), seed=1)
+        >>> learner = tacit.Learner(tacit.policies.LogisticTS(relevance_dim=1), seed=1)
         >>> for click in [0.0, 1.0] * 40:
         ...     _ = learner.learn(learner.choose("tomato", relevance=[[click]]), click)
         >>> print(learner.coefficients("tomato"))

@@ -214,7 +214,7 @@ def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
     """Return what follows from the labels of all states: their join, row by row.
 
     Associative, commutative and idempotent: states may be joined in any order, again and again.
-    A :class:`~tacit.Hyperplane` that has to give up points is so only as long as it keeps all.
+    A :class:`~tacit.classifiers.Hyperplane` that has to give up points is so only as long as it keeps all.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The policies, one family a file. To import one here is all it takes to be known everywhere."""
 
 from tacit.core.dispatch import public as _public
+from tacit.policies import baselines as baselines
 from tacit.policies.actions import DuelPolicy as DuelPolicy
 from tacit.policies.actions import FeaturePolicy as FeaturePolicy
 from tacit.policies.actions import SlatePolicy as SlatePolicy
@@ -18,11 +19,6 @@ from tacit.policies.duels.horizon_draw import HorizonDraw as HorizonDraw
 from tacit.policies.duels.interleaved_filter import InterleavedFilter1 as InterleavedFilter1
 from tacit.policies.duels.interleaved_filter import InterleavedFilter2 as InterleavedFilter2
 from tacit.policies.duels.rmed import RMED1 as RMED1
-from tacit.policies.duels.rucb import RUCB as RUCB
-from tacit.policies.duels.rucb import DoubleThompsonSampling as DoubleThompsonSampling
-from tacit.policies.duels.thompson import FeelGoodThompson as FeelGoodThompson
-from tacit.policies.duels.thompson import SelfSparring as SelfSparring
-from tacit.policies.duels.winner_stays import WinnerStays as WinnerStays
 from tacit.policies.exploration_floor import Candidates as Candidates
 from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloor
 from tacit.policies.exploration_floor import MinimumDuelShares as MinimumDuelShares
@@ -36,7 +32,6 @@ from tacit.policies.features.ec_bandit import IdentifiabilityWarning as Identifi
 from tacit.policies.features.ec_bandit import identifiability as identifiability
 from tacit.policies.features.embedding_mixture import EmbeddingMixture as EmbeddingMixture
 from tacit.policies.features.gaussian import Belief as Belief
-from tacit.policies.features.hidden import HLinUCB as HLinUCB
 from tacit.policies.features.laplace import LaplaceEC as LaplaceEC
 from tacit.policies.features.laplace import LaplaceECMixture as LaplaceECMixture
 from tacit.policies.features.linear import LinearEpsilonGreedy as LinearEpsilonGreedy
@@ -51,19 +46,9 @@ from tacit.policies.lists.cascade_ec import CascadeEC as CascadeEC
 from tacit.policies.lists.item_list_mix import ItemListMix as ItemListMix
 from tacit.policies.lists.list_mix import ListMix as ListMix
 from tacit.policies.lists.list_mix import SafeListMix as SafeListMix
-from tacit.policies.lists.position_based import PBMUCB as PBMUCB
-from tacit.policies.lists.position_based import PBMThompson as PBMThompson
-from tacit.policies.lists.position_based import PlacedPBMUCB as PlacedPBMUCB
-from tacit.policies.lists.ranked import RankedBandit as RankedBandit
 from tacit.policies.shifting.bwc import BWC as BWC
 from tacit.policies.shifting.bwc import Restart as Restart
-from tacit.policies.shifting.detector import CUSUMUCB as CUSUMUCB
-from tacit.policies.shifting.detector import MUCB as MUCB
 from tacit.policies.shifting.drift_mixture import DriftMixture as DriftMixture
-from tacit.policies.shifting.forgetting_ucb import EXP3S as EXP3S
-from tacit.policies.shifting.forgetting_ucb import DiscountedUCB as DiscountedUCB
-from tacit.policies.shifting.forgetting_ucb import SlidingWindowUCB as SlidingWindowUCB
-from tacit.policies.shifting.glr_kl_ucb import GLRKLUCB as GLRKLUCB
 from tacit.policies.shifting.probation import ProbationBandit as ProbationBandit
 from tacit.policies.shifting.restarting import CUSUMRestart as CUSUMRestart
 from tacit.policies.shifting.restarting import OracleRestart as OracleRestart

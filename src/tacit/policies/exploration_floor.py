@@ -107,7 +107,7 @@ class Candidates(Wrapper):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.Candidates(tacit.DoubleThompsonSampling(arms=3), draws=8)
+    >>> policy = tacit.policies.Candidates(tacit.policies.baselines.DoubleThompsonSampling(arms=3), draws=8)
     >>> decision = tacit.Learner(policy, seed=1).choose("query")
     >>> decision.propensity * 8 in range(1, 9)
     True
@@ -187,7 +187,7 @@ class ExplorationFloor(Wrapper):
     reported exactly, for deterministic policies too: ε/(number of arms) + (1 − ε)·(the policy's
     own propensity, which is 1 for what a deterministic policy chooses). A policy that does not know
     its own, as those that draw all parameters from a posterior over features, makes
-    :class:`~tacit.Candidates`, of which one is shown: its share of them is its propensity. Of a
+    :class:`~tacit.policies.Candidates`, of which one is shown: its share of them is its propensity. Of a
     duel's two arms, each is chosen uniformly with probability ε, so that of n arms every pair
     (an arm against itself, too) has a propensity of at least ε/n².
 
@@ -387,7 +387,7 @@ class MinimumShares(ExplorationFloor):
     --------
     >>> import tacit
     >>> arms = ["control", "new", "bold"]
-    >>> policy = tacit.MinimumShares(tacit.Thompson(arms), at_least={"control": 0.1, "new": 0.02})
+    >>> policy = tacit.policies.MinimumShares(tacit.Thompson(arms), at_least={"control": 0.1, "new": 0.02})
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(500):
     ...     decision = learner.choose("query")
@@ -493,7 +493,8 @@ class MinimumDuelShares(MinimumShares):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.MinimumDuelShares(tacit.HorizonDraw(["old", "new", "bold"]), at_least={"old": 0.2})
+    >>> from tacit.policies import MinimumDuelShares
+    >>> policy = MinimumDuelShares(tacit.HorizonDraw(["old", "new", "bold"]), at_least={"old": 0.2})
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(3000):
     ...     decision = learner.choose("query")

@@ -27,7 +27,7 @@ class Shows:
     Examples
     --------
     >>> import tacit
-    >>> tacit.ListMix(5, positions=2).showing.listed, tacit.RMED1(2).showing.compared
+    >>> tacit.ListMix(5, positions=2).showing.listed, tacit.policies.RMED1(2).showing.compared
     (True, True)
     """
 

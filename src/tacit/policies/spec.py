@@ -260,10 +260,10 @@ def goes_on(configured: Policy, before: Policy) -> bool:
 
     Examples
     --------
-    >>> import tacit
-    >>> goes_on(tacit.GLRKLUCB(3), tacit.GLRKLUCB(3, alpha=0.02))   # the default of version 0.1
+    >>> from tacit.policies.baselines import GLRKLUCB
+    >>> goes_on(GLRKLUCB(3), GLRKLUCB(3, alpha=0.02))   # the default of version 0.1
     True
-    >>> goes_on(tacit.GLRKLUCB(3), tacit.GLRKLUCB(3, alpha=0.03))
+    >>> goes_on(GLRKLUCB(3), GLRKLUCB(3, alpha=0.03))
     False
     """
     if type(configured) is not type(before):

@@ -264,7 +264,7 @@ class BeatTheMean(Elimination):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.BeatTheMean(arms=["old", "new"], horizon=10_000)
+    >>> policy = tacit.policies.BeatTheMean(arms=["old", "new"], horizon=10_000)
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(500):
     ...     decision = learner.choose("ranking")
@@ -380,7 +380,7 @@ class BeatTheMeanPAC(Elimination):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.BeatTheMeanPAC(arms=2, epsilon=0.25, delta=0.1)
+    >>> policy = tacit.policies.BeatTheMeanPAC(arms=2, epsilon=0.25, delta=0.1)
     >>> policy.enough
     7677
     >>> policy.guarantee.split(",")[0]

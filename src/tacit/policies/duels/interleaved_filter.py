@@ -239,7 +239,7 @@ class InterleavedFilter1(Filter):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.InterleavedFilter1(arms=["old", "new"], horizon=10_000)
+    >>> policy = tacit.policies.InterleavedFilter1(arms=["old", "new"], horizon=10_000)
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(500):
     ...     decision = learner.choose("ranking")
@@ -280,7 +280,7 @@ class InterleavedFilter2(Filter):
     Examples
     --------
     >>> import tacit
-    >>> tacit.InterleavedFilter2(arms=3, horizon=1000).label
+    >>> tacit.policies.InterleavedFilter2(arms=3, horizon=1000).label
     'InterleavedFilter2(horizon=1000)'
     """
 

@@ -58,7 +58,7 @@ class RMED1(DuelPolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.RMED1(arms=["left", "right"]), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.RMED1(arms=["left", "right"]), seed=1)
     >>> for _ in range(200):
     ...     decision = learner.choose("query")
     ...     first, second = decision.pair

@@ -317,7 +317,7 @@ class HybridClickMixture(mixture.Mixture):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.HybridClickMixture(relevance_dim=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.HybridClickMixture(relevance_dim=2), seed=1)
     >>> films = [[0.2, 0.9], [0.8, 0.1]]
     >>> for user in ["ann", "bob", "cem"] * 30:
     ...     decision = learner.choose(user, relevance=films)

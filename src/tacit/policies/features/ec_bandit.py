@@ -286,7 +286,7 @@ class ECBandit(ExaminationModel):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.ECBandit(relevance_dim=2, examination_dim=1), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.ECBandit(relevance_dim=2, examination_dim=1), seed=1)
     >>> decision = learner.choose(
     ...     "video 7", relevance=[[0.2, 0.9], [0.8, 0.1]], examination=[[1.0], [0.5]]
     ... )

@@ -128,7 +128,7 @@ class LaplaceEC(Coupled, ExaminationModel):
     Examples
     --------
     >>> import tacit
-    >>> policies = [tacit.LaplaceEC(5, 5), tacit.ECBandit(5, 5)]
+    >>> policies = [tacit.policies.LaplaceEC(5, 5), tacit.policies.ECBandit(5, 5)]
     >>> environment = tacit.ExaminationArms(scale=4)
     >>> result = tacit.simulate(policies, environment, horizon=10_000, runs=10, seed=1)
     >>> result.compare(0, 1).difference < 0
@@ -235,7 +235,7 @@ class LaplaceECMixture(ExaminationModel):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.LaplaceECMixture(1, 1)
+    >>> policy = tacit.policies.LaplaceECMixture(1, 1)
     >>> environment = tacit.ExaminationArms.crossed()
     >>> result = tacit.simulate(policy, environment, horizon=5000, runs=5, seed=1)
     >>> bool(result.regret[0, :, -1].max() < 0.2 * 0.39 * 5000)

@@ -153,7 +153,7 @@ class LogisticTS(LinearModel, click_model.Coupled):
     Examples
     --------
     >>> import tacit
-    >>> policies = [tacit.LogisticTS(5, 5), tacit.LogisticTS(5, 5, intercept=False)]
+    >>> policies = [tacit.policies.LogisticTS(5, 5), tacit.policies.LogisticTS(5, 5, intercept=False)]
     >>> result = tacit.simulate(policies, tacit.ExaminationArms(), 5000, runs=10, seed=1)
     >>> result.compare(0, 1).difference < 0
     True
@@ -253,7 +253,7 @@ class LinTS(LeastSquares, click_model.Coupled):
     Examples
     --------
     >>> import tacit
-    >>> tacit.LinTS(relevance_dim=72, examination_dim=18).label
+    >>> tacit.policies.LinTS(relevance_dim=72, examination_dim=18).label
     'LinTS(relevance_dim=72, examination_dim=18)'
     """
 
@@ -331,7 +331,7 @@ class LinUCB(LeastSquares, click_model.ClickModel):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.LinUCB(1, 1), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.LinUCB(1, 1), seed=1)
     >>> learner.choose("query", relevance=[[1.0], [2.0]], examination=[[0.0], [1.0]]).arm
     1
     """
@@ -420,7 +420,7 @@ class LinearEpsilonGreedy(LeastSquares):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.LinearEpsilonGreedy(dim=2, epsilon=0.2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.LinearEpsilonGreedy(dim=2, epsilon=0.2), seed=1)
     >>> offer = [[1.0, 0.0], [0.0, 1.0]]
     >>> decision = learner.choose("home", arms=["film", "holiday"], relevance=offer)
     >>> learner.learn(decision, reward=1.0)

@@ -171,7 +171,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
     Examples
     --------
     >>> import tacit
-    >>> tacit.PolyaGammaTS(5, 5, sweeps=20).label
+    >>> tacit.policies.PolyaGammaTS(5, 5, sweeps=20).label
     'PolyaGammaTS(relevance_dim=5, examination_dim=5, sweeps=20)'
     """
 

@@ -116,7 +116,7 @@ class CascadeUCB1(CascadePolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.CascadeUCB1(arms=["a", "b", "c"], positions=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.CascadeUCB1(arms=["a", "b", "c"], positions=2), seed=1)
     >>> decision = learner.choose("query")
     >>> learner.learn(decision, [0.0, 1.0])
     True
@@ -169,7 +169,7 @@ class CascadeKLUCB(CascadePolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.CascadeKLUCB(arms=["a", "b", "c"], positions=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.CascadeKLUCB(arms=["a", "b", "c"], positions=2), seed=1)
     >>> for _ in range(300):
     ...     decision = learner.choose("query")
     ...     _ = learner.learn(decision, [float(arm == "b") for arm in decision.slate])

@@ -233,7 +233,7 @@ def click_given_above(
         ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
 
     and 1 − f and 1 − w′ are taken as sums of positive numbers, which do not cancel. For
-    k = ``read`` this is the click of :class:`~tacit.LaplaceEC`.
+    k = ``read`` this is the click of :class:`~tacit.policies.LaplaceEC`.
     """
     reached, gone, logit = 1.0, 0.0, 0.0
     for j in range(read, k + 1):
@@ -329,7 +329,7 @@ class CascadeEC(ClickModel, SlatePolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.CascadeEC(2, 1, positions=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.CascadeEC(2, 1, positions=2), seed=1)
     >>> decision = learner.choose(
     ...     "query",
     ...     arms=["film", "holiday", "parade"],

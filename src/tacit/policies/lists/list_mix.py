@@ -210,7 +210,7 @@ class SafeListMix(MixPolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.SafeListMix(arms=["a", "b", "c", "d"], positions=3)
+    >>> policy = tacit.policies.SafeListMix(arms=["a", "b", "c", "d"], positions=3)
     >>> learner = tacit.Learner(policy, seed=1)
     >>> slate = learner.choose("query").slate
     >>> all(abs(slate.index(arm) - "abcd".index(arm)) <= 1 for arm in slate)

@@ -273,7 +273,7 @@ class BWC(Restarting):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.BWC(arms=5, classifier=tacit.Rectangle(dim=2, margin=0.1))
+    >>> policy = tacit.BWC(arms=5, classifier=tacit.classifiers.Rectangle(dim=2, margin=0.1))
     >>> learner = tacit.Learner(policy, seed=1)
     >>> decision = learner.choose("independence day", context=[0.2, 0.4])
     >>> learner.learn(decision, reward=1.0)

@@ -83,8 +83,8 @@ class ProbationBandit(Policy):
     --------
     >>> import tacit
     >>> environment = tacit.ShiftingArms(arms=3, events=5, dim=2, announced=True)
-    >>> rectangle = tacit.Rectangle(dim=2, margin=0.1)
-    >>> weighing = tacit.ProbationBandit(arms=3, classifier=rectangle)
+    >>> rectangle = tacit.classifiers.Rectangle(dim=2, margin=0.1)
+    >>> weighing = tacit.policies.ProbationBandit(arms=3, classifier=rectangle)
     >>> result = tacit.simulate([weighing, tacit.Thompson(arms=3)], environment, 20_000, runs=10)
     >>> result.compare(0, 1).difference < 0
     True

@@ -88,7 +88,7 @@ class OracleRestart(Restarting):
     --------
     >>> import tacit
     >>> environment = tacit.ShiftingArms(arms=3, events=5, announced=True)
-    >>> policies = [tacit.OracleRestart(tacit.UCB1(arms=3)), tacit.UCB1(arms=3)]
+    >>> policies = [tacit.policies.OracleRestart(tacit.UCB1(arms=3)), tacit.UCB1(arms=3)]
     >>> result = tacit.simulate(policies, environment, horizon=20_000, runs=10, seed=1)
     >>> result.compare(0, 1).difference < 0
     True
@@ -180,7 +180,8 @@ class CUSUMRestart(Restarting):
     --------
     >>> import tacit
     >>> environment = tacit.ExaminationArms(scale=4, redraws=(4000,))
-    >>> policies = [tacit.CUSUMRestart(tacit.LaplaceEC(5, 5)), tacit.LaplaceEC(5, 5)]
+    >>> from tacit.policies import CUSUMRestart, LaplaceEC
+    >>> policies = [CUSUMRestart(LaplaceEC(5, 5)), LaplaceEC(5, 5)]
     >>> result = tacit.simulate(policies, environment, horizon=12_000, runs=5, seed=1)
     >>> result.compare(0, 1).difference < 0
     True

@@ -280,7 +280,7 @@ class ShiftMixture(TellsArms):
     --------
     >>> import tacit
     >>> environment = tacit.ShiftingArms(arms=3, events=[1001], gap=0.3)
-    >>> policies = [tacit.ShiftMixture(arms=3), tacit.Thompson(arms=3)]
+    >>> policies = [tacit.policies.ShiftMixture(arms=3), tacit.Thompson(arms=3)]
     >>> result = tacit.simulate(policies, environment, horizon=3000, runs=20, seed=1)
     >>> result.compare("ShiftMixture", "Thompson").difference < 0
     True

@@ -258,7 +258,7 @@ class TestableUCB1(IndexPolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.TestableUCB1.practical(arms=["holiday", "film"], horizon=400)
+    >>> policy = tacit.policies.TestableUCB1.practical(arms=["holiday", "film"], horizon=400)
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(400):
     ...     decision = learner.choose("independence day")

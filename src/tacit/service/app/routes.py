@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import tacit
-from tacit.service.doors.ofrep import OFREP
+from tacit.service.adapters.ofrep import OFREP
 from tacit.service.http import site, verbs
 from tacit.service.http.messages import REFUSALS, refusal_headers
 from tacit.service.http.route import Addressed, Api, Path, Route

@@ -124,7 +124,7 @@ def check_export(export: ExportConfig, *, shards: bool) -> None:
     MissingExtra
         If the client of Kafka is not installed.
     """
-    from tacit.events.topics import address_of
+    from tacit.feed.kafka_topics import address_of
 
     if shards:
         raise ConfigError("export.kafka: the log is dealt out to shards, which are not sent; leave it out")

@@ -25,7 +25,7 @@ import msgspec.structs
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
-from tacit.events.event_map import Fixed, map_at
+from tacit.feed.event_map import Fixed, map_at
 from tacit.interleaving.rules import CLICK
 from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes

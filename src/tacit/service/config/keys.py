@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.events.event_map import EventMap
+from tacit.feed.event_map import EventMap
 from tacit.service.errors import Forbidden
 
 DECIDE, FEEDBACK, READ, ADMIN = SCOPES = ("decide", "feedback", "read", "admin")

@@ -23,7 +23,7 @@ from tacit.core.arrays import Floats
 from tacit.errors import UnknownName
 from tacit.learning.snapshot import LearnerSnapshot, views
 from tacit.policies.base import ArmBeliefs, Counts
-from tacit.policies.lists.position_based import PositionCounts
+from tacit.policies.baselines.position_based import PositionCounts
 from tacit.policies.shifting.hypotheses import Hypotheses
 from tacit.policies.stationary.thompson import Thompson
 from tacit.service.engine.writer import Serving, Writer

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 from tacit.errors import InvalidValue, UnknownName
-from tacit.events.event_map import EventMap
-from tacit.events.mapping import BadEvent, EventCounts, Mapped, Mapper, outcome_of
+from tacit.feed.event_map import EventMap
+from tacit.feed.mapping import BadEvent, EventCounts, Mapped, Mapper, outcome_of
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
 from tacit.service.http.messages import decoded, problem, problem_of, refused

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tacit.errors import LogError, MissingExtra, TacitError
-from tacit.events.topics import PATIENCE, Access, Address, address_of, properties_of
+from tacit.feed.kafka_topics import PATIENCE, Access, Address, address_of, properties_of
 from tacit.service.config.schema import ExportConfig, StoreConfig
 from tacit.service.engine.opening import open_to_read
 from tacit.service.maintenance.copies import LogLine, follow

@@ -315,7 +315,7 @@ def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> f
 def _floor_of(policy: policies.Policy) -> float:
     if isinstance(policy, policies.UniformRandom):
         return 1.0
-    if isinstance(policy, policies.EXP3 | policies.EXP3S):
+    if isinstance(policy, policies.EXP3 | policies.baselines.EXP3S):
         return float(policy.gamma)
     if isinstance(policy, policies.ExplorationFloor):
         floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)

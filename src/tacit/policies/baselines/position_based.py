@@ -172,7 +172,7 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.PlacedPBMUCB(arms=6, positions=3, position_effects=(1.0, 0.5, 0.25))
+    >>> policy = tacit.policies.baselines.PlacedPBMUCB(arms=6, positions=3, position_effects=(1.0, 0.5, 0.25))
     >>> policy.label
     'PlacedPBMUCB(positions=3, position_effects=(1.0, 0.5, 0.25))'
     """
@@ -274,7 +274,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.PBMUCB(arms=5, positions=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.baselines.PBMUCB(arms=5, positions=2), seed=1)
     >>> decision = learner.choose("query")
     >>> learner.learn(decision, [1.0, 0.0])
     True
@@ -391,7 +391,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     Examples
     --------
     >>> import tacit
-    >>> tacit.PBMThompson(arms=5, positions=2, position_effects=(1.0, 0.5)).action_width
+    >>> tacit.policies.baselines.PBMThompson(arms=5, positions=2, position_effects=(1.0, 0.5)).action_width
     2
     """
 

@@ -285,7 +285,7 @@ class EXP3S(ExponentialWeightsPolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.EXP3S.tuned(arms=5, horizon=30_000, shifts=10)
+    >>> policy = tacit.policies.baselines.EXP3S.tuned(arms=5, horizon=30_000, shifts=10)
     >>> round(policy.gamma, 4), policy.alpha == 1 / 30_000
     (0.1087, True)
     """

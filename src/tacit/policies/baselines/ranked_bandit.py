@@ -59,7 +59,7 @@ class RankedBandit(SlatePolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.RankedBandit(tacit.UCB1(arms=["a", "b", "c"]), positions=2)
+    >>> policy = tacit.policies.baselines.RankedBandit(tacit.UCB1(arms=["a", "b", "c"]), positions=2)
     >>> learner = tacit.Learner(policy, seed=1)
     >>> for _ in range(3000):
     ...     decision = learner.choose("query")

@@ -55,7 +55,7 @@ class SelfSparring(DuelPolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.SelfSparring(arms=2), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.baselines.SelfSparring(arms=2), seed=1)
     >>> round(learner.choose("query").propensity, 6)
     0.25
     """
@@ -251,8 +251,8 @@ class FeelGoodThompson(DuelPolicy):
     Examples
     --------
     >>> import tacit
-    >>> environment = tacit.ContextualDuels(arms=5, context_dim=3, keys=100)
-    >>> policies = [tacit.FeelGoodThompson(5, 3), tacit.RMED1(5)]
+    >>> environment = tacit.environments.ContextualDuels(arms=5, context_dim=3, keys=100)
+    >>> policies = [tacit.policies.baselines.FeelGoodThompson(5, 3), tacit.policies.RMED1(5)]
     >>> result = tacit.simulate(policies, environment, 20_000, runs=5, seed=1)
     >>> result.compare(0, 1).difference < 0
     True

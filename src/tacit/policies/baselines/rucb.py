@@ -187,7 +187,7 @@ class RUCB(DuelPolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.RUCB(arms=["left", "right"]), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.baselines.RUCB(arms=["left", "right"]), seed=1)
     >>> for _ in range(200):
     ...     decision = learner.choose("query")
     ...     first, second = decision.pair
@@ -335,7 +335,8 @@ class DoubleThompsonSampling(DuelPolicy):
     --------
     >>> import tacit
     >>> environment = tacit.PreferenceMatrix("arxiv")
-    >>> policies = [tacit.DoubleThompsonSampling(arms=6), tacit.RUCB(arms=6)]
+    >>> from tacit.policies.baselines import RUCB, DoubleThompsonSampling
+    >>> policies = [DoubleThompsonSampling(arms=6), RUCB(arms=6)]
     >>> result = tacit.simulate(policies, environment, horizon=20_000, runs=10, seed=1)
     >>> result.compare(0, 1).difference < 0
     True

@@ -29,7 +29,7 @@ from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count
-from tacit.policies.shifting.detector import ForcingDetector
+from tacit.policies.baselines.detector_ucb import ForcingDetector
 from tacit.policies.stationary.ucb import bernoulli_kl, kl_index
 
 BELOW, ABOVE = 0, 1

@@ -52,7 +52,7 @@ class WinnerStays(DuelPolicy):
     Examples
     --------
     >>> import tacit
-    >>> learner = tacit.Learner(tacit.WinnerStays(arms=2, variant="weak"), seed=1)
+    >>> learner = tacit.Learner(tacit.policies.baselines.WinnerStays(arms=2, variant="weak"), seed=1)
     >>> decision = learner.choose("query")
     >>> sorted(decision.pair), decision.propensity
     ([0, 1], 0.5)

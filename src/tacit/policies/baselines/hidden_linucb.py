@@ -88,7 +88,7 @@ class HLinUCB(Policy):
     Examples
     --------
     >>> import tacit
-    >>> tacit.HLinUCB(["a", "b"], relevance_dim=1, examination_dim=1).feature_dims
+    >>> tacit.policies.baselines.HLinUCB(["a", "b"], relevance_dim=1, examination_dim=1).feature_dims
     (1, 1)
     """
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.core.checks import DEEPEST, ONLY_KEY, is_deeper
-from tacit.events.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
+from tacit.feed.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
 from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
@@ -198,7 +198,7 @@ class Mapper:
 
     Examples
     --------
-    >>> from tacit.events.event_map import map_of
+    >>> from tacit.feed.event_map import map_of
     >>> mapper = Mapper(map_of('placement = "p"\\ndecision_id = "decision"\\nreward = "clicked"'))
     >>> mapper.mapped({"p": "home", "decision": "018b", "clicked": True}, "line 7").message
     Feedback(decision_id='018b', reward=1.0, feedback_id='line 7', metrics=None)

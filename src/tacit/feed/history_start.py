@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from tacit.errors import ConfigError, LogError
-from tacit.events.event_map import EventMap
-from tacit.events.mapping import BadEvent, Mapped, Mapper
+from tacit.feed.event_map import EventMap
+from tacit.feed.history_facts import PastFacts, facts_of
+from tacit.feed.mapping import BadEvent, Mapped, Mapper
 from tacit.feed.sources import Found, events_at
 from tacit.feed.tally import DUPLICATE, FeedTally
 from tacit.logs import write_log
 from tacit.logs.schema import SCHEMA
-from tacit.past.facts import PastFacts, facts_of
 from tacit.policies.spec import AUTO, policy_from_spec, policy_to_spec
 from tacit.service.config.file import load_config
 from tacit.service.page.charts import ChartLine, Point, Span, clock_time, line_chart, nice_ticks, percent
@@ -400,7 +400,7 @@ def page(facts: list[PastFacts], tally: FeedTally, policy: str, source: str) -> 
     source : str
     """
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tacit.past", ""),
+        loader=jinja2.PackageLoader("tacit.feed", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

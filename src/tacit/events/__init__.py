@@ -1,1 +1,0 @@
-"""Events of others as feedback, by a map: what a feed and a webhook of the service share."""

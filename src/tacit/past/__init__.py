@@ -1,1 +1,0 @@
-"""From past events to a start: a click log, what it says, a configuration and a report."""
