@@ -131,7 +131,7 @@ def beside(policy: Policy, setting: str, other: str) -> float:
 
     Machines differ, and so does what else they do: ratios hold.
     """
-    reference, where = played(getattr(tacit, other))
+    reference, where = played(next(kind for kind in shipped(registry, "policies") if kind.__name__ == other))
     assert where is not None
     pairs = [
         (nanoseconds(policy, SETTINGS[setting]), nanoseconds(reference, SETTINGS[where])) for _ in range(3)

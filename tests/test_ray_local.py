@@ -39,11 +39,11 @@ schema = "{schema}"
 [placements.home]
 arms = ["a", "b", "c"]
 policy = "thompson"
-attribution_window = 600
+attribution_window = 86400
 [placements.all]
 arms = ["a", "b", "c"]
 policy = "epsilon-greedy(epsilon=0.5)"
-attribution_window = 600
+attribution_window = 86400
 spread = true
 """
 

@@ -9,6 +9,7 @@ import importlib
 import json
 from pathlib import Path
 
+import tacit
 from generate.tables import summary, table
 from tacit.core.dispatch import shipped
 from tacit.environments import Environment
@@ -25,7 +26,7 @@ HEAD = [
     "policy", "assumes", "what goes wrong otherwise", "use then", "a round", "a key", "propensity",
 ]  # fmt: skip
 
-GROUPS = ("stationary", "shifting", "duels", "features", "lists")
+GROUPS = ("stationary", "shifting", "duels", "features", "lists", "baselines")
 """The tables: rooms of ``tacit.policies``; what is in none of them stands in the first."""
 
 
@@ -48,7 +49,7 @@ def part(group: str) -> str:
 def row(policy: type[Policy]) -> list[str]:
     """Return what there is to know of a policy."""
     name, about = policy.__name__, policy.about
-    link = f"[`{name}`](reference/python/policies.md#tacit.{name})"
+    link = f"[`{name}`](reference/python/policies.md#{public_path(policy)})"
     facts = MEASURED["policies"].get(name)
     measured = ["", ""]
     if facts is not None:
@@ -56,6 +57,20 @@ def row(policy: type[Policy]) -> list[str]:
         measured = [duration(time) if time else "", memory(facts["bytes"])]
     propensities = policy.example().propensities
     return [link, about.assumes, about.fails, about.otherwise, *measured, propensities]
+
+
+def public_path(kind: type) -> str:
+    """Return the dotted name by which users import a class of the package.
+
+    Examples
+    --------
+    >>> from tacit.policies import BWC, LinUCB, baselines
+    >>> [public_path(kind) for kind in (BWC, LinUCB, baselines.RUCB)]
+    ['tacit.BWC', 'tacit.policies.LinUCB', 'tacit.policies.baselines.RUCB']
+    """
+    rooms = (tacit, tacit.policies, tacit.policies.baselines, tacit.environments)
+    room = next((room for room in rooms if kind.__name__ in room.__all__), None)
+    return f"{room.__name__ if room else kind.__module__}.{kind.__name__}"
 
 
 def duration(nanoseconds: float) -> str:
@@ -108,7 +123,7 @@ def worlds() -> str:
     """Return every environment with the policies that it suits."""
     rows = [
         [
-            f"[`{kind.__name__}`](reference/python/simulation.md#tacit.{kind.__name__})",
+            f"[`{kind.__name__}`](reference/python/simulation.md#{public_path(kind)})",
             summary(kind),
             suited(kind),
         ]

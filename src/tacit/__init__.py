@@ -61,6 +61,9 @@ _LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in na
 # Rooms with names of their own, which are loaded when they are first asked for.
 _ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies proof"
 
+# Rooms in which a name that is not here may be.
+_HOLD_MORE = "policies policies.baselines environments classifiers simulation evaluate"
+
 # Where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = sorted([*_public(globals()), *_LATER])
 
@@ -70,6 +73,9 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _ROOMS.split():
         return importlib.import_module(f"tacit.{name}")
+    for room in _HOLD_MORE.split():
+        if name in importlib.import_module(f"tacit.{room}").__all__:
+            raise AttributeError(f"module 'tacit' has no attribute {name!r}; it is tacit.{room}.{name}")
     hint = importlib.import_module("tacit.errors").meant(name, __dir__())
     raise AttributeError(f"module 'tacit' has no attribute {name!r}{hint}")
 
