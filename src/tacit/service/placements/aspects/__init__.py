@@ -1,1 +1,1 @@
-"""What a placement does besides deciding and learning: each an object with a few hooks."""
+"""Aspects of a placement besides deciding and learning: each is an object with a few hooks."""

@@ -1,4 +1,4 @@
-"""Aspects: what a placement does besides deciding and learning, each an object with a few hooks."""
+"""Aspects: the base class, its hooks, and the state of a placement in a snapshot."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 
 
 Note = tuple[str, dict[str, Any]]
-"""What somebody changed, and the details."""
+"""Kind of a change, and its details."""
 
 
 class Aspect:
-    """Something that a placement does besides deciding and learning.
+    """A function of a placement besides deciding and learning.
 
-    A placement has the aspects that its configuration needs (``placement.aspects``). Of each mark of the log,
-    of each snapshot, and of each change of arms every one of them takes what is its own. A hook does nothing
-    unless the aspect says otherwise.
+    A placement has the aspects that its configuration needs (``placement.aspects``). Each of them reads its
+    part of every change event, snapshot and change of arms. A hook does nothing by default.
 
     Attributes
     ----------
-    mark : str or None
-        The kind of the marks in the log that change it.
-    changes : mapping of type to Effect
-        By the type of a request that changes it, what that does.
+    change_kind : str or None
+        Kind of the change events that change the aspect.
+    effects : mapping of type to Effect
+        Effect of each type of request that changes the aspect.
     """
 
     mark: ClassVar[str | None] = None
@@ -41,76 +40,76 @@ class Aspect:
     # The log
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in a mark of its kind."""
+        """Apply a change event of the aspect's kind."""
 
     def current(self, placement: Placement) -> str | None:
-        """Return what the last mark of its kind says, or would say; None where none need say it."""
+        """Return the value of the last change event of the aspect's kind; None if no event is needed."""
         return None
 
     def is_news(self, placement: Placement, value: str) -> bool:
-        """Whether a mark says what was not so before."""
+        """True if the change event changes anything."""
         return self.current(placement) != value
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
-        """Return what somebody changed by a mark of its kind, and the details; None for nothing of note.
+        """Return the kind and details of a change event; None if it is not worth a note.
 
         Parameters
         ----------
-        mark, before : MarkRow
-            The mark, and the one of this kind before it; None for the first.
-        arms : sequence of arms
-            Those that the placement began with.
+        change, previous : MarkRow
+            The change event, and the previous one of its kind; None for the first.
+        initial_arms : sequence of arms
+            Arms that the placement began with.
         """
         return None
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
-        """Return such a change in words, times by a clock; None for what its details say by themselves."""
+        """Format the details of a change as text; None if the details speak for themselves."""
         return None
 
     def arms_named(self, placement: Placement) -> None:
-        """Go on with the arms that the placement has now."""
+        """Update the aspect after the placement's arms changed."""
 
     # Decisions
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made next to the caller at a time; without one, at any time."""
+        """Return why decisions cannot be made at the client at a time (None: at any time), or None."""
         return None
 
     # Snapshots
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its fields of a snapshot (:class:`Saved`)."""
+        """Return the aspect's fields of a snapshot (:class:`SavedState`)."""
         return {}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its fields of a snapshot, after those of the aspects before it."""
+        """Restore the aspect from a snapshot, after the aspects before it."""
 
-    # Those who look
+    # Views
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return its fields of what the list of placements says (``PlacementSummary``)."""
+        """Return the aspect's fields of ``PlacementSummary`` in the list of placements."""
         return {}
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return what the page says beside the placement's mode; None for nothing."""
+        """Return the page's text next to the placement's mode; None for none."""
         return None
 
     def part(self, placement: Placement) -> Any:
-        """Return what is seen of it in one of several shards."""
+        """Return a copy of one shard's visible state."""
         return None
 
     def show(self, placement: Placement, parts: Sequence[Any]) -> None:
-        """Show what all shards have of it, after the aspects before it."""
+        """Merge the visible states of all shards into this aspect, after the aspects before it."""
 
     def still(self) -> Self:
-        """Return what there is to see of it by now, for another thread while this one goes on."""
+        """Return a copy for reader threads."""
         return copy(self)
 
 
 class Saved(msgspec.Struct):
-    """What a snapshot holds besides the learners and the series.
+    """The state in a snapshot besides the learners and the series.
 
     Fields with a default may be missing.
     """
@@ -125,38 +124,38 @@ class Saved(msgspec.Struct):
     counts: Any = None
     signals: bytes | None = None
     shared: Any = None
-    # What aspects read as structures of their own.
+    # Structures that the aspects decode.
     pin: Any = None
     guardrail: dict[str, Any] | None = None
     fed: dict[str, dict[str, int]] = {}
-    # Since the arms changed first, the offers of all that there were.
+    # All full offers since the first change of arms.
     offers: list[str] = []
-    # Since they changed: a structure of its own, which the aspect reads.
+    # Set once the arms have changed; the aspect decodes it.
     arms: Any = None
-    # Since feedback is learned in the order of decisions.
+    # Since feedback has been learned in the order of decisions.
     feedback_rule: int = 1
     delays: dict[str, Any] | None = None
-    # The last ones, so that they can be written bit by bit.
+    # At the end, so that they can be written in pieces.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []
 
 
 class Effect(NamedTuple):
-    """What a request to change a placement does.
+    """The change event that a request makes, and the answer to it.
 
     Attributes
     ----------
     kind : str
-        Of the mark that it makes in the log.
-    mark : function
-        Returns what the mark says, from the placement, the request and the time of the log; None
-        where nothing changes. Raises TacitError where it cannot be; changes nothing itself.
+        Kind of the change event.
+    change_value : function
+        Returns the event's value from the placement, the request and the time of the log; None if
+        nothing changes. Raises TacitError if the change is impossible; has no side effects.
     answer : function
-        Returns what is so now, from the placement and the time.
+        Returns the current state from the placement and the time.
     leads : bool
-        Whether, of several shards, the first one changes first.
+        Whether the first of several shards changes first.
     in_shards : bool
-        Whether shards alone know if it can be, which all have the same of it.
+        Whether only shards can check the request; all shards have the same state of it.
     """
 
     kind: str

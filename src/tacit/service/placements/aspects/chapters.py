@@ -1,6 +1,8 @@
-"""The terms of a lift, and its chapters: stretches in which they stay the same.
+"""Terms of a lift, and its periods: reward sums of control and policy while the terms are constant.
 
-What was earned in stretches of time is kept in a fixed number of slices.
+1. ``TimeBins``: sums by time, in a fixed number of bins.
+2. The terms: holdout, rule and metrics, as a change event of the log holds them.
+3. ``LiftPeriod``: sums while the terms are constant, with a subperiod after each other change.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ from tacit.proof import HoldoutSums, Scores
 from tacit.proof.sentences import percent
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 
-# ---- What control and policy earned in stretches of time, kept in a fixed number of slices
+# ---- Rewards of control and policy by time, in a fixed number of bins
 
 COUNT = 128
 FIRST_WIDTH = 60_000_000
-"""Microseconds of a slice at first."""
+"""Initial width of a bin in microseconds."""
 
 
 class StretchSums(NamedTuple):
-    """Sums over a stretch of time, and from when to when it is."""
+    """Sums over a time range, with its begin and end."""
 
     sums: HoldoutSums
     begin: int
@@ -37,7 +39,7 @@ class StretchSums(NamedTuple):
 
 
 class Slices:
-    """Sums by the time of the decision; when it outgrows the slices, each becomes twice as wide.
+    """Sums by the time of the decision; the bins double their width when the range outgrows them.
 
     Examples
     --------
@@ -55,21 +57,22 @@ class Slices:
         self.table = np.zeros((3, 2, COUNT))
 
     def add(self, times: Ints, groups: Ints, rewards: Floats) -> None:
-        """Add decisions, one after the other.
+        """Add decisions in their order.
 
         Parameters
         ----------
         times : array of int64, shape (n,)
-            When they were made, in microseconds.
+            Times of the decisions, in microseconds.
         groups : array of int64, shape (n,)
+            0 for the control, 1 for the policy.
         rewards : array of float64, shape (n,)
         """
         if self.start < 0:
             self.start = int(times[0])
         begun = 0
         while begun < len(times):
-            # Slices are joined where the first one that is too late comes, however many come
-            # together: the sums are then the same bits.
+            # Bins are widened at the first decision beyond the range, whatever the size of the
+            # batch, so that the sums have the same bits.
             late = np.flatnonzero(times[begun:] >= self.start + COUNT * self.width)
             stop = begun + int(late[0]) if len(late) else len(times)
             part = slice(begun, stop)
@@ -87,7 +90,7 @@ class Slices:
         self.width *= 2
 
     def between(self, begin: int, end: int) -> StretchSums:
-        """Return the sums over the slices that begin within [begin, end)."""
+        """Return the sums over the bins that begin within [begin, end)."""
         edges = self.start + self.width * np.arange(COUNT)
         within = (edges + self.width > begin) & (edges < end)
         counts, totals, squares = self.table[:, :, within].sum(axis=2)
@@ -120,17 +123,17 @@ class Slices:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> Slices:
-        """Return what :meth:`saved` gave."""
+        """Return the sums that :meth:`save_state` wrote."""
         made = cls()
         made.start, made.width = saved["start"], saved["width"]
         made.table[:] = saved["table"]
         return made
 
 
-# ---- The terms of a lift: the holdout and the rules that hold since a mark of the log
+# ---- The terms of a lift: the holdout and the rules since a change event
 
 NO_HOLDOUT = "null"
-"""What a mark says where there is no holdout."""
+"""Value of a change event without a holdout."""
 
 
 class _Terms(msgspec.Struct):
@@ -141,16 +144,16 @@ class _Terms(msgspec.Struct):
 def terms_of(
     holdout: HoldoutConfig | None, rules: dict[str, Any], configured: HoldoutConfig | UnsetType | None = UNSET
 ) -> str:
-    """Return the value of a mark.
+    """Encode terms as the value of a change event.
 
     Parameters
     ----------
     holdout : HoldoutConfig or None
-        The one that holds.
+        The current holdout.
     rules : dict
-        What else the sums rest on.
+        Other terms of the sums: the rule of rewards and the metrics.
     configured : HoldoutConfig or None, optional
-        The one of the configuration, in whose place somebody has put the other.
+        The holdout of the configuration, if a request has replaced it.
 
     Examples
     --------
@@ -166,7 +169,7 @@ def terms_of(
 
 
 def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
-    """Return a holdout as marks have it: without a look where none is planned, as ever."""
+    """Convert a holdout to JSON data; without ``look`` if none is planned, as in earlier logs."""
     plain = msgspec.to_builtins(holdout)
     if plain is not None and plain["look"] is None:
         del plain["look"]
@@ -174,42 +177,42 @@ def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
 
 
 def holdout_in(terms: str) -> HoldoutConfig | None:
-    """Return the holdout that a mark tells."""
+    """Return the holdout of a change event's terms."""
     return _read(terms).holdout
 
 
 def configured_in(terms: str) -> HoldoutConfig | UnsetType | None:
-    """Return the holdout of the configuration that a mark puts another in the place of."""
+    """Return the configured holdout that the terms replace."""
     return _read(terms).configured
 
 
 def look_in(terms: str) -> int | None:
-    """Return when a look is planned, in microseconds since 1970."""
+    """Return the time of the planned look, in microseconds since 1970, or None."""
     holdout = holdout_in(terms)
     return None if holdout is None else holdout.looked
 
 
 @cache
 def rule_in(terms: str) -> Any:
-    """Return the rule of rewards that a mark tells."""
+    """Return the rule of rewards of a change event's terms."""
     return (json.loads(terms) or {}).get("rule")
 
 
 @cache
 def metrics_in(terms: str) -> dict[str, Any]:
-    """Return the metrics that a mark tells, as they were configured."""
+    """Return the metrics of a change event's terms, as they were configured."""
     return (json.loads(terms) or {}).get("metrics", {})  # type: ignore[no-any-return]
 
 
 def metric_configs_in(terms: str) -> dict[str, MetricConfig] | None:
-    """Return the metrics that a mark tells; None without a holdout, where it tells none."""
+    """Return the metric configurations of the terms; None without a holdout."""
     if holdout_in(terms) is None:
         return None
     return msgspec.convert(metrics_in(terms), dict[str, MetricConfig])
 
 
 def change_between(terms: str, after: str) -> str:
-    """Return in words what ended a chapter of some terms, and began another one.
+    """Describe in words how the terms changed from one period to the next.
 
     Examples
     --------
@@ -241,23 +244,23 @@ def _read(terms: str) -> _Terms:
     return msgspec.json.decode(terms, type=_Terms | None) or _Terms()
 
 
-# ---- Chapters of a lift: stretches in which control, share, unit and the meaning of rewards stay
+# ---- Periods of a lift: control, share, unit and the meaning of rewards are constant in each
 
 MOST_PARTS = 100
-"""Of more parts of a chapter, the oldest are joined."""
+"""Beyond this number, the oldest subperiods of a period are merged."""
 
 
 class ChapterPart(NamedTuple):
-    """What a chapter summed from one change on: of arms, of the policy, of the mode.
+    """Sums of a period after one change of arms, policy or mode.
 
     Attributes
     ----------
-    what : str
+    change : str
         ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty for the first.
     seq, time : int
-        The row of the change, and when it was, in microseconds since 1970.
+        Row and time of the change, in microseconds since 1970.
     sums : HoldoutSums
-        Of the decisions made from then on until the next change.
+        Sums of the decisions until the next change.
     """
 
     what: str
@@ -267,17 +270,17 @@ class ChapterPart(NamedTuple):
 
     @classmethod
     def begun(cls, what: str, seq: int, time: int) -> ChapterPart:
-        """Return a part of nothing yet."""
+        """Return an empty subperiod."""
         return cls(what, seq, time, HoldoutSums.empty())
 
     def merged(self, other: ChapterPart) -> ChapterPart:
-        """Return a part with the decisions of both."""
+        """Return a subperiod with the decisions of both."""
         time = min(filter(None, (self.time, other.time)), default=0)
         return self._replace(time=time, sums=self.sums.merged(other.sums))
 
 
 class Closings(NamedTuple):
-    """Decisions of a holdout whose windows have closed, in that order.
+    """Decisions of a holdout in the order in which their windows closed.
 
     Attributes
     ----------
@@ -293,34 +296,34 @@ class Closings(NamedTuple):
     buckets: Ints | None
 
     def take(self, wanted: slice) -> Closings:
-        """Return some of them."""
+        """Return a slice of the rows."""
         return Closings(*(None if column is None else column[wanted] for column in self))  # type: ignore[arg-type]
 
 
 class Chapter:
-    """What is summed while the coin's terms and the meaning of rewards stay what they are.
+    """Sums of a lift while the terms of the holdout and the meaning of rewards are constant.
 
-    Whatever the coin knows nothing of goes on within a chapter, and begins a part of it.
+    Other changes do not end a period; each begins a subperiod.
 
     Attributes
     ----------
     terms : str
-        JSON of the holdout and of the rule that hold.
+        JSON of the holdout and of the rule.
     seq, time, end : int
-        The first row that counts, when it began, and when it ended, in microseconds since 1970; 0
-        where nothing was decided yet, and while it goes on.
+        First row; time of the first decision and end in microseconds since 1970. The time is 0 before the
+        first decision, the end is 0 until the period ends.
     reward : HoldoutSums
-    slices : Slices
-        The same over time.
+    time_bins : TimeBins
+        Rewards by time.
     metrics : dict of str to HoldoutSums
-    parts : list of ChapterPart
-        The same as the reward's, without users, since each change.
-    planned : HoldoutSums or None
-        The reward's at the time of the planned look, once there is a decision after it.
-    uniform : Scores
-        The comparison of the policy with arms drawn uniformly, of decisions before the arms changed last.
-    decided, answered : array of float64, shape (2,)
-        Decisions, and those to which a reward came: of the control, of the policy.
+    subperiods : list of Subperiod
+        Rewards since each change, without users.
+    look_sums : HoldoutSums or None
+        Rewards at the planned look, once there is a later decision.
+    uniform_scores : Scores
+        Comparison of the policy with uniformly drawn arms, of decisions before the last change of arms.
+    decided_counts, answered_counts : array of float64, shape (2,)
+        Numbers of decisions, and of decisions with a reward, of control and policy.
     """
 
     def __init__(
@@ -338,7 +341,7 @@ class Chapter:
         self._look = look_in(terms)
 
     def begin_part(self, what: str, seq: int, time: int) -> None:
-        """Go on after a change that the coin knows nothing of."""
+        """Begin a subperiod after a change that leaves the terms as they are."""
         if not self.time:
             return
         self.parts.append(ChapterPart.begun(what, seq, time))
@@ -346,7 +349,7 @@ class Chapter:
             self.parts[:2] = [self.parts[0].merged(self.parts[1])]
 
     def count(self, closings: Closings) -> None:
-        """Count decisions, one after the other; stop for a moment at the planned look."""
+        """Add decisions in their order; copy the sums at the planned look."""
         if self._look is not None and self.planned is None:
             late = np.flatnonzero(closings.times >= self._look)
             if len(late):
@@ -364,7 +367,7 @@ class Chapter:
         if seqs.min() >= self.parts[-1].seq:
             self.parts[-1].sums.add(groups, rewards)
             return
-        # Decisions that were open when something changed belong to what was before.
+        # Decisions that were open at a change belong to the subperiod before it.
         begins = [part.seq for part in self.parts]
         places = np.maximum(np.searchsorted(begins, seqs, "right") - 1, 0)
         for place in np.unique(places).tolist():
@@ -372,16 +375,16 @@ class Chapter:
             self.parts[place].sums.add(groups[within], rewards[within])
 
     def ended(self, time: int) -> Chapter:
-        """Return what it was until a time; nothing is counted any more."""
+        """Return the period as ended at a time; nothing is added to it any more."""
         made = Chapter()
         vars(made).update({name: getattr(self, name) for name in vars(made)})
         made.end = time
-        # Nothing is known of what nobody watched.
+        # Metrics without a decision were not observed.
         made.metrics = {name: sums for name, sums in self.metrics.items() if sums.counts.any()}
         return made
 
     def take(self, other: Chapter) -> None:
-        """Add the decisions of another one with the same terms."""
+        """Add the decisions of another period with the same terms."""
         if other.planned is not None or self.planned is not None:
             self.planned = (self.planned or self.reward).merged(other.planned or other.reward)
         self.reward = self.reward.merged(other.reward)
@@ -419,7 +422,7 @@ class Chapter:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> Chapter:
-        """Return what :meth:`saved` gave."""
+        """Return the period that :meth:`save_state` wrote."""
         made = Chapter(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
         made.reward = HoldoutSums.from_dict(saved["reward"])
         made.slices = Slices.restored(saved["slices"])
@@ -441,10 +444,9 @@ def added(scores: Scores, other: Scores) -> Scores:
 
 
 def together(shards: Iterable[Sequence[Chapter]]) -> Iterator[Chapter]:
-    """Yield the chapters of all shards, each of those that tell of the same one; the last first.
+    """Yield the periods of all shards, merged with their matches in other shards; the last first.
 
-    Chapters are the same where they have the same terms, the last ones with these, the ones
-    before the last … of each shard.
+    Periods match if they have the same terms and the same position among those from the end.
     """
     found: dict[tuple[str, int], Chapter] = {}
     for chapters in shards:

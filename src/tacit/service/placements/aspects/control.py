@@ -1,12 +1,10 @@
-"""The control group of a placement's holdout: what it shows, in which decisions, on what terms."""
+"""The control group of a placement's holdout: which decisions it gets, what it shows, on what terms."""
 
-# 1. ``Control`` and its kin: what a holdout shows, and with what probability it would have shown something
-#    else.
-# 2. ``Coin``: which decisions are the control's, by a hash of the unit and the placement, so that all shards
-#    agree.
-# 3. ``floor_of``: whether every arm is shown now and then, as a winner demands.
-# 4. ``ControlGroup``: the holdout that holds, its coin, and what the propensities are once it is tossed;
-#    whether a placement can have one; the verbs that begin and end one.
+# 1. ``Control`` and its subclasses: actions of the control, and their probabilities.
+# 2. ``HoldoutAssigner``: assigns decisions by a hash of the unit and the seed, so that all shards agree.
+# 3. ``compute_floor``: lower bound of the propensities, which a declared winner requires.
+# 4. ``ControlGroup``: the current holdout, its assigner and propensities; checks; the verbs that begin and
+#    end a holdout.
 
 from __future__ import annotations
 
@@ -39,18 +37,18 @@ if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 
-# ---- What the control of a holdout shows, and with what probability it would have shown something
+# ---- Actions of the control, and their probabilities
 
 
 class Control:
-    """A control that shows one arm: drawn uniformly, the first one on offer, or one always.
+    """A control that shows one arm: uniformly drawn, the first on offer, or a constant one.
 
     Parameters
     ----------
-    named : str
-        ``uniform`` or ``baseline``; read where no slot is given.
-    slot : int, optional
-        Of the arm that is shown always.
+    rule : str
+        ``uniform`` or ``baseline``; ignored with an arm index.
+    arm_index : int, optional
+        Index of the constant arm.
 
     Examples
     --------
@@ -66,12 +64,12 @@ class Control:
         self._first, self._slot = named == BASELINE, slot
 
     def shown(self, offer: Ints, draw: int) -> Ints:
-        """Return the slots of what is shown, by a number that nobody can foresee.
+        """Return the arm indices of the action, from an unpredictable number.
 
         Parameters
         ----------
         offer : array of int64
-            Slots of the arms on offer; the first one is the baseline.
+            Indices of the arms on offer; the first one is the baseline.
         draw : int
             Below 2**64.
         """
@@ -79,16 +77,16 @@ class Control:
 
     def _arm(self, offer: Ints, draw: int) -> int:
         if self._slot is not None:
-            # A request that was checked before the holdout changed may not offer it.
+            # A request that was checked before the holdout changed may lack the arm.
             return self._slot if self._slot < 0 or self._slot in offer else int(offer[0])
         return int(offer[0 if self._first else draw % len(offer)])
 
     def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return with what probability it would have shown the same.
+        """Return the probabilities with which the control shows the same actions.
 
         Parameters
         ----------
-        shown : array of int64, shape (rows, width)
+        actions : array of int64, shape (rows, width)
         offers : sequence of array of int64
         """
         first = shown[:, 0]
@@ -108,11 +106,11 @@ class PairControl(Control):
 
 
 class ListControl(Control):
-    """A control that lists arms: in a random order, or as they come.
+    """A control that lists arms: in random order, or in the order of the offer.
 
     Parameters
     ----------
-    named : str
+    rule : str
     positions : int
 
     Examples
@@ -129,7 +127,7 @@ class ListControl(Control):
         self.width = positions
 
     def shown(self, offer: Ints, draw: int) -> Ints:
-        """Return the slots of a list; −1 where too few are on offer."""
+        """Return the arm indices of a list; −1 where too few arms are on offer."""
         listed = np.full(self.width, -1, np.int64)
         if not self._first:
             offer = np.random.Generator(np.random.PCG64(draw)).permutation(offer)
@@ -138,34 +136,34 @@ class ListControl(Control):
         return listed
 
     def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return with what probability it would have shown the same list."""
+        """Return the probabilities with which the control shows the same lists."""
         return self.prefixes(shown, offers)[:, -1]
 
     def prefixes(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return with what probability its list would have begun so, down to each position."""
+        """Return the probability that the control's list begins the same, down to each position."""
         return np.asarray(np.cumprod(self._given_above(shown, offers), axis=1), np.float64)
 
     def places(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return with what probability it would have had each arm at its position."""
+        """Return the probability that the control shows each arm at its position."""
         if self._first:
             return self._given_above(shown, offers)
         sizes = np.array(list(map(len, offers)), np.float64)[:, None]
         return np.where(shown >= 0, 1.0 / sizes, self._given_above(shown, offers))
 
     def _given_above(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return with what probability it has each arm at its position, given those above."""
+        """Return the probability of each arm at its position, conditional on the arms above."""
         found = np.empty(shown.shape)
         for row, slots, offer in zip(found, shown, offers, strict=True):
             if self._first:
                 row[:] = slots == self.shown(offer, 0)
             else:
                 left = len(offer) - np.arange(self.width)
-                # Where none is left the position is empty, and only there.
+                # A position is empty if and only if no arm remains.
                 row[:] = np.where(left > 0, (slots >= 0) / np.maximum(left, 1), slots < 0)
         return found
 
 
-# ---- The coin of a holdout: which decisions are the control's, and what the control shows
+# ---- Assignment to the holdout
 
 KEY_BYTES = 16
 COIN = "the coin of its holdout is tossed here; where something else decides, take the holdout away"
@@ -173,16 +171,16 @@ WHOLE = 2**64
 
 
 class Tossed(NamedTuple):
-    """What the coin says of decisions.
+    """Assignment of decisions to the control or the policy.
 
     Attributes
     ----------
-    control : list of int
-        1 for the control's, 0 for the policy's.
-    bucket : list of int or None
-        Of their users or sessions.
-    imposed : array of int64, shape (rows, width)
-        Slots of what the control shows; −1 for decisions of the policy.
+    in_control : list of int
+        1 for the control, 0 for the policy.
+    buckets : list of int or None
+        Buckets of the users or sessions.
+    forced_actions : array of int64, shape (rows, width)
+        Arm indices of the control's actions; −1 for decisions of the policy.
     """
 
     control: list[int]
@@ -191,15 +189,17 @@ class Tossed(NamedTuple):
 
 
 class Coin:
-    """Tosses for each unit, with the same result always: by its id and the placement's seed alone.
+    """Assigns units to the control or the policy, by a hash of the unit's id and the placement's seed.
+
+    A unit always gets the same group.
 
     Parameters
     ----------
     config : HoldoutConfig
     seed : int
-        The placement's.
+        Seed of the placement.
     control : Control
-        What the control shows; of a policy of its own, nothing is asked.
+        Chooses the control's actions; unused if the control has its own policy.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class Coin:
         )
 
     def _numbers(self, id: str) -> tuple[int, int, int]:
-        """Return three numbers below 2**64 that nobody can foresee without the seed."""
+        """Return three numbers below 2**64 that are unpredictable without the seed."""
         hashed = self._hash.copy()
         hashed.update(id.encode())
         whole = int.from_bytes(hashed.digest(), "little")
@@ -226,18 +226,18 @@ class Coin:
     def toss(
         self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints], *, every: bool = False
     ) -> Tossed:
-        """Return which decisions are the control's, and what it shows.
+        """Assign decisions to the control or the policy, and choose the control's actions.
 
         Parameters
         ----------
         ids : sequence of str
-            Of the decisions.
+            Ids of the decisions.
         units : sequence of str or None
-            Of their users or sessions, where those stay in their group.
+            Users or sessions, if those stay in their group.
         offers : sequence of array of int64
-            Slots of the arms on offer; the first one is the baseline.
-        every : bool, default False
-            Whether every one is the control's, whatever the coin says.
+            Indices of the arms on offer; the first one is the baseline.
+        all_control : bool, default False
+            Whether to assign every decision to the control.
         """
         sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
         if sticky and None in units:
@@ -248,7 +248,7 @@ class Coin:
         for i, (id, unit) in enumerate(zip(ids, units, strict=True)):
             coin, place, draw = self._numbers(id)
             if sticky and unit is not None:
-                # Not what a decision of the same name has.
+                # The prefix separates units from decisions with the same id.
                 coin, place, _ = self._numbers(f"{self.config.unit}\0{unit}")
             control.append(int(coin < limit))
             bucket.append(place % BUCKETS if sticky else None)
@@ -257,40 +257,40 @@ class Coin:
         return Tossed(control, bucket, imposed)
 
     def bucket(self, id: str, unit: str | None) -> int:
-        """Return to which bucket a user or a session belongs, or else a decision that names none."""
+        """Return the bucket of a user or a session, or of a decision without one."""
         return self._numbers(id if unit is None else f"{self.config.unit}\0{unit}")[1] % BUCKETS
 
     def mixed(self, policy: Floats, control: Floats) -> Floats:
-        """Return with what probability policy and control together show what is shown.
+        """Return the probabilities with which policy and control together show their actions.
 
         Parameters
         ----------
         policy, control : array of float64
-            With what probability each alone would; NaN where it is not known.
+            Probabilities of each alone; NaN if unknown.
         """
         share = self.config.share
         return (1 - share) * policy + share * control
 
     def unmixed(self, logged: Floats, control: Floats) -> Floats:
-        """Return what :meth:`mixed` was given of the policy, from what it returned."""
+        """Return the policy's probabilities from those that :meth:`mix_propensities` returned."""
         share = self.config.share
         policy = (logged - share * control) / (1 - share)
-        # What rounding leaves of 0 is not negative.
+        # Rounding may yield values slightly below 0.
         return np.clip(policy, 0.0, 1.0)
 
 
 def drawn_alone(unit: str) -> str:
-    """Return what is said of a decision that does not name its unit."""
+    """Return the warning for a decision without its unit."""
     return f"holdout.unit: a decision without {unit} is drawn alone; send {unit} with each"
 
 
-# ---- Whether every arm on offer is shown now and then, so that a winner may be declared
+# ---- A lower bound of the propensities, which a declared winner requires
 
 
 def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> float:
-    """Return what every arm's propensity is at least, times the arms, whatever was learned.
+    """Return a lower bound of the arms' propensities, times the number of arms, whatever was learned.
 
-    It is as if an arm was drawn uniformly in that share of the decisions.
+    It is the share of decisions in which an arm could be drawn uniformly.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def _floor_of(policy: policies.Policy) -> float:
         floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)
         if not isinstance(policy, policies.MinimumShares):
             return floor
-        # What was promised comes first; each arm has as much as the least of them, if all have some.
+        # Promised shares come first; if all arms have one, the least of them bounds every arm.
         promised: list[float] = [share for _, share in policy.at_least]
         all_have = len(promised) == policy.arm_count and policy.showing.single
         alike = policy.arm_count * min(promised) if all_have else 0.0
@@ -332,18 +332,18 @@ def _floor_of(policy: policies.Policy) -> float:
 
 
 class ControlGroup(Aspect):
-    """The holdout, its coin, and what the propensities are once it is tossed.
+    """The holdout, its assignment, and the propensities that result from it.
 
     Parameters
     ----------
     holdout : HoldoutConfig or None
-        None where nothing is held out.
+        None without a holdout.
 
     Attributes
     ----------
     holdout : HoldoutConfig or None
-    coin : Coin or None
-        Knows the slot of the control's arm.
+    assigner : HoldoutAssigner or None
+        Knows the index of the control's arm.
     """
 
     mark = HOLDOUT
@@ -351,69 +351,69 @@ class ControlGroup(Aspect):
     def __init__(self, holdout: HoldoutConfig | None) -> None:
         self.holdout = holdout
         self.coin: Coin | None = None
-        # Entries of open decisions that a control's own policy made.
+        # Entries of open decisions by the control's own policy.
         self.not_own: set[int] = set()
 
     def arms_named(self, placement: Placement) -> None:
-        """Have a coin that knows the slot of the control's arm."""
+        """Rebuild the assigner, which knows the index of the control's arm."""
         holdout = self.holdout
         self.coin = None
         if holdout is not None:
             self.coin = Coin(holdout, placement.seed, placement.control_of(holdout))
 
     def hold_out(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
-        """Have another holdout, or none."""
+        """Set another holdout, or none."""
         self.holdout = holdout
         self.arms_named(placement)
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in a mark: another holdout, or none, from now on."""
+        """Apply a change event: another holdout, or none, from now on."""
         self.hold_out(placement, holdout_in(mark.value))
         sticky = self.holdout is not None and self.holdout.unit != DECISION
         placement.earnings.sums.begin(mark.value, mark.seq, mark.time, clustered=sticky)
 
     def current(self, placement: Placement) -> str:
-        """Return what the last mark says, or would say."""
+        """Return the terms of the last change event, or those of the beginning."""
         return placement.earnings.sums.terms
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its part of a snapshot, which the sums behind the lift have."""
+        """Restore the holdout from a snapshot; the reward sums hold its terms."""
         if saved.lift is not None:
             self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
-        """Return another holdout, or none; of one that is configured, the configuration's own mark tells."""
+        """Return the new holdout or none; None for one of the configuration, which has its own change event."""
         if mark.who == CONFIGURATION:
             return None
         return HOLDOUT, {"holdout": (json.loads(mark.value) or {}).get("holdout")}
 
     def show(self, placement: Placement, parts: Sequence[None]) -> None:
-        """Show the holdout on which the sums of all shards rest."""
+        """Set the holdout on which the sums of all shards rest."""
         self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made next to the caller."""
+        """Return why decisions cannot be made at the client."""
         return None if self.coin is None else COIN
 
     # Terms -----------------------------------------------------------------------------------
 
     def terms(self, placement: Placement) -> str:
-        """Return what the sums behind the lift shall rest on, as JSON; with other terms they begin anew.
+        """Return the terms that the reward sums should have, as JSON; other terms begin a new period.
 
-        What somebody has put in the place of the configured holdout stays until that is changed.
+        A holdout that a request has set stays until the configured holdout changes.
         """
         configured = placement.config.holdout
         stays = configured_in(placement.earnings.sums.terms) == configured
         return _terms_with(placement.config, self.holdout if stays else configured)
 
     def after(self, placement: Placement, holdout: HoldoutConfig | None, time: int) -> str:
-        """Return the terms with another holdout at a time of the log; nothing is changed yet.
+        """Return the terms with another holdout at a time of the log; changes nothing.
 
         Raises
         ------
         InvalidValue
-            If the placement cannot have such a holdout.
+            If the placement cannot have the holdout.
         """
         if placement.two:
             remedy = "a control's own policy is set in the configuration, and taken over at SIGHUP"
@@ -442,7 +442,7 @@ class ControlGroup(Aspect):
         return replace(made, prefixes=prefixes, places=of(made.places, control.places(shown, offers)))
 
     def shows(self, offer: Ints) -> list[int] | None:
-        """Return what the control shows of an offer always; None where it draws, or there is none."""
+        """Return the arms that the control always shows of an offer; None if it draws or there is no holdout."""
         if self.coin is None or self.coin.config.control == UNIFORM:
             return None
         return self.coin.control.shown(offer, 0).tolist()  # type: ignore[no-any-return]
@@ -450,7 +450,7 @@ class ControlGroup(Aspect):
     # Open decisions --------------------------------------------------------------------------
 
     def keep(self, entries: Ints, rows: Block[DecisionRow]) -> None:
-        """Keep which new open decisions are not the placement's own policy's to learn from."""
+        """Track which new open decisions the control's own policy made."""
         if self.not_own:
             self.not_own.difference_update(entries.tolist())
         if some_by_two(rows):
@@ -458,7 +458,7 @@ class ControlGroup(Aspect):
             self.not_own.update(entry for entry, row in made if row.control and by_two(row))
 
     def own(self, entries: Sequence[int]) -> Sequence[int]:
-        """Return the places of the open decisions that the placement's own policy learns from."""
+        """Return the indices of the open decisions that the placement's own policy learns from."""
         if not self.not_own:
             return range(len(entries))
         return [i for i, entry in enumerate(entries) if entry not in self.not_own]
@@ -485,12 +485,12 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
 
 
 def check_look(holdout: HoldoutConfig | None, time: int) -> None:
-    """Check that a look that is planned anew, at a time of the log, is to come.
+    """Check that a newly planned look lies after a time of the log.
 
     Raises
     ------
     InvalidValue
-        If it is not.
+        If the look is not later.
     """
     if holdout is not None and holdout.looked is not None and holdout.looked <= time:
         remedy = f"plan a later one, or leave it out: it is {as_text(time)} by now"

@@ -1,8 +1,8 @@
-"""What learning earned more than a control: the sums behind a placement's lift, a fold over its log."""
+"""Reward sums of control and policy behind a placement's lift, as a fold over its log."""
 
-# 1. ``Closed``: decisions whose windows closed, gathered until somebody looks or enough have come.
-# 2. ``LiftSums``: the present chapter and those before; each change of terms ends one.
-# 3. ``Earnings``: what windows that close add to them, and with what probability it was shown.
+# 1. ``ClosedDecisions``: decisions whose windows closed, gathered until a read or a full block.
+# 2. ``LiftSums``: the current period and the past ones; each change of terms ends a period.
+# 3. ``RewardSums``: adds decisions whose windows close, with their propensities.
 
 from __future__ import annotations
 
@@ -30,31 +30,30 @@ if TYPE_CHECKING:
 
 SURE = 1 - 1e-9
 AT_ONCE = 256
-"""Decisions that are added together: the sums are the same, for a fraction of the time."""
+"""Decisions that are added at once: the sums are the same, in a fraction of the time."""
 
 
 class Closed(NamedTuple):
-    """Decisions whose windows have closed, in that order; those that earned something.
+    """Decisions with a reward whose windows have closed, in that order.
 
     Attributes
     ----------
     seqs : list of int
-        Their places in the log.
+        Row numbers in the log.
     times : list of int
-        When they were made, in microseconds since 1970.
+        Times of the decisions, in microseconds since 1970.
     rewards : array of float64
         In [0, 1].
     answered : array of bool
-        Whether a reward came, and not the default.
+        Whether the reward is feedback, not the default.
     control, bucket : list of int or None, or None
-        As the log has them; None without a holdout.
-    shown : array of int64
-        Slots of the arms.
-    offered : array of int64
-        How many arms were on offer.
-    propensities, policy : array of float64
-        With what probability each was shown, and would have been by the policy alone; NaN where it
-        is not known.
+        As in the log; None without a holdout.
+    arm_indices : array of int64
+        Shown arms.
+    offered_counts : array of int64
+        Numbers of arms on offer.
+    propensities, policy_propensities : array of float64
+        Probabilities of the shown arms, as logged and under the policy alone; NaN if unknown.
     metrics : dict of str to array of float64
     """
 
@@ -82,7 +81,7 @@ class Closed(NamedTuple):
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Return the arrays, or the sequences, of all parts as one; None where there are none."""
+    """Concatenate one column of all parts; None if the column is absent."""
     if parts[0] is None:
         return None
     if isinstance(parts[0], np.ndarray):
@@ -91,39 +90,39 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 class LiftSums(chapters.Chapter):
-    """The chapter that goes on, and those that have ended.
+    """The current period of a lift and the past periods.
 
     Parameters
     ----------
     arms : int
-        How many arms have slots of their own.
+        Number of arms with an index.
     metrics : mapping of str to MetricConfig
-        What is watched beside the reward.
+        Metrics besides the reward.
 
     Attributes
     ----------
-    past : list of Chapter
+    past_periods : list of LiftPeriod
         In order.
-    scored : int
-        The first row whose decision could show the arms of now.
+    first_scored_seq : int
+        First row whose decision could show the current arms.
     scores : ScoreSums
-        Since then, as the next two.
+        Sums since then, like the next two.
     frequencies : FrequencySums
     partial : int
-        Decisions of known propensity that could not show every arm.
-    of_earlier : bool
-        Whether the first 0.3 or a version before began them, which left out what was open when arms changed.
-    left_out : int
-        Of sums over shards: how many of these have begun with other terms, and are left out.
+        Number of decisions with a propensity and a partial offer.
+    has_old_sums : bool
+        Whether the first 0.3 or an earlier version began the sums: without decisions open at changes of arms.
+    excluded_shards : int
+        Number of shards whose terms differ and that are left out of merged sums.
     """
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         self.reach(arms, arms)
         self._configs = self._given = metrics
         self.past: list[chapters.Chapter] = []
-        # Amounts that came for decisions whose windows are open, by their places in the log.
+        # Metric amounts of open decisions by row number.
         self._amounts: dict[int, dict[str, float]] = {}
-        # What is not in the sums yet.
+        # Decisions that are not in the sums yet.
         self._shown: list[tuple[Ints, Floats, Sequence[Ints]]] = []
         self._closed: list[Closed] = []
         self._waiting = 0
@@ -132,9 +131,9 @@ class LiftSums(chapters.Chapter):
         self._open(chapters.Chapter())
 
     def _open(self, chapter: chapters.Chapter) -> None:
-        """Go on with a chapter."""
+        """Make a period the current one."""
         vars(self).update(vars(chapter))
-        # A chapter has the metrics of its time, whatever is configured by now.
+        # A period keeps its metrics when the configuration changes.
         logged = chapters.metric_configs_in(self.terms)
         self._configs = self._given if logged is None else logged
         known, none = self.metrics, HoldoutSums.empty
@@ -142,20 +141,17 @@ class LiftSums(chapters.Chapter):
         self._score(self.seq)
 
     def _score(self, seq: int) -> None:
-        """Compare arms from a row on."""
+        """Start a new comparison of arms at a row."""
         self.scored = seq
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
         self.frequencies = FrequencySums.empty(self._arms)
 
     def reach(self, arms: int, offered: int) -> None:
-        """Have slots for so many arms, of which so many are on offer."""
+        """Set the numbers of arms and of arms on offer."""
         self._arms, self._offered = arms, offered
 
     def arms_changed(self, arms: int, offered: int, seq: int, time: int, *, control: bool) -> None:
-        """Go on with other arms from the row ``seq`` on.
-
-        Where that changes what the ``control`` shows, a chapter ends.
-        """
+        """Change the arms from row ``seq`` on; end the period if the action of the control changes."""
         self.settle()
         self.uniform = self.over_uniform
         self.reach(arms, offered)
@@ -166,7 +162,7 @@ class LiftSums(chapters.Chapter):
             self.begin_part(ARMS, seq, time)
 
     def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None) -> None:
-        """Begin a chapter with the row ``seq``; None leaves the terms as they are."""
+        """Begin a period with row ``seq``; None leaves the terms as they are."""
         self.settle()
         self.uniform = self.over_uniform
         if self.time:
@@ -177,11 +173,11 @@ class LiftSums(chapters.Chapter):
 
     @property
     def over_uniform(self) -> Scores:
-        """The comparison of the policy with arms drawn uniformly, in all of the chapter."""
+        """The comparison of the policy with uniformly drawn arms, over the whole period."""
         return chapters.added(self.uniform, self.scores.over_uniform())
 
     def made(self, control: Sequence[int | None], time: int) -> None:
-        """Count decisions as they are made."""
+        """Count new decisions of control and policy."""
         self.time = self.time or time
         unheld = control.count(None)
         if unheld < len(control):
@@ -189,7 +185,7 @@ class LiftSums(chapters.Chapter):
             self.decided += held, len(control) - held - unheld
 
     def note(self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]) -> None:
-        """Note metrics that came with feedback, where its decision's window was open."""
+        """Add metrics from feedback that came within the decision's window."""
         if not self._configs:
             return
         for seq, content, outcome in zip(seqs, contents, outcomes, strict=True):
@@ -199,7 +195,7 @@ class LiftSums(chapters.Chapter):
                     amounts[name] = amounts.get(name, 0.0) + amount
 
     def amounts_of(self, seqs: Sequence[int]) -> dict[str, Floats]:
-        """Return what came of each metric for decisions whose windows close, and forget it."""
+        """Remove and return the metric amounts of decisions whose windows close."""
         if not self._configs:
             return {}
         came = [self._amounts.pop(seq, {}) for seq in seqs]
@@ -209,12 +205,12 @@ class LiftSums(chapters.Chapter):
         }
 
     def shown(self, shown: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
-        """Count which arms decisions showed, whatever they earned; see :meth:`settle`."""
+        """Count shown arms, whatever their rewards; see :meth:`settle`."""
         self._shown.append((shown, propensities, offers))
         self._wait_for(len(shown))
 
     def add(self, closed: Closed) -> None:
-        """Add decisions; see :meth:`settle`."""
+        """Add closed decisions; see :meth:`settle`."""
         self._closed.append(closed)
         self._wait_for(len(closed.rewards))
 
@@ -224,7 +220,7 @@ class LiftSums(chapters.Chapter):
             self.settle()
 
     def settle(self) -> None:
-        """Put into the sums what waits; those who read them ask for this first."""
+        """Add pending decisions to the sums; readers of the sums call this first."""
         if self._shown:
             shown, propensities, offers = zip(*self._shown, strict=True)
             each = list(chain.from_iterable(offers))
@@ -234,7 +230,7 @@ class LiftSums(chapters.Chapter):
         self._shown, self._closed, self._waiting = [], [], 0
 
     def _add_shown(self, shown: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
-        # What is sure says nothing; arms that come with each request have no slot of their own.
+        # Certain actions carry no information; arms that come with a request have no index.
         known = np.flatnonzero((propensities > 0) & (propensities < SURE))
         if self._arms > 1 and len(known):
             offered = [offers[i] for i in known.tolist()]
@@ -266,7 +262,7 @@ class LiftSums(chapters.Chapter):
             self.partial += int((closed.offered[now] < self._offered).sum())
             _score(self.scores, closed, now)
         if (before := known & ~recent).any():
-            # What was open when the arms changed could not show today's: it counts with what was before.
+            # Decisions that were open at the change of arms count with the arms before it.
             sums = ScoreSums.empty(self._arms)
             sums.overall[:], sums.uniform[:] = self.uniform[:3], self.uniform[3:]
             _score(sums, closed, before)
@@ -274,22 +270,22 @@ class LiftSums(chapters.Chapter):
 
     @property
     def covers_uniform(self) -> bool:
-        """Whether the log shows what arms drawn uniformly would, as far as it can tell."""
+        """True if the log supports an estimate for uniformly drawn arms."""
         return chapters.holdout_in(self.terms) is not None or self.over_uniform.covered
 
     def has_held_out(self, unit: str) -> bool:
-        """Return whether there is or ever was a holdout by a unit."""
+        """Return whether the current or a past period has a holdout by a unit."""
         holdouts = (chapters.holdout_in(chapter.terms) for chapter in (self, *self.past))
         return any(holdout is not None and holdout.unit == unit for holdout in holdouts)
 
     @property
     def over(self) -> tuple[str, int, int]:
-        """The terms, and how many arms there are and are on offer; with the same they merge."""
+        """The terms and the numbers of arms; sums with equal keys can be merged."""
         return self.terms, self._arms, self._offered
 
     @classmethod
     def merged(cls, shards: Sequence[LiftSums]) -> LiftSums:
-        """Return the sums over the decisions of all shards, the first of which says the terms."""
+        """Return the sums over the decisions of all shards, with the terms of the first."""
         for shard in shards:
             shard.settle()
         first = shards[0]
@@ -308,7 +304,7 @@ class LiftSums(chapters.Chapter):
         return both
 
     def still(self) -> LiftSums:
-        """Return a copy, for another thread to read while this one goes on."""
+        """Return a copy for reader threads."""
         seen = self.merged([self])
         seen.left_out = self.left_out
         return seen
@@ -327,7 +323,7 @@ class LiftSums(chapters.Chapter):
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take over what :meth:`saved` gave, or its like of the first 0.3."""
+        """Restore the sums that :meth:`save_state` wrote, in this version or the first 0.3."""
         self._open(chapters.Chapter.restored(saved))
         self.past = list(map(chapters.Chapter.restored, saved["past"]))
         self.scored = saved["scored"]
@@ -335,7 +331,7 @@ class LiftSums(chapters.Chapter):
         before = len(saved["scores"]["uniform"]) < 4
         self.of_earlier = before or saved["of_earlier"]
         if before and not self.partial and chapters.holdout_in(self.terms) is None:
-            # The first 0.3 did not sum coef, but what it follows from where each arm was there.
+            # The first 0.3 did not sum coef, but sums from which it follows if no offer was partial.
             self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
                 1, self._offered
             )
@@ -344,14 +340,14 @@ class LiftSums(chapters.Chapter):
 
 
 class Earnings(Aspect):
-    """The sums behind the lift.
+    """The aspect that holds the sums behind the lift.
 
     Parameters
     ----------
-    arms : int
-        How many have slots of their own.
+    arm_count : int
+        Number of arms with an index.
     metrics : mapping of str to MetricConfig
-        What is watched beside the reward.
+        Metrics besides the reward.
 
     Attributes
     ----------
@@ -362,39 +358,39 @@ class Earnings(Aspect):
         self.sums = LiftSums(max(arms, 1), metrics)
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
+        """Return the aspect's field of a snapshot."""
         return {"lift": self.sums.saved()}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the sums from a snapshot."""
         self.sums.reach(len(placement.living.slots), len(placement.learner.arms))
         self.sums.restore(saved.lift)
 
     def part(self, placement: Placement) -> LiftSums:
-        """Return the sums of a shard, with all that has closed in them."""
+        """Return the sums of a shard, with all closed decisions."""
         return deepcopy(placement.lift)
 
     def show(self, placement: Placement, parts: Sequence[LiftSums]) -> None:
-        """Show the sums of all shards together."""
+        """Merge the sums of all shards."""
         self.sums = LiftSums.merged(parts)
 
     def still(self) -> Earnings:
-        """Return a copy, for another thread to read while this one goes on."""
+        """Return a copy for reader threads."""
         self.sums.settle()
         seen = super().still()
         seen.sums = self.sums.still()
         return seen
 
     def made(self, rows: Block[DecisionRow]) -> None:
-        """Count decisions as they are made."""
+        """Count new decisions of control and policy."""
         modes, control = rows.column("mode"), rows.column("control")
         if CONTROL in modes:
-            # The coin was not asked.
+            # In this mode nothing is assigned at random.
             control = [None if mode == CONTROL else held for mode, held in zip(modes, control, strict=True)]
         self.sums.made(control, rows.column("time")[0])
 
     def noted(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
-        """Note the metrics that came with feedback."""
+        """Add the metrics of feedback."""
         if any(contents := feedback.column("metrics")):
             self.sums.note(feedback.column("decision"), contents, outcomes)
 
@@ -408,7 +404,7 @@ class Earnings(Aspect):
         seqs = np.array(windows.seqs(ended.entries))
         metrics = sums.amounts_of(seqs.tolist())
         counts = seqs >= sums.seq
-        # The policy did not choose what these modes show.
+        # In these modes the policy does not choose the arm.
         counts &= [mode not in FIXED for mode in windows.values(ended.entries, "mode")]
         self._count_shown(placement, ended.entries[counts & (seqs >= sums.scored)])
         counts &= ended.rewards == ended.rewards
@@ -437,7 +433,7 @@ class Earnings(Aspect):
 
     @staticmethod
     def _no_chance(placement: Placement, entries: Ints) -> bool:
-        """Whether decisions add to no sum: nothing about them was drawn."""
+        """True if decisions add to no sum because none of them is random."""
         if placement.control.coin is not None or placement.config.metrics:
             return False
         if np.isfinite(placement.open.propensities(entries)).any():
@@ -457,37 +453,36 @@ def _score(sums: ScoreSums, closed: Closed, wanted: Booleans) -> None:
 
 
 def _rewards(placement: Placement, entries: Ints, earned: Floats) -> list[float]:
-    """Return what decisions have earned, in [0, 1]; a list 1 if there was a click in it."""
+    """Scale rewards to [0, 1]; the reward of a list is 1 if it has a click."""
     if placement.kind.showing.single:
         return placement.scaled(earned.tolist())
     return list(map(float, placement.windows.clicked(entries)))
 
 
-# ---- With what probability decisions were shown: by policy and control together, and by each alone
+# ---- Propensities of decisions: by policy and control together, and by each alone
 
 
 def _logged(placement: Placement, entries: Ints) -> Floats:
-    """Return the propensities of decisions as the log has them; NaN where not known."""
+    """Return the logged propensities of decisions; NaN if unknown."""
     if placement.two:
         # NumPy takes None for NaN.
         logged = np.array(placement.windows.values(entries, "propensity"), np.float64)
     else:
         logged = placement.open.propensities(entries)
-    # What rounding leaves above 1 is no more than that, and earlier versions logged it.
+    # Earlier versions logged values that rounding had left above 1.
     return np.minimum(logged, 1.0)
 
 
 def _chances(placement: Placement, entries: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
-    """Return with what probability decisions were shown, and would be by the policy alone.
+    """Return the propensities of decisions as logged, and under the policy alone.
 
-    Where units stay in their group, the first is that of their group: once a unit is known, its
-    coin is no chance any more.
+    If units stay in their group, the first are those of the group: a known unit's group is no longer random.
     """
     logged, coin = _logged(placement, entries), placement.control.coin
     if coin is None:
         return logged, logged
     if not placement.kind.showing.single:
-        # What another list would have earned, propensities of whole lists hardly tell.
+        # Propensities of whole lists are too small to estimate the rewards of other lists.
         return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
     if placement.two:
         own = placement.open.propensities(entries)
@@ -499,7 +494,7 @@ def _chances(placement: Placement, entries: Ints, control: list[int | None]) -> 
 
 
 def _after_coin(placement: Placement, entries: Ints, control: list[int | None]) -> Floats:
-    """Return with what probability decisions were shown by the one that the coin chose."""
+    """Return the propensities of decisions within their assigned group."""
     logged, coin = _logged(placement, entries), placement.control.coin
     if coin is None:
         return logged
