@@ -383,7 +383,7 @@ class ControlGroup(Aspect):
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
-        """Return the new holdout or none; None for one of the configuration, which has its own change event."""
+        """Return the new holdout or none; None for a configured one, which has its own change event."""
         if mark.who == CONFIGURATION:
             return None
         return HOLDOUT, {"holdout": (json.loads(mark.value) or {}).get("holdout")}
@@ -442,7 +442,7 @@ class ControlGroup(Aspect):
         return replace(made, prefixes=prefixes, places=of(made.places, control.places(shown, offers)))
 
     def shows(self, offer: Ints) -> list[int] | None:
-        """Return the arms that the control always shows of an offer; None if it draws or there is no holdout."""
+        """Return the arms that the control always shows of an offer; None if it draws or does not exist."""
         if self.coin is None or self.coin.config.control == UNIFORM:
             return None
         return self.coin.control.shown(offer, 0).tolist()  # type: ignore[no-any-return]

@@ -1,7 +1,8 @@
-"""What happens elsewhere: decisions next to the caller, and feeds of events.
+"""Client-side decisions of a placement, and the offsets of its event feeds.
 
-Of decisions made with what was learned here: whether they can be; taken over as made. Last, how far feeds
-have come, by marks of the log.
+1. Checks: whether clients can decide, and whether a delivered decision is possible.
+2. Client-side decisions become rows of the log.
+3. ``FeedOffsets``: how far feeds of events have been read, by change events.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 
 ARMS = "arms"
 MOST_FEEDS, MOST_PARTS = 100, 10_000
-"""Feeds that are remembered, and parts of each: those who may give feedback name them, and all are kept."""
+"""Limits of feeds and of partitions of each: clients choose their names, and all are stored."""
 
-# ---- Decisions made next to the caller
+# ---- Client-side decisions
 
 
 def check_elsewhere(placement: Placement, time: int | None = None) -> None:
-    """Check that a placement's decisions can be made elsewhere with what was learned here, at a time or ever.
+    """Check that clients can decide for a placement, at a time or at all.
 
     Raises
     ------
     InvalidValue
-        If each of them needs something that only the service has; or, at a time, if the policy does not
-        decide by itself then.
+        If decisions need data that only the service has; or, at a time, if the policy alone does not
+        decide.
     """
     why = None
     if placement.config.kind != ARMS:
@@ -53,13 +54,13 @@ def check_elsewhere(placement: Placement, time: int | None = None) -> None:
 
 
 def checked_made(placement: Placement, request: DecisionRequest, made: Made) -> Impression:
-    """Return an impression that was decided elsewhere.
+    """Check a client-side decision and return its impression.
 
     Raises
     ------
     InvalidValue, UnknownName
-        If the impression does not fit, the arm was not on offer, or the propensity is one
-        that the policy cannot have given.
+        If the impression does not fit, the arm was not on offer, or the policy cannot have given the
+        propensity.
     """
     impression, names = placement.checked(request), placement.living.names
     if made.arm not in placement.living.slots:
@@ -77,14 +78,14 @@ def checked_made(placement: Placement, request: DecisionRequest, made: Made) -> 
 
 
 def _least_propensity(placement: Placement) -> float:
-    """Return the least propensity that any policy of a placement can have given since it began."""
-    # What waits in a spool may have been decided by the policy before a rebuild, or among more arms.
+    """Return the least propensity that any policy of a placement can have given."""
+    # A spooled decision may be from the policy before a rebuild, or among more arms.
     share = floor_of(placement.config.policy) if placement.regime is None else 0.0
     return max(share * (1.0 - ROUNDING) / len(placement.living.names), LEAST_PROPENSITY)
 
 
 def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
-    """Take over decisions that were made elsewhere, as the fold takes them in: nothing is drawn."""
+    """Record client-side decisions as the fold does: nothing is drawn."""
     known, epoch = placement.learner.__contains__, placement.learner.epoch
     pairs = zip(asked.column("given"), asked.column("key"), strict=True)
     made: list[Any] = [given._replace(epoch=epoch(key) if known(key) else 0) for given, key in pairs]
@@ -95,18 +96,18 @@ def taken_over(placement: Placement, asked: Block[Impression], seq: int, time: i
     return rows
 
 
-# ---- How far feeds of events have come with a placement
+# ---- Offsets of event feeds
 
 
 class _Logged(msgspec.Struct):
-    """How far a feed has come, as the log says it: the name is that of :func:`name_for`."""
+    """The offsets of a feed as the log holds them; the name is that of :func:`make_feed_name`."""
 
     feed: str
     offsets: Offsets
 
 
 def name_for(feed: str, key: str | None) -> str:
-    """Return the name of a feed in the log: each key has feeds of its own, so that none moves another's on.
+    """Return a feed's name in the log, with the key, so that feeds of different keys are separate.
 
     Examples
     --------
@@ -117,15 +118,15 @@ def name_for(feed: str, key: str | None) -> str:
 
 
 class Fed(Aspect):
-    """Remembers where feeds go on.
+    """The offsets at which feeds continue.
 
-    A mark stands behind the feedback of the events before it. So whatever becomes of the end of a log, as
-    when a backup is restored, no event that is missing stands before the offsets that are left.
+    A change event follows the feedback of the events before its offsets. If the end of a log is lost, as when
+    a backup is restored, all events before the remaining offsets are still in the log.
 
     Attributes
     ----------
-    of : dict of str to dict of str to int
-        By feed and part, such as a topic's partition, the offset of the next event.
+    offsets : dict of str to dict of str to int
+        Offset of the next event by feed and partition.
     """
 
     mark = FED
@@ -134,40 +135,40 @@ class Fed(Aspect):
         self.of: dict[str, Offsets] = {}
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in a mark."""
+        """Apply a change event: new offsets of a feed."""
         said = msgspec.json.decode(mark.value, type=_Logged)
         self.of[said.feed] = _latest(self.of.pop(said.feed, {}) | said.offsets, MOST_PARTS)
         self.of = _latest(self.of, MOST_FEEDS)
 
     def is_news(self, placement: Placement, value: str) -> bool:
-        """Whether a mark says what was not so before."""
+        """True if the change event changes any offset."""
         said = msgspec.json.decode(value, type=_Logged)
         return not said.offsets.items() <= self.of.get(said.feed, {}).items()
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
+        """Return the aspect's field of a snapshot."""
         return {"fed": self.of}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the offsets from a snapshot."""
         self.of = saved.fed
 
     def part(self, placement: Placement) -> dict[str, Offsets]:
-        """Return how far feeds have come with a shard."""
+        """Return the feed offsets of a shard."""
         return deepcopy(self.of)
 
     def show(self, placement: Placement, parts: Sequence[dict[str, Offsets]]) -> None:
-        """Show how far feeds have come with all shards."""
+        """Set the offsets that all shards have reached."""
         self.of = least(parts)
 
 
 def _latest(known: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return at most so many, the last ones."""
+    """Return the last entries, up to a limit."""
     return known if len(known) <= most else dict(list(known.items())[-most:])
 
 
 def together(feed: str, known: Iterable[Fed]) -> Offsets:
-    """Return how far a feed has come with several placements of one log.
+    """Return a feed's greatest offsets over several placements of one log.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def together(feed: str, known: Iterable[Fed]) -> Offsets:
 
 
 def least(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
-    """Return how far feeds have come with all of several logs.
+    """Return the feed offsets that all of several logs have reached.
 
     Examples
     --------

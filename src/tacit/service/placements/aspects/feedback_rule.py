@@ -1,7 +1,7 @@
-"""By which version of the rule feedback becomes knowledge: when it comes, or in the order of decisions.
+"""Version of the learning rule: feedback is learned when it comes, or in the order of decisions.
 
-Placements of version 0.3 learned each reward when it came. They take the new rule at their next start, by a
-change event; what the log holds before that is folded as it was learned.
+Placements of version 0.3 learned each reward when it came. They get the new rule at their next start, by a
+change event; earlier rows are folded by the old rule.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 WHEN_IT_COMES, IN_ORDER = 1, 2
 FIRST = "first"
 LATE_SHARE, EARLY_SHARE = 0.9, 0.001
-"""Above and below these shares of the window, clicks come late, or the window is far longer than needed."""
+"""Shares of the window: above the first clicks are late, below the second the window is far too long."""
 LONGER, AMPLE = 2, 100
-"""How many times as long a window is proposed: as one that cuts clicks off, and as clicks that come early."""
+"""Factors of the proposed window: of one that cuts clicks off, and of the delay of early clicks."""
 
 
 class DelayReport(NamedTuple):
-    """How long clicks take, and what to do where the window does not suit that.
+    """Delay of clicks, and a remedy if the window does not suit it.
 
     Attributes
     ----------
     text : str
     remedy : str
-        Empty where the window suits.
+        Empty if the window suits.
     """
 
     text: str
@@ -62,7 +62,7 @@ def compare_delays(name: str, delay: float, window: float) -> DelayReport:
             text, _proposal(longer, 15, name) if longer > window else "no window can be longer"
         )
     if delay < EARLY_SHARE * window:
-        # Delays have long tails, and 95 % say little about them.
+        # Delays have long tails, which the 95 % quantile does not show.
         remedy = f"{_proposal(AMPLE * delay, 2, name)}: fewer decisions wait in memory"
         return DelayReport(f"{text}; a window of {length} is far longer than they take", remedy)
     return DelayReport(text)
@@ -77,7 +77,7 @@ def _as_text(seconds: float, digits: int) -> str:
 
 
 class FeedbackRule(Aspect):
-    """The version of the rule.
+    """The version of the learning rule.
 
     Attributes
     ----------
@@ -96,25 +96,25 @@ class FeedbackRule(Aspect):
             return None
         rule, showing = placement.config.rule, placement.kind.showing
         late = showing.compared or (showing.single and rule.aggregation == FIRST)
-        # Whether a decision was examined may be known later than any click.
+        # The examination of a decision may become known after any click.
         whole = rule.seen != "decided"
         params = placement.windows.params
         return LearningOrder(placement.learner, params, waits_whole=whole, learns_late=late)
 
     def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
-        """Learn what is decided from here on by another version of the rule."""
+        """Apply a change event: later decisions are learned by another version of the rule."""
         self.version = int(mark.value)
         placement.windows.order = self.order(placement)
         placement.lift.begin_part(f"feedback rule {mark.value}", mark.seq, mark.time)
 
     def begin_turns(self, placement: Placement, entries: Ints) -> None:
-        """Let decisions that were just made wait for their turn to be learned."""
+        """Queue new decisions for learning."""
         order, kept = placement.windows.order, placement.open
         if order is None:
             return
         unlearned = placement.modes.unlearned
         lanes = np.full(len(entries), -1, np.int64)
-        # What teaches the policy nothing is no part of what it believes.
+        # Decisions that the policy does not learn from are not counted as open in its belief.
         if order.counts_open and not placement.sets_aside and not placement.modes.frozen:
             lanes = kept.lanes(entries)
             if others := unlearned | placement.control.not_own:
@@ -122,7 +122,7 @@ class FeedbackRule(Aspect):
         placement.windows.begin_turns(entries, lanes, kept.actions(entries)[:, 0])
         if unlearned:
             order.skip(entries[np.isin(entries, list(unlearned))])
-            # At once: what a later decision of the same moment finds must not depend on how they came.
+            # At once, so that later decisions of the same moment do not depend on the grouping.
             placement.windows.take_turns(decides=False)
 
     def current(self, placement: Placement) -> str:
@@ -136,16 +136,16 @@ class FeedbackRule(Aspect):
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Return the change in words."""
+        """Format the change as text."""
         return "feedback is learned in the order of decisions, clicks and silence alike"
 
     def arms_named(self, placement: Placement) -> None:
-        """Let new arms have delays of their own."""
+        """Add delays for new arms."""
         if placement.windows.order is not None:
             placement.windows.order.reach(placement.learner.policy.arm_count)
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return how long clicks take, and what to do where the window does not suit that."""
+        """Return the delay of clicks, and a remedy if the window does not suit it."""
         order = placement.windows.order
         if order is None or order.click_delay is None:
             return None
@@ -157,12 +157,12 @@ class FeedbackRule(Aspect):
         return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its fields of a snapshot."""
+        """Return the aspect's fields of a snapshot."""
         order = placement.windows.order
         return {"feedback_rule": self.version, "delays": None if order is None else order.saved()}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its fields of a snapshot; one of version 0.3 has none."""
+        """Restore the rule from a snapshot; a snapshot of version 0.3 has none."""
         self.version = saved.feedback_rule
         placement.windows.order = self.order(placement)
         if placement.windows.order is not None:

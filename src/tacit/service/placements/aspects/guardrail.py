@@ -1,8 +1,8 @@
-"""The guardrail: an arm, or the policy, that is proved to harm a metric is shown no more, once."""
+"""Guardrail: stop showing an arm, or the policy, once degradation of a metric is proved."""
 
-# 1. ``LoggedGuardrail``: its marks: on what terms it begins, and which harm is proved.
-# 2. ``Guardrail``: sums of a metric beside the reward; after each group ``marks`` says what shall be done,
-#    once.
+# 1. ``LoggedGuardrail``: values of its change events: terms, or a proved degradation.
+# 2. ``Guardrail``: sums of a metric besides the reward; after each group ``plan_changes`` returns the
+#    change events to log.
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
 GROWTH = 1.01
-"""It looks again once there are more decisions by this, and by ``AT_ONCE``: each look costs time."""
+"""Growth of the number of decisions, besides ``BLOCK_SIZE``, until the next check: a check costs time."""
 
 
 class LoggedGuardrail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a mark of the log says: either on what terms the guardrail begins, or which harm is proved.
+    """Value of a change event: either the guardrail's terms at its beginning, or a proved degradation.
 
     Attributes
     ----------
     terms : str or None
-        JSON of what it rests on.
+        JSON of the configuration.
     arms : int
-        How many there were then.
+        Number of arms at the beginning.
     harm : Harm or None
     """
 
@@ -54,20 +54,20 @@ class LoggedGuardrail(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Guardrail(Aspect):
-    """Watches a metric, and acts where harm beyond the margin is proved.
+    """Watches a metric and acts when degradation beyond the margin is proved.
 
-    What it knows follows from the log; what it does is a mark there, once for each arm, or for the policy.
+    Its state follows from the log; its actions are change events, once for each arm or for the policy.
 
     Attributes
     ----------
     terms : str or None
-        On which it began; None before it has.
-    begun : int
-        How many arms there were then.
-    harms : list of Harm
-        Those that were proved, in order.
+        Terms at the beginning; None before it.
+    initial_arm_count : int
+        Number of arms at the beginning.
+    degradations : list of Harm
+        Proved degradations, in order.
     sums : HarmSums
-        Of the arms, where there is no holdout.
+        Sums of the arms, without a holdout.
     """
 
     mark = GUARDRAIL
@@ -84,29 +84,29 @@ class Guardrail(Aspect):
 
     def _begin(self, arms: int) -> None:
         self.begun, self.harms, self.sums = arms, list[Harm](), HarmSums(arms)
-        # Decisions that are in no sum yet, and how many have closed since the last look.
+        # Decisions that are in no sum yet, and the number of decisions since the last check.
         self._waiting: list[tuple[Closed, Sequence[Ints], Ints]] = []
         self._unsettled = self._closed = 0
 
     # The log ---------------------------------------------------------------------------------
 
     def beginning(self, placement: Placement) -> str | None:
-        """Return the mark with which it begins, where it has not on these terms."""
+        """Return the change event's value that begins the guardrail; None if it began with these terms."""
         terms = msgspec.json.encode([self.config, self.against, self._metric], order="sorted").decode()
         if terms == self.terms:
             return None
         return text_of(LoggedGuardrail(terms, len(placement.living.names)))
 
     def current(self, placement: Placement) -> str | None:
-        """Return the terms on which it began."""
+        """Return the terms with which the guardrail began."""
         return self.terms
 
     def is_news(self, placement: Placement, value: str) -> bool:
-        """Whether a mark says what was not so before: each one does."""
+        """True: every change event changes the guardrail."""
         return True
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Begin on other terms, or take in that harm was proved."""
+        """Begin with new terms, or add a proved degradation."""
         logged = msgspec.json.decode(mark.value, type=LoggedGuardrail)
         if logged.harm is not None:
             self.harms.append(msgspec.structs.replace(logged.harm, at=as_text(mark.time)))
@@ -117,37 +117,37 @@ class Guardrail(Aspect):
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
-        """Return the harm that was proved by a mark, if one was."""
+        """Return the proved degradation of a change event, if any."""
         harm = json.loads(mark.value).get("harm")
         return None if harm is None else (GUARDRAIL, harm | {"at": as_text(mark.time)})
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Return the harm that was proved, in words."""
+        """Format a proved degradation as text."""
         who = "the policy" if detail["arm"] is None else detail["arm"]
         return f"{detail['metric']} harmed by {who}: {detail['then']}"
 
     def arms_named(self, placement: Placement) -> None:
-        """Have room for the arms that there are now."""
+        """Resize the sums to the current arms."""
         if self.terms is not None:
             self.settle(placement)
             self.sums.reach(len(placement.living.names))
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
+        """Return the aspect's field of a snapshot."""
         self.settle(placement)
         harms, sums = msgspec.to_builtins(self.harms), self.sums.saved()
         return {"guardrail": {"terms": self.terms, "begun": self.begun, "harms": harms, "sums": sums}}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the guardrail from a snapshot."""
         if saved.guardrail is not None:
             self.terms, self.begun = saved.guardrail["terms"], saved.guardrail["begun"]
             self.harms = msgspec.convert(saved.guardrail["harms"], list[Harm])
             self.sums = HarmSums.restored(saved.guardrail["sums"])
 
     def still(self) -> Self:
-        """Return what there is to see of it by now, for another thread while this one goes on."""
+        """Return a copy for reader threads."""
         seen = copy(self)
         seen.harms = list(self.harms)
         return seen
@@ -155,7 +155,7 @@ class Guardrail(Aspect):
     # Watching --------------------------------------------------------------------------------
 
     def closed(self, placement: Placement, entries: Ints, closed: Closed) -> None:
-        """Take in decisions whose windows have closed."""
+        """Add decisions whose windows have closed."""
         if self.terms is None:
             return
         self._closed += len(closed.rewards)
@@ -167,7 +167,7 @@ class Guardrail(Aspect):
                 self.settle(placement)
 
     def settle(self, placement: Placement) -> None:
-        """Put into the sums what waits."""
+        """Add pending decisions to the sums."""
         if not self._waiting:
             return
         parts, offers, buckets = zip(*self._waiting, strict=True)
@@ -193,7 +193,7 @@ class Guardrail(Aspect):
     # Acting ----------------------------------------------------------------------------------
 
     def marks(self, placement: Placement) -> list[tuple[str, str]]:
-        """Return the marks that it makes by now, kinds and values: which harm is proved, what is done."""
+        """Return the change events (kind, value) to log now: proved degradations and the actions that follow."""
         if self._closed < max(AT_ONCE, (GROWTH - 1) * self._looked):
             return []
         self._looked, self._closed = self._looked + self._closed, 0
@@ -208,7 +208,7 @@ class Guardrail(Aspect):
         return [*marks, (ARMS, text_of(placement.living.after(placement, ArmsOf(retire=arms))))]
 
     def _proved(self, placement: Placement) -> list[Harm]:
-        """Return the harms that are proved, and were not before."""
+        """Return newly proved degradations."""
         found = self._of_arms(placement) if placement.holdout is None else self._of_policy(placement)
         known = {harm.arm for harm in self.harms}
         return [
@@ -231,11 +231,11 @@ class Guardrail(Aspect):
         return {None: harm} if (harm.low > margin if less else harm.high < -margin) else {}
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return what there is to see of it."""
+        """Return the guardrail's status."""
         return {"guardrail": self.now}
 
     @property
     def now(self) -> GuardrailNow:
-        """What there is to see of it."""
+        """The guardrail's metric, margin, action, baseline and proved degradations."""
         config = self.config
         return GuardrailNow(config.metric, config.margin, config.then, self.against, list(self.harms))

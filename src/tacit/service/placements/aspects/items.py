@@ -1,7 +1,7 @@
-"""A placement's catalogue: items that marks of its log put and remove, and decisions among them.
+"""Catalogue of a placement: items that change events put and remove, and decisions among them.
 
-The catalogue is the learner's, and is in its snapshots. A decision keeps the vector of what it showed in its
-row of the log: what it teaches, the log says without the catalogue.
+The learner holds the catalogue and stores it in its snapshots. A decision's row of the log holds the vector
+of the shown item, so that learning from the log needs no catalogue.
 """
 
 from __future__ import annotations
@@ -30,58 +30,58 @@ if TYPE_CHECKING:
 
 SKIP = "skip"
 VECTORS = '"vector":', '"vectors":'
-"""What rows have of decisions among items of a catalogue; a text in JSON cannot be so."""
+"""Marks of decisions among catalogue items in rows; they cannot occur within a JSON string."""
 
 
 class Items(Aspect):
-    """Keeps items for requests that name their candidates, in the catalogue of the learner.
+    """The catalogue of the learner, for requests that name their candidates.
 
     Attributes
     ----------
-    elsewhere : ItemsNow or None
-        What there is, where shards keep it.
+    shard_status : ItemsNow or None
+        Status of the catalogue if shards hold it.
     """
 
     mark = ITEMS
     elsewhere: ItemsNow | None = None
 
     def now(self, placement: Placement) -> ItemsNow:
-        """Return what there is, as a whole."""
+        """Return the size, version and segments of the catalogue."""
         items = placement.learner.items
         return self.elsewhere or ItemsNow(len(items), items.version, items.segments())
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in a mark."""
+        """Apply a change event."""
         placement.since_snapshot += take_mark(placement.learner.items, mark.value)
 
     def part(self, placement: Placement) -> ItemsNow:
-        """Return what there is in a shard."""
+        """Return the catalogue's status in a shard."""
         return self.now(placement)
 
     def show(self, placement: Placement, parts: Sequence[ItemsNow]) -> None:
-        """Show what there is in the first shard: every one has all of them."""
+        """Set the status of the first shard: every shard has all items."""
         self.elsewhere = parts[0]
 
 
 def items_for(policy: Policy) -> Items | None:
-    """Return the aspect for a policy that knows arms by their relevance alone; None for any other."""
+    """Return the aspect for a policy that knows arms by their relevance alone; None for other policies."""
     by_relevance = policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
     return Items() if by_relevance else None
 
 
-# ---- Changes of the catalogue, as marks of the log
+# ---- Changes of the catalogue, as change events of the log
 
 
 class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is put into a catalogue, or taken out, as a mark of the log holds it.
+    """Items put into a catalogue or removed from it, as a change event holds them.
 
     Attributes
     ----------
     ids : list of str
     vectors : bytes or None
-        Numbers of half precision, one vector after the other; None where the items are taken out.
+        Numbers of half precision, one vector after the other; None to remove the items.
     segments : list of str or None
-        Of each item that is put; none where no item has one.
+        Segment of each item; empty if no item has one.
     """
 
     ids: list[int | str]
@@ -90,16 +90,16 @@ class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ItemShown(msgspec.Struct, frozen=True):
-    """What a decision among items showed, as its row of the log holds it.
+    """The item that a decision showed, as its row of the log holds it.
 
     Attributes
     ----------
     vector : bytes
         Numbers of half precision.
     place : int
-        Of the item among the candidates.
+        Position of the item among the candidates.
     of : int
-        How many candidates there were.
+        Number of candidates.
     """
 
     vector: bytes
@@ -108,7 +108,7 @@ class ItemShown(msgspec.Struct, frozen=True):
 
     @property
     def relevance(self) -> Floats:
-        """The vector, shape (1, dim)."""
+        """The item's vector, shape (1, dim)."""
         return np.frombuffer(self.vector, np.float16).astype(np.float64)[None]
 
 
@@ -118,7 +118,7 @@ def _catalogue(placement: Placement) -> Catalogue:
     Raises
     ------
     InvalidValue
-        If it has none.
+        If the placement has none.
     """
     if placement.items is None:
         why = 'it has no catalogue; ask one of kind = "features" that knows its arms by relevance_dim alone'
@@ -127,12 +127,12 @@ def _catalogue(placement: Placement) -> Catalogue:
 
 
 def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
-    """Return the mark that puts items into a catalogue; nothing is changed yet.
+    """Return the change event's value that puts items into a catalogue; changes nothing.
 
     Raises
     ------
     InvalidValue
-        If one does not fit, or there is no catalogue.
+        If an item does not fit, or there is no catalogue.
     """
     items = _catalogue(placement)
     for i, item in enumerate(asked.items):
@@ -148,18 +148,18 @@ def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
 
 
 def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
-    """Return the mark that takes items out of a catalogue; nothing is changed yet.
+    """Return the change event's value that removes items from a catalogue; changes nothing.
 
     Raises
     ------
     InvalidValue, UnknownName
-        If one is not there, or is named twice; or there is no catalogue.
+        If an item is missing or named twice, or there is no catalogue.
     """
     return text_of(ItemsMark(_catalogue(placement).present(asked.ids)))
 
 
 def take_mark(items: Catalogue, value: str) -> int:
-    """Change a catalogue as a mark says; return how many items that were."""
+    """Apply a change event to a catalogue; return the number of items."""
     mark = msgspec.json.decode(value, type=ItemsMark)
     if mark.vectors is None:
         items.remove(mark.ids)
@@ -170,7 +170,7 @@ def take_mark(items: Catalogue, value: str) -> int:
 
 
 def items_now(placement: Placement, time: int = 0) -> ItemsNow:
-    """Return what is asked of a catalogue as a whole.
+    """Return the size, version and segments of a placement's catalogue.
 
     Raises
     ------
@@ -186,17 +186,17 @@ def items_now(placement: Placement, time: int = 0) -> ItemsNow:
 
 
 class Sought(NamedTuple):
-    """Where the candidates of a request without features are found, once it is decided.
+    """The query that selects the candidates of a request without features when it is decided.
 
-    A request that comes again is answered as before, whatever became of them, and of many shards each looks
-    them up itself.
+    A repeated request gets its first answer, whatever has happened to the candidates; each shard looks them
+    up itself.
 
     Attributes
     ----------
     segment : str or None
-        All items of it are candidates; without one all that are named, or all that there are.
+        All items of the segment are candidates; without it the named items, or all.
     skips : bool
-        Whether what is named and not there is left out.
+        Whether to leave out named items that are missing.
     """
 
     segment: str | None
@@ -204,16 +204,16 @@ class Sought(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the log keeps of it."""
+        """The query as the log holds it."""
         return text_of({} if self.segment is None else {"segment": self.segment})
 
     def candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Located:
-        """Return the candidates as they are now.
+        """Return the current candidates.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If there are none or too many, or one is not there and is not to be skipped.
+            If there are none or too many, or one is missing and must not be skipped.
         """
         if arms is not None:
             there = items.known(arms) if self.skips else arms
@@ -223,34 +223,34 @@ class Sought(NamedTuple):
         return items.located(None, self.segment)
 
     def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
-        """Return how many candidates there are, if these arms are named."""
+        """Return the number of candidates for the named arms."""
         return items.count(self.segment) if arms is None else len(arms)
 
 
 def sought_by(request: DecisionRequest) -> Sought:
-    """Return where the candidates of a request without features are found.
+    """Return the candidate query of a request without features.
 
     Raises
     ------
     InvalidValue
-        If they are named and of a segment, too.
+        If both arms and a segment are given.
     """
     if request.arms is not None and request.segment is not None:
         raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
     return Sought(request.segment, request.unknown == SKIP)
 
 
-# ---- The catalogue of then, as the log is read
+# ---- The catalogue at each row of the log
 
 
 class ItemsThen:
-    """The catalogue of a placement as it was at each row of its log, which is read from the beginning.
+    """The catalogue of a placement at each row of its log, read from the beginning.
 
     Parameters
     ----------
     policy : Policy
     base : Snapshot or None
-        Where the log begins, if old rows were dropped.
+        Snapshot at the log's beginning, if old rows were dropped.
     """
 
     def __init__(self, policy: Policy, base: Snapshot | None) -> None:
@@ -258,7 +258,7 @@ class ItemsThen:
         self._items = Catalogue(policy.feature_dims[0]) if kept is None else kept
 
     def marked(self, mark: MarkRow) -> None:
-        """Take in a mark of the placement."""
+        """Apply a change event of the placement."""
         if mark.kind == ITEMS:
             take_mark(self._items, mark.value)
 
@@ -270,24 +270,24 @@ class ItemsThen:
 
 
 def items_then(policy: Policy, base: Snapshot | None) -> ItemsThen | None:
-    """Return what follows the catalogue of a placement with such a policy; None where it has none."""
+    """Return the catalogue history of a placement with a policy; None if it has no catalogue."""
     return None if items_for(policy) is None else ItemsThen(policy, base)
 
 
 def shown_text(candidates: Located, decision: Decision) -> str:
-    """Return what a decision among candidates showed, as the log keeps it."""
+    """Format the item that a decision showed for the log."""
     place = decision.slot
     vector = candidates.halves[candidates.rows[place]].tobytes()
     return text_of(ItemShown(vector, place, len(candidates)))
 
 
 def shown_of(text: str | None) -> ItemShown | None:
-    """Return what :func:`shown_text` gave; None for a decision of other candidates."""
+    """Parse the output of :func:`format_shown_item`; None for a decision among other candidates."""
     return None if text is None else msgspec.json.decode(text, type=ItemShown)
 
 
 def as_array(given: Any) -> Any:
-    """Return the vectors of candidates; features that came with a request as they are."""
+    """Return the vectors of candidates; features of a request are returned unchanged."""
     return given.vectors if isinstance(given, Located) else given
 
 
