@@ -193,7 +193,7 @@ class Guardrail(Aspect):
     # Acting ----------------------------------------------------------------------------------
 
     def marks(self, placement: Placement) -> list[tuple[str, str]]:
-        """Return the change events (kind, value) to log now: proved degradations and the actions that follow."""
+        """Return the change events (kind, value) to log now: proved degradations and their actions."""
         if self._closed < max(AT_ONCE, (GROWTH - 1) * self._looked):
             return []
         self._looked, self._closed = self._looked + self._closed, 0

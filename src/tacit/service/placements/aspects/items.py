@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SKIP = "skip"
 VECTORS = '"vector":', '"vectors":'
-"""Marks of decisions among catalogue items in rows; they cannot occur within a JSON string."""
+"""Field names that occur in rows of decisions among catalogue items; no JSON string can contain them."""
 
 
 class Items(Aspect):

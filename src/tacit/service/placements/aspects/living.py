@@ -1,8 +1,8 @@
-"""Arms that come and go: what a placement may show just now, and where each arm's slot is."""
+"""Arm lifecycle: add, retire and restore arms of a placement; arm indices and the current offer."""
 
-# 1. ``LoggedArms``: all arms, as a mark has them.
-# 2. ``Living``: arms by slots, which last for good; those on offer; what an old row means that names none.
-# 3. The verb that changes them, and what it answers.
+# 1. ``LoggedArms``: all arms, as a change event holds them.
+# 2. ``ArmLifecycle``: permanent arm indices; the offer; the meaning of old rows without an offer.
+# 3. The verb that changes arms, and its answer.
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 DONE = {"add": "added", "retire": "retired", "restore": "restored"}
 
-# ---- What a mark of the log says of arms
+# ---- Arms as change events hold them
 
 
 class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All arms, as a mark of the log holds them.
+    """All arms, as a change event of the log holds them.
 
     Attributes
     ----------
     arms : int or list of str
-        In the order of their slots.
+        In the order of their indices.
     retired : list of arms
     configured : int, list of str, or None
-        Those that the configuration named when it last changed any; None if it never did.
+        Configured arms at the configuration's last change; None without one.
     changes : int
-        How many changes there were by then, so that shards know what is news.
+        Number of changes so far, by which shards recognize new ones.
     suspended : dict of arm to float
-        What is promised to retired arms.
+        Promised shares of retired arms.
     """
 
     arms: int | list[str]
@@ -59,42 +59,42 @@ class LoggedArms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConfiguredArms(wire.ArmsOf, frozen=True):
-    """A change of arms that the configuration makes.
+    """A change of arms by the configuration.
 
     Attributes
     ----------
     configured : int, sequence of str, or None
-        The arms that it names.
+        Arms of the configuration.
     """
 
     configured: int | Sequence[str] | None = None
 
 
 class Living(Aspect):
-    """The arms, their slots, and which are on offer.
+    """The arms of a placement, their indices, and the current offer.
 
-    The log says "all arms" of a decision only where these are the ones that the placement began
-    with. Once they have changed, each decision says which arms were on offer.
+    Until the arms change, decisions in the log hold no offer, which means all initial arms. After a change,
+    each decision holds its offer.
 
     Parameters
     ----------
     learner : Learner
-        The placement's.
+        Learner of the placement.
 
     Attributes
     ----------
     offer : Offer
-        The arms of the learner, and which of them are on offer.
+        Arms of the learner, and the current offer.
     names : list of arms
-        All that there ever were, in the order of their slots, retired ones too.
-    slots : dict
-        The slot of each.
-    first : array of int64
-        Slots of the arms that the placement began with.
-    wholes : list of str
-        Since the arms changed first, all that were on offer at a time, as the log keeps them.
-    now : LoggedArms
-        As the last change left them.
+        All arms in the order of their indices, with retired ones.
+    arm_indices : dict
+        Index of each arm.
+    initial_indices : array of int64
+        Indices of the arms that the placement began with.
+    full_offers : list of str
+        All full offers since the first change of arms, as the log holds them.
+    logged_arms : LoggedArms
+        Arms after the last change.
     """
 
     mark = ARMS
@@ -112,25 +112,25 @@ class Living(Aspect):
         self._alone = {arm: np.array([slot]) for arm, slot in self.slots.items()}
 
     def arms_named(self, placement: Placement) -> None:
-        """Go on with the arms that the learner has now."""
+        """Load the learner's current arms."""
         self._name(placement.learner)
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Go on with the arms of a mark."""
+        """Apply the arms of a change event."""
         placement.since_snapshot += 1
         self._become(placement, mark.value, mark.seq, mark.time)
 
     def current(self, placement: Placement) -> str:
-        """Return what the last mark says, or would say."""
+        """Return the arms as the value of a change event."""
         return text_of(self.now)
 
     def is_news(self, placement: Placement, value: str) -> bool:
-        """Whether a mark tells of a change that is not known here."""
+        """True if the change event has a change of arms that is unknown here."""
         return decoded(value).changes > self.now.changes
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
-        """Return which arms a mark let come, go and come back, in the words in which it is asked for."""
+        """Return the arms that a change event added, retired and restored, by the names of its request."""
         now = decoded(mark.value)
         then = LoggedArms(_listed(arms), []) if before is None else decoded(before.value)
         known, was_gone = len(_each(then.arms)), set(then.retired)
@@ -144,7 +144,7 @@ class Living(Aspect):
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Return which arms came, went and came back, in words."""
+        """Format added, retired and restored arms as text."""
         said = [
             f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
             for key, done in DONE.items()
@@ -154,49 +154,49 @@ class Living(Aspect):
         return "; ".join(said + ["promised shares suspended: " + ", ".join(shares)] * bool(shares))
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its fields of a snapshot."""
+        """Return the aspect's fields of a snapshot."""
         return {"offers": list(self.wholes), "arms": self.now if self.now.changes else None}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its fields of a snapshot, whose learner the placement has by now."""
+        """Restore the arms from a snapshot, after the placement's learner."""
         arms = saved.arms
         self.now = _known(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
         self.wholes = saved.offers
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return which arms are on offer, and which are retired."""
+        """Return the arms on offer and the retired arms."""
         return {"arms": self.offer.arms, "retired": self.offer.retired}
 
-    # Slots -----------------------------------------------------------------------------------
+    # Arm indices -----------------------------------------------------------------------------
 
     def slots_of(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the slots of arms on offer; of None, as the log says it, those that it began with."""
+        """Return the indices of arms; of None, as in the log, those of the initial arms."""
         if offered is None:
             return self.first
         return np.array([self.slots[arm] for arm in offered], np.int64)
 
     def slots_asked(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the slots that are on offer to a request, as the log will say them."""
+        """Return the indices of the arms on offer to a request, as the log will hold them."""
         return self.offer.slots if offered is None and self.wholes else self.slots_of(offered)
 
     def slot_of(self, arm: Arm) -> Ints:
-        """Return the slot of an arm, as an array of one."""
+        """Return the index of an arm, as an array of length one."""
         return self._alone[arm]
 
     def as_offered(self, arms: list[Any]) -> list[str | None]:
-        """Return the arms on offer to requests as the log keeps them."""
+        """Format the offers of requests for the log."""
         offers = listed_as_json(arms)
         if not self.wholes:
             return offers
         return [self.wholes[-1] if offer is None else offer for offer in offers]
 
     def named(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return arms that are on offer, or were: a request that comes again is answered as before.
+        """Check arms of a request, which may have been retired since it first came.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If there never was one of them, or one is named twice.
+            If one never existed or is named twice.
         """
         known = Offer(self.offer.all) if self.offer.retired and self.slots.keys() >= {*arms} else self.offer
         return [self.names[slot] for slot in known.slots_of(arms).tolist()]
@@ -209,17 +209,17 @@ class Living(Aspect):
     # Changes ---------------------------------------------------------------------------------
 
     def after(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
-        """Return what :attr:`now` is after a change; nothing is changed yet.
+        """Return :attr:`logged_arms` after a change; changes nothing.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If an arm that is to come is there already, another one is not, one is named twice, or
-            none would be on offer; or arms of this placement cannot change.
+            If an added arm exists, another arm does not, one is named twice, or no arm would be on
+            offer; or arms of this placement cannot change.
         """
         check_living(placement)
         offer = _after(self.offer, change)
-        # The configuration may change the holdout in the same moment.
+        # The configuration may change the holdout at the same time.
         configured: Any = change.configured if isinstance(change, ConfiguredArms) else None
         holdout = placement.holdout if configured is None else holdout_in(placement.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
@@ -230,19 +230,19 @@ class Living(Aspect):
         for learner in placement.learners:
             checked_as("add", learner.policy.with_arms, offer.all)
         if configured is None:
-            # What is configured was checked as it is.
+            # The configuration has already been checked.
             self._check_weighed(placement, change.add, offer)
             configured = self.now.configured
         now = self.now
         kept = now.changes, now.suspended
         after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), *kept)
-        # What changes nothing is no event.
+        # Without a difference there is no change event.
         suspended, changes = _suspended(placement, offer.retired), now.changes + 1
         return now if after == now else replace(after, changes=changes, suspended=suspended)
 
     @staticmethod
     def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
-        """Check that the guardrail can weigh what arms do that come."""
+        """Check that the guardrail can compare arms that are added."""
         if not add or placement.guardrail is None or placement.holdout is not None:
             return
         if not whose_draws(placement.learner.policy.with_arms(offer.all)).randomized:
@@ -250,11 +250,10 @@ class Living(Aspect):
             raise InvalidValue("add", add, remedy)
 
     def configured_change(self, placement: Placement) -> ConfiguredArms | None:
-        """Return what the configuration changes: it names other arms than it did before.
+        """Return the change of arms in the configuration, or None.
 
-        An arm that it names no longer is retired; one that it names anew comes, or comes back.
-        What others did to the arms that it has always named, or never, stays, unless no arm would
-        be on offer.
+        Arms that the configuration no longer names are retired; arms that it newly names are added or
+        restored. Requests' changes of other arms stay, unless no arm would be on offer.
         """
         config = placement.config
         configured, before = config.configured_arms, self.now.configured
@@ -265,7 +264,7 @@ class Living(Aspect):
             return None
         add: Any = [arm for arm in _each(configured) if arm not in self.slots]
         gone = [arm for arm in self.offer.arms if arm in known - named]
-        # Where nothing would be on offer, all that it names comes back.
+        # If no arm would be on offer, all configured arms are restored.
         empty = not add and len(gone) == len(self.offer.arms)
         back = [arm for arm in self.offer.retired if arm in (named if empty else named - known)]
         if isinstance(configured, int):
@@ -273,12 +272,12 @@ class Living(Aspect):
         return ConfiguredArms(add, gone, back, configured)
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that the arms can be those that are configured.
+        """Check that the arms can become the configured ones.
 
         Raises
         ------
         ConfigError
-            If they cannot.
+            If the change is impossible.
         """
         change = self.configured_change(placement)
         try:
@@ -291,12 +290,12 @@ class Living(Aspect):
             ) from error
 
     def have(self, placement: Placement, now: str, time: int) -> None:
-        """Have the arms of a mark in another log, unless these are known."""
+        """Adopt the arms of another log's change event, unless they are known."""
         if self.is_news(placement, now):
             self._become(placement, now, 0, time)
 
     def _become(self, placement: Placement, now: str, seq: int, time: int) -> None:
-        """Go on with the arms of a mark."""
+        """Apply the arms of a change event."""
         try:
             check_living(placement)
         except InvalidValue as error:
@@ -317,12 +316,12 @@ class Living(Aspect):
         placement.lift.arms_changed(*counts, seq, time, control=shown != placement.control_shows)
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
-        """Check that the arms which impressions name are on offer still.
+        """Check that the arms named by impressions are still on offer.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If one was retired since it was asked for.
+            If one was retired after the request came.
         """
         if self.wholes:
             for impression in impressions:
@@ -331,12 +330,12 @@ class Living(Aspect):
 
 
 def check_living(placement: Placement) -> None:
-    """Check that arms of a placement can come and go.
+    """Check that arms of a placement can change.
 
     Raises
     ------
     InvalidValue
-        If not.
+        If they cannot.
     """
     if not placement.kind.living:
         why = f"its arms cannot change: arms of kind {placement.kind.name!r} come with each request"
@@ -357,7 +356,7 @@ def _after(offer: Offer, change: wire.ArmsOf) -> Offer:
 
 
 def _suspended(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
-    """Return the shares that are promised to retired arms."""
+    """Return the promised shares of retired arms."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     return {str(arm): shares[arm] for arm in retired if arm in shares}
 
@@ -368,12 +367,12 @@ def _known(learner: Learner) -> LoggedArms:
 
 
 def decoded(mark: str) -> LoggedArms:
-    """Return all arms from the value of a mark."""
+    """Parse the value of a change event."""
     return msgspec.json.decode(mark, type=LoggedArms)
 
 
 def fit(learner: Learner, now: LoggedArms) -> None:
-    """Let a learner have these arms, which are its own and perhaps more."""
+    """Add, restore and retire arms of a learner until they match the logged arms."""
     if now.arms is None:  # they come with requests
         return
     known = len(learner.offer.names)
@@ -386,7 +385,7 @@ def fit(learner: Learner, now: LoggedArms) -> None:
 
 
 def _listed(arms: Any) -> Any:
-    """Return arms as a mark holds them: a number, a list, or None."""
+    """Convert arms to a number, a list or None, as change events hold them."""
     return arms if arms is None or isinstance(arms, int) else list(arms)
 
 
@@ -395,7 +394,7 @@ def _each(arms: Any) -> Sequence[Arm]:
 
 
 def listed_as_json(values: list[Any]) -> list[str | None]:
-    """Return lists as the log keeps them; most often there is none."""
+    """Convert lists to JSON text for the log; fast if all are None."""
     return values if values.count(None) == len(values) else list(map(as_json, values))
 
 

@@ -1,7 +1,7 @@
-"""Which policy of a placement decides and learns: its mode, and a second policy beside the first."""
+"""The mode of a placement, and its secondary policy (shadow, or the control of a holdout)."""
 
-# 1. ``Modes``: whether the policy decides and learns, learns from others, or stands still.
-# 2. ``Second``: the second policy, unseen beside the first or that of the holdout's control.
+# 1. ``Modes``: whether the policy decides and learns.
+# 2. ``SecondaryPolicy``: the policy of a shadow or of the holdout's control.
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ if TYPE_CHECKING:
 
 
 class Modes(Aspect):
-    """The mode, and the open decisions that teach nothing because of it.
+    """The mode, and the open decisions that are not learned because of it.
 
     Attributes
     ----------
-    now : str
-        ``online``, ``frozen`` (nothing is learned), ``shadow`` (a second policy decides beside, unseen) or
-        ``control`` (that of the holdout decides everything).
+    mode : str
+        ``online``, ``frozen`` (nothing is learned), ``shadow`` (a secondary policy computes
+        counterfactuals) or ``control`` (the control of the holdout decides everything).
     """
 
     mark = rows.MODE
 
     def __init__(self) -> None:
         self.now = rows.ONLINE
-        # Entries of open decisions that were made while nothing was learned.
+        # Entries of open decisions made while nothing was learned.
         self.unlearned: set[int] = set()
 
     def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
-        """Take in a mark."""
+        """Apply a change event: another mode."""
         self.now = mark.value
         placement.lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
 
     def current(self, placement: Placement) -> str:
-        """Return what the last mark says."""
+        """Return the mode of the last change event."""
         return self.now
 
     @staticmethod
     def change(mark: rows.MarkRow, before: rows.MarkRow | None, arms: Sequence[Arm]) -> Note:
-        """Return the mode of a mark."""
+        """Return the mode of a change event."""
         return rows.MODE, {"mode": mark.value}
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Return a mode, in words."""
+        """Format a mode as text."""
         return f"mode: {detail.get('mode')}"
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
+        """Return the aspect's field of a snapshot."""
         return {"mode": self.now}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the mode from a snapshot."""
         self.now = saved.mode
 
     def part(self, placement: Placement) -> str:
@@ -80,7 +80,7 @@ class Modes(Aspect):
         return self.now
 
     def show(self, placement: Placement, parts: Sequence[str]) -> None:
-        """Show the mode of the first shard: all have it."""
+        """Set the mode of the first shard: all shards have it."""
         self.now = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Modes(Aspect):
         return {"mode": self.now}
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made next to the caller."""
+        """Return why decisions cannot be made at the client."""
         if time is None or not self.compares:
             return None
         return f"in mode {self.now!r} each decision is compared here"
@@ -99,7 +99,7 @@ class Modes(Aspect):
         Raises
         ------
         InvalidValue
-            If it cannot.
+            If the mode is impossible.
         """
         if mode not in rows.MODES:
             raise InvalidValue("mode", mode, f"give one of {', '.join(rows.MODES)}")
@@ -109,7 +109,7 @@ class Modes(Aspect):
             raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that there still is the mode of the log, and a control where that decides everything.
+        """Check that the logged mode still exists, and a holdout if its control decides everything.
 
         Raises
         ------
@@ -129,26 +129,26 @@ class Modes(Aspect):
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing is learned."""
+        """True if nothing is learned."""
         return self.now == rows.FROZEN
 
     @property
     def control_decides(self) -> bool:
-        """Whether the control of the holdout decides everything."""
+        """True if the control of the holdout decides everything."""
         return self.now == rows.CONTROL
 
     @property
     def compares(self) -> bool:
-        """Whether a second policy says what it would have shown."""
+        """True if a secondary policy computes counterfactual decisions."""
         return self.now == rows.SHADOW
 
     @property
     def of_taken_over(self) -> str:
-        """The mode of decisions that were made elsewhere: the policy decided, whatever happens here."""
+        """The mode of client-side decisions: the policy decides, whatever the mode here."""
         return rows.FROZEN if self.frozen else rows.ONLINE
 
     def keep(self, entries: Ints, modes: Sequence[str]) -> None:
-        """Keep which new open decisions shall teach nothing."""
+        """Track which new open decisions must not be learned."""
         if self.unlearned:
             self.unlearned.difference_update(entries.tolist())
         if not set(modes).isdisjoint(rows.UNLEARNED):
@@ -156,7 +156,7 @@ class Modes(Aspect):
             self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED)
 
     def learnable(self, rewards: Lessons) -> Lessons:
-        """Return the rewards that are to be learned: nothing while frozen, or shown so."""
+        """Return the rewards to learn: none while frozen, and none of decisions made while frozen."""
         if self.frozen:
             return rewards.take([])
         if not self.unlearned:
@@ -167,7 +167,7 @@ class Modes(Aspect):
 
 @contextmanager
 def untouched(learner: Learner, key: str) -> Iterator[None]:
-    """Leave what a learner knows of a key as it was, even by what the policy observes."""
+    """Restore the learner's state of a key on exit, even if the policy changed it while deciding."""
     lanes = learner.lanes
     (lane,) = lanes.admit([key]).tolist()
     kept = [array.copy() for _, array in leaves(lanes.view(lane))]
@@ -191,28 +191,28 @@ def _now(placement: Placement, time: int) -> wire.ModeNow:
 Modes.changes = {wire.ModeOf: Effect(rows.MODE, _mode, _now)}
 
 
-# ---- The second policy: unseen beside the first, or that of the holdout's control
+# ---- The secondary policy: shadow, or the control of the holdout
 
 
 class Second(Aspect):
-    """A second policy, which learns from decisions of its own.
+    """A secondary policy, which learns from decisions of its own.
 
-    In the mode ``shadow`` it says beside each decision what it would have shown, and learns from what was
-    shown. Where it is that of a holdout's control, it decides for the control and learns from that.
+    In mode ``shadow`` it computes a counterfactual for each decision and learns from the shown arms. As the
+    policy of a holdout's control it decides for the control and learns from that.
 
     Parameters
     ----------
     config : PlacementConfig
     seed : int
-        The placement's.
-    first : array of int64
-        Slots of the arms that the placement began with.
+        Seed of the placement.
+    initial_indices : array of int64
+        Indices of the arms that the placement began with.
 
     Attributes
     ----------
     learner : Learner
-    of_control : bool
-        Whether it is the policy of a holdout's control.
+    is_control : bool
+        Whether the policy is that of a holdout's control.
     """
 
     def __init__(self, config: PlacementConfig, seed: int, first: Ints) -> None:
@@ -222,24 +222,24 @@ class Second(Aspect):
         self.go_on(Learner(config.shadow, seed, propensities=config.propensities), first)
 
     def go_on(self, learner: Learner, first: Ints) -> None:
-        """Go on with a learner, and none of the open decisions."""
+        """Set the learner, without open decisions."""
         self.learner = learner
         self._open = OpenDecisions(learner, first)
-        # Entries of the open decisions that it learns from.
+        # Entries of the open decisions that this policy learns from.
         self._learns: set[int] = set()
 
     # Deciding --------------------------------------------------------------------------------
 
     def drawn(self, placement: Placement, impression: Impression, id: str) -> Decision:
-        """Return what it would show."""
+        """Return the counterfactual decision."""
         return placement.drawn(self.learner, self._draws, impression, id)
 
     def by_two(
         self, placement: Placement, impression: Impression, seq: int, id: str, time: int
     ) -> Block[rows.DecisionRow]:
-        """Decide where it is the control's: one of both policies does, and learns from it.
+        """Decide with the policy of the assigned group, which also learns from the decision.
 
-        The other one is asked what it would have shown, and remembers nothing of it.
+        The other policy computes a counterfactual and keeps no trace of it.
         """
         coin = placement.control.coin
         assert coin is not None
@@ -274,7 +274,7 @@ class Second(Aspect):
     # Open decisions --------------------------------------------------------------------------
 
     def keep(self, entries: Ints, decision: Decision | None, *, plain: bool) -> None:
-        """Keep what it needs to learn from a new open decision; of None, nothing is its to learn."""
+        """Store a new open decision to learn from; None if this policy does not learn from it."""
         if self._learns:
             self._learns.difference_update(entries.tolist())
         if decision is not None:
@@ -282,25 +282,25 @@ class Second(Aspect):
             self._learns.update(entries.tolist())
 
     def lessons(self, entries: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
-        """Return what learns, what was kept, and which of these open decisions it learns from."""
+        """Return the learner, its open decisions, and the indices of the entries that it learns from."""
         learns = self._learns
         return self.learner, self._open, [i for i, entry in enumerate(entries) if entry in learns]
 
     def epochs(self, entries: Ints) -> Iterator[int | None]:
-        """Yield the epochs of open decisions as it counts them; None of those that are not its own."""
+        """Yield this policy's epochs of open decisions; None for decisions of the other policy."""
         for i, entry in enumerate(entries.tolist()):
             yield int(self._open.epochs(entries[i : i + 1])[0]) if entry in self._learns else None
 
     # The fold --------------------------------------------------------------------------------
 
     def recalled(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
-        """Take in a decision of the log beside which it stood; None where it did not."""
+        """Restore the counterfactual of a logged shadow decision; None for other decisions."""
         if row.mode != rows.SHADOW or not self._reads(row):
             return None
         return placement.recalled(self.learner, row)
 
     def recalled_by_two(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
-        """Take in a decision of the log that one of both policies made; None where that was the first."""
+        """Restore a logged decision of the control's policy; None if the first policy decided."""
         if not self._reads(row):
             return None
         if not row.control:
@@ -309,10 +309,10 @@ class Second(Aspect):
         return placement.recalled(self.learner, row)
 
     def reopened(self, placement: Placement, row: rows.DecisionRow, epoch: int) -> Decision:
-        """Return an open decision of a snapshot, in the epoch that was saved."""
+        """Restore an open decision of a snapshot, in its saved epoch."""
         return rows.read_by(self.learner, placement.decision_of(row, epoch))
 
     def _reads(self, row: rows.DecisionRow) -> bool:
-        """Whether it can read a context, which may be older than that."""
+        """True if the policy can read the row's context, which may be older than the policy."""
         dim = self.learner.policy.context_dim
         return dim == 0 or len(rows.parsed(row.context) or ()) == dim

@@ -1,4 +1,4 @@
-"""What is pinned: shown by every decision that offers it, with propensity 1, until a time."""
+"""Pins: arms that every decision shows if they are on offer, with propensity 1, until a time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ UNPIN = "unpin"
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """What is shown always, as a mark of the log holds it.
+    """A pin, as a change event of the log holds it.
 
     Attributes
     ----------
     arms : list of arms
-        One; of a list, those from the top.
+        One arm, or the top of a list.
     until : int
-        From then on the policy decides again, in microseconds since 1970.
+        End of the pin, in microseconds since 1970.
     """
 
     arms: list[int | str]
@@ -39,7 +39,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def pin_of(text: str) -> Pin | None:
-    """Return what a mark's value says is pinned.
+    """Parse the pin in a change event's value.
 
     Examples
     --------
@@ -50,15 +50,15 @@ def pin_of(text: str) -> Pin | None:
 
 
 class Pins(Aspect):
-    """Shows what is pinned where an impression offers it.
+    """Shows the pinned arms if an impression offers them.
 
-    What could not be shown is decided by the policy, as if nothing were pinned. The time of a decision says
-    whether a pin still holds, so that the log says it, too.
+    Otherwise the policy decides as if there were no pin. The time of a decision determines whether a pin
+    holds, so the log determines it, too.
 
     Attributes
     ----------
     last : Pin or None
-        As the last mark left it; it may have ended since.
+        Pin of the last change event; it may have ended.
     """
 
     mark = PIN
@@ -67,22 +67,22 @@ class Pins(Aspect):
         self.last: Pin | None = None
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in a mark."""
+        """Apply a change event: another pin, or none."""
         self.last = pin_of(mark.value)
 
     def current(self, placement: Placement) -> str:
-        """Return what the last mark says."""
+        """Return the pin of the last change event."""
         return text_of(self.last)
 
     @staticmethod
     def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
-        """Return what was pinned by a mark, or that nothing is any more."""
+        """Return the pin of a change event, or its removal."""
         pin = pin_of(mark.value)
         return (UNPIN, {}) if pin is None else (PIN, {"arms": pin.arms, "until": as_text(pin.until)})
 
     @staticmethod
     def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Return what was pinned, in words.
+        """Format a pin as text.
 
         Examples
         --------
@@ -92,41 +92,41 @@ class Pins(Aspect):
         return f"pinned until {clock(detail['until'])}: {', '.join(map(str, detail['arms']))}"
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot."""
+        """Return the aspect's field of a snapshot."""
         return {"pin": self.last}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the pin from a snapshot."""
         self.last = msgspec.convert(saved.pin, Pin | None)
 
     def part(self, placement: Placement) -> Pin | None:
-        """Return what the last mark of a shard left."""
+        """Return the pin of a shard's last change event."""
         return self.last
 
     def show(self, placement: Placement, parts: Sequence[Pin | None]) -> None:
-        """Show what is pinned in the first shard: it was pinned in all."""
+        """Set the pin of the first shard: all shards have it."""
         self.last = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return the arms that are pinned."""
+        """Return the pinned arms."""
         pin = self.at(now)
         return {"pinned": None if pin is None else pin.arms}
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return what is pinned."""
+        """Return the pinned arms as text."""
         pin = self.at(now)
         return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
 
     def stays_here(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made next to the caller."""
+        """Return why decisions cannot be made at the client."""
         return "it shows what is pinned" if time is not None and self.at(time) is not None else None
 
     def at(self, time: int) -> Pin | None:
-        """Return what is pinned at a time of the log."""
+        """Return the pin at a time of the log, or None."""
         return self.last if self.last is not None and time < self.last.until else None
 
     def shown(self, placement: Placement, impression: Impression, time: int) -> tuple[Arm, ...] | None:
-        """Return what an impression shows because it is pinned; None where the policy decides."""
+        """Return the arms that a pin shows to an impression; None if the policy decides."""
         pin = self.at(time)
         if pin is None or not set(pin.arms) <= set(placement.can_show(impression)):
             return None
@@ -134,16 +134,16 @@ class Pins(Aspect):
 
     @staticmethod
     def mode(placement: Placement) -> str:
-        """Return the mode by which the log tells a decision that shows what is pinned."""
+        """Return the logged mode of decisions that show a pin."""
         return PINNED_FROZEN if placement.modes.frozen else PINNED
 
     def after(self, placement: Placement, asked: wire.PinOf, time: int) -> Pin:
-        """Return what is pinned after a request at a time of the log; nothing is changed yet.
+        """Return the pin after a request at a time of the log; changes nothing.
 
         Raises
         ------
         InvalidValue
-            If that cannot be.
+            If the pin is impossible.
         """
         until = as_time("until", asked.until)
         if until <= time:
@@ -153,13 +153,13 @@ class Pins(Aspect):
 
 
 def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
-    """Return arms that can be pinned, by the names that the placement has for them."""
+    """Check arms for a pin and return their names in the placement."""
     most = placement.most_fixed
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         count = "one arm" if most == 1 else f"1 to {most} arms, each once"
         raise InvalidValue("arms", list(arms), f"pin {count}")
     if not placement.living.slots:
-        # What is on offer comes with each request.
+        # The offer comes with each request.
         return list(arms)
     offered = {str(arm): arm for arm in placement.offer.arms}
     for arm in arms:

@@ -1,7 +1,8 @@
-"""What the shards of a placement learn together.
+"""Shared learning: the shards of a placement exchange what they have learned.
 
-First what shards tell each other and how it is written; then the three ways in which states join:
-posteriors added key by key, sums over all keys, a safe classifier; last the placement's part in it.
+1. ``SharedUpdate``, and arrays as text.
+2. Three ways to merge states: sums for each key, sums over all keys, a safe classifier.
+3. ``SharedLearning``: the placement's aspect.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from tacit.service.placements.aspects.aspect import Aspect, Saved
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-# ---- What shards tell each other, and how it is written
+# ---- Updates between shards, and arrays as text
 
 NOISE = 1e-9
-"""Sums smaller than this share of the whole are what rounding leaves, and nothing learned."""
+"""Sums below this share of the whole are rounding errors."""
 CLASSIFIER, SUMS = "", "sums"
 """Names of the parts that belong to all keys."""
 SCRATCH = "scratch."
@@ -43,11 +44,11 @@ Value = dict[str, str]
 
 
 class NotYet(NotDurable):
-    """What was learned is of arms that are not known here yet."""
+    """The update is about arms that are not known here yet."""
 
 
 class Learned(msgspec.Struct):
-    """What a shard has learned, up to a moment of its log.
+    """An update with the learning of one shard, up to a time of its log.
 
     Attributes
     ----------
@@ -55,7 +56,7 @@ class Learned(msgspec.Struct):
     time : int
         Microseconds since 1970.
     parts : dict of str to dict of str to str
-        The arrays of each key; or, of what belongs to all keys, of the classifier and of the sums.
+        Arrays of each key, or of the classifier and the sums of all keys.
     """
 
     shard: int
@@ -64,27 +65,27 @@ class Learned(msgspec.Struct):
 
 
 class Shared(Protocol):
-    """Something that a placement's learner shares with those in other shards."""
+    """A state that a placement's learner shares with other shards."""
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return what was learned here since the last time, or altogether."""
+        """Return what was learned here since the last call, or altogether."""
 
     def news(self, learner: Learner, learned: Learned) -> Learned:
-        """Return what of it is not known here."""
+        """Return the parts of an update that are not known here."""
 
     def take(self, learner: Learner, learned: Learned) -> None:
-        """Take in what another shard has sent."""
+        """Apply an update of another shard."""
 
     def reach(self, policy: Policy) -> None:
-        """Go on with a policy of more arms."""
+        """Extend the state to a policy with more arms."""
         return None
 
     def saved(self) -> Any:
-        """Return what was taken in, as JSON data."""
+        """Return the received updates as JSON data."""
         return None
 
     def restore(self, saved: Any) -> None:
-        """Take over what :meth:`saved` gave."""
+        """Restore the updates that :meth:`save_state` wrote."""
         return None
 
 
@@ -92,20 +93,20 @@ class Shared(Protocol):
 
 
 def text_of(array: Any) -> str:
-    """Return the shape and the bytes of an array as text."""
+    """Encode the shape and bytes of an array as text."""
     shape = "x".join(map(str, array.shape))
     return f"{shape}:{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"
 
 
 def array_of(text: str, like: Any) -> Any:
-    """Return the array of such a text, which is to be of the form of another one.
+    """Decode an array of the form of another one.
 
-    One from before some arms came has nothing for these.
+    Arms that were added since have zeros.
 
     Raises
     ------
-    NotYet
-        If it knows of arms which the other one does not.
+    UnknownArms
+        If the array has arms that ``like`` lacks.
 
     Examples
     --------
@@ -113,7 +114,7 @@ def array_of(text: str, like: Any) -> Any:
     [[1.0, 2.0, 0.0]]
     """
     shape, _, content = text.rpartition(":")
-    # Without its shape, it is from a version before arms could come.
+    # Texts without a shape are from a version before arms could be added.
     sizes = tuple(map(int, shape.split("x"))) if shape else like.shape
     array = np.frombuffer(base64.b64decode(content), like.dtype).reshape(sizes)
     if sizes == like.shape:
@@ -124,36 +125,36 @@ def array_of(text: str, like: Any) -> Any:
 
 
 def padded(small: Any, large: Any) -> Any:
-    """Return ``large`` with ``small`` in its leading corner."""
+    """Copy ``source`` into the leading corner of ``target``."""
     large[tuple(map(slice, small.shape))] = small
     return large
 
 
 def value_of(arrays: Any) -> Value:
-    """Return a named tuple's arrays by their names, but for scratch."""
+    """Encode a named tuple's arrays by name, without workspace arrays."""
     return {name: text_of(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
 
 
 def arrays_of(value: Value, like: Any) -> Any:
-    """Return a named tuple like another one; what is not named stays as it is there."""
+    """Decode a named tuple; arrays without a text are those of ``like``."""
     return rebuilt(
         like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
     )
 
 
 def put(target: Any, source: Any) -> None:
-    """Copy arrays into their namesakes."""
+    """Copy arrays into those of the same names."""
     for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
         into[:] = array
 
 
-# ---- Posteriors and counts of keys that are spread over all shards, added up key by key
+# ---- Sums for each key: posteriors and counts of keys that are spread over all shards
 
 logger = logging.getLogger(__name__)
 
 
 class Summed:
-    """Sums over the impressions of each key, of which each shard sees some.
+    """Sums over the impressions of each key, which are spread over all shards.
 
     Parameters
     ----------
@@ -162,14 +163,14 @@ class Summed:
 
     def __init__(self, policy: Policy) -> None:
         self._known: dict[int, dict[str, Any]] = {}
-        # Of the lanes as they were when something was sent or taken.
+        # Lanes at the last exchange, by key.
         self._before: dict[str, bytes] = {}
         self._learned: set[str] = set()
         self._sent: dict[str, Value] = {}
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
-        """Go on with a policy of more arms."""
+        """Extend the sums to a policy with more arms."""
         self._prior = policy.init(1)
         self._nothing = delta(self._prior, self._prior)
         for known in self._known.values():
@@ -177,11 +178,11 @@ class Summed:
         self._sent |= {key: value_of(self._reached(value)) for key, value in self._sent.items()}
 
     def _reached(self, value: Value) -> Any:
-        """Return the sums that are sent, of all arms."""
+        """Return sums of an update, extended to all arms."""
         return arrays_of(value, self._nothing)
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the sums of the keys that were learned here since the last time."""
+        """Return the sums of the keys that were learned here since the last call."""
         self._look(learner, learner.keys)
         for key in sorted(self._learned):
             own = self._own(learner, key)
@@ -191,7 +192,7 @@ class Summed:
         return {key: value for key, value in self._sent.items() if everything or key in learned}
 
     def _own(self, learner: Learner, key: str) -> Any:
-        """Return the sums over the impressions of this shard; None for nothing."""
+        """Return the sums over this shard's impressions; None for nothing."""
         whole = own = delta(_lane(learner, key), self._prior)
         for known in self._known.values():
             if key in known:
@@ -199,7 +200,7 @@ class Summed:
         return None if _size(own) <= NOISE * _size(whole) else own
 
     def _look(self, learner: Learner, keys: Iterable[str]) -> None:
-        """Note which keys were learned here."""
+        """Note the keys that were learned here."""
         for key in keys:
             now = _content(_lane(learner, key))
             before = self._before.get(key)
@@ -208,7 +209,7 @@ class Summed:
             self._before[key] = now
 
     def news(self, learner: Learner, learned: Learned) -> Learned:
-        """Return the keys of which another shard has sent something else before."""
+        """Return the keys whose sums differ from the shard's last update."""
         known = self._known.get(learned.shard, {})
         fresh = {
             key: value
@@ -218,7 +219,7 @@ class Summed:
         return Learned(learned.shard, learned.time, fresh)
 
     def take(self, learner: Learner, learned: Learned) -> None:
-        """Put what a shard sends in the place of what it sent before."""
+        """Replace the last update of a shard by a new one."""
         known = self._known.setdefault(learned.shard, {})
         learner.lanes.admit(list(learned.parts))
         self._look(learner, learned.parts)
@@ -235,14 +236,14 @@ class Summed:
             self._before[key] = _content(lane)
 
     def saved(self) -> Any:
-        """Return what every other shard has sent."""
+        """Return the last update of each other shard."""
         return [
             [shard, {key: value_of(sums) for key, sums in known.items()}]
             for shard, known in self._known.items()
         ]
 
     def restore(self, saved: Any) -> None:
-        """Take over what :meth:`saved` gave."""
+        """Restore the updates that :meth:`save_state` wrote."""
         self._known = {
             shard: {key: arrays_of(value, self._nothing) for key, value in known.items()}
             for shard, known in saved or ()
@@ -267,17 +268,17 @@ def _size(arrays: Any) -> float:
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
 
-# ---- Sums over the rewards of all keys: each shard adds those of its own keys
+# ---- Sums over all keys: each shard adds those of its own keys
 
 GROWTH = 0.02
-"""By which share of what a shard has sent its sums change before it sends them again."""
+"""Relative change of a shard's sums at which it sends them again."""
 
 Sums = dict[str, Floats]
 """Arrays by their names."""
 
 
 class Added:
-    """Sums that belong to all keys: each shard adds those of its own keys.
+    """Sums over all keys: each shard adds those of its own keys.
 
     Parameters
     ----------
@@ -290,7 +291,7 @@ class Added:
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
-        """Go on with a policy of more arms."""
+        """Extend the sums to a policy with more arms."""
         self._begun = shared_sums(policy, policy.init(0))
         self._nothing = {name: np.zeros_like(array) for name, array in self._begun.items()}
         self._sent = self._reached(self._sent)
@@ -303,7 +304,7 @@ class Added:
         }
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the sums of this shard if they have changed enough, or altogether."""
+        """Return the sums of this shard if they have changed enough, or always with ``everything``."""
         own = whole = shared_sums(learner.policy, learner.state)
         for other in (self._begun, *self._known.values()):
             own = {name: own[name] - other[name] for name in own}
@@ -314,20 +315,20 @@ class Added:
         return {SUMS: {name: text_of(array) for name, array in own.items()}}
 
     def news(self, learner: Learner, learned: Learned) -> Learned:
-        """Return nothing if the same was sent before."""
+        """Return nothing if the sums equal the shard's last update."""
         sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
         fresh = sums is not None and _differ(sums, known, sums, 0.0)
         return Learned(learned.shard, learned.time, {SUMS: learned.parts[SUMS]} if fresh else {})
 
     def take(self, learner: Learner, learned: Learned) -> None:
-        """Put what a shard sends in the place of what it sent before."""
+        """Replace the last update of a shard by a new one."""
         sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
         if sums is not None:
             add_shared(learner, {name: array - known[name] for name, array in sums.items()})
             self._known[learned.shard] = sums
 
     def _read(self, learned: Learned) -> Sums | None:
-        """Return the sums that a shard has sent; None for none, or such as do not fit."""
+        """Return the sums of an update; None if it has none or they do not fit."""
         value = learned.parts.get(SUMS)
         if value is None:
             return None
@@ -338,14 +339,14 @@ class Added:
             return None
 
     def saved(self) -> Any:
-        """Return what every other shard has sent."""
+        """Return the last update of each other shard."""
         return [
             [shard, {name: text_of(array) for name, array in known.items()}]
             for shard, known in self._known.items()
         ]
 
     def restore(self, saved: Any) -> None:
-        """Take over what :meth:`saved` gave."""
+        """Restore the updates that :meth:`save_state` wrote."""
         self._known = {
             shard: {name: array_of(known[name], like) for name, like in self._nothing.items()}
             for shard, known in saved or ()
@@ -353,9 +354,9 @@ class Added:
 
 
 def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
-    """Whether sums differ from others by more than a share of them, and than rounding leaves.
+    """True if sums differ from a reference by more than a share of it and than rounding errors.
 
-    What they have in common is judged row by row, as of arms: what is rare counts as well.
+    Rows, such as those of arms, are compared separately, so that rare ones count.
     """
     return any(
         bool((change > least * _by_row(others[name]) + NOISE * _by_row(whole[name])).any())
@@ -370,7 +371,7 @@ def _by_row(array: Floats) -> Floats:
     return sums
 
 
-# ---- A safe classifier of all keys, joined: what any shard knows, all may know
+# ---- A safe classifier of all keys, joined over the shards
 
 
 def classifier_of(policy: Policy) -> Classifier | None:
@@ -384,9 +385,9 @@ def classifier_of(policy: Policy) -> Classifier | None:
 
 
 class Joined(Shared):
-    """A safe classifier, of which each shard has one: what any has learned, all may know.
+    """A safe classifier in each shard; their join classifies as any of them does.
 
-    It knows no arms, and what was joined is in the state.
+    It is independent of the arms; the joined classifier is in the learner's state.
 
     Parameters
     ----------
@@ -398,7 +399,7 @@ class Joined(Shared):
         self._before: Value = value_of(classifier.init(1))
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the classifier if it has changed since the last time."""
+        """Return the classifier if it has changed since the last call."""
         now = value_of(learner.state.classifier)
         before, self._before = self._before, now
         return {CLASSIFIER: now} if everything or now != before else {}
@@ -411,7 +412,7 @@ class Joined(Shared):
         return Learned(learned.shard, learned.time, {} if known else part)
 
     def take(self, learner: Learner, learned: Learned) -> None:
-        """Join what another shard knows."""
+        """Join the classifier of another shard."""
         if CLASSIFIER in learned.parts:
             own = learner.state.classifier
             put(own, self._join(own, learned))
@@ -421,20 +422,19 @@ class Joined(Shared):
         return self._classifier.merged(own, other)
 
 
-# ---- What the shards of a placement learn together, and how each takes in what the others learned
+# ---- The aspect: shared states of a placement
 #
-# Each shard sends what it has learned itself, and since when; what comes from another one takes
-# the place of what that one sent before. So it does no harm if something is sent twice, or is lost
-# and sent later. What was sent becomes a mark in the log before it counts: the state of a shard stays
-# a fold over its log.
+# Each shard sends the total of its own learning; an update replaces the previous one of its shard, so
+# updates may be repeated or lost and sent later. An update is logged as a change event before it is
+# applied: the state of a shard stays a fold over its log.
 #
-# Safe classifiers are joined. Other arrays that all keys share are added up, where the policy says
-# that they are sums. Posteriors and counts of placements whose keys are spread over all shards are
-# sums, too: natural parameters Λ and η, or plays and rewards, of each shard's own impressions.
+# Safe classifiers are joined. Other arrays of all keys are added if the policy declares them as sums.
+# Posteriors and counts of placements whose keys are spread over all shards are sums, too: natural
+# parameters Λ and η, or plays and rewards, of each shard's own impressions.
 
 
 def shared_of(policy: Policy, spread: bool) -> list[Shared]:
-    """Return what placements of a policy share; nothing where every key learns alone."""
+    """Return the shared states of a policy's placements; none if every key learns alone."""
     if spread:
         return [Summed(policy)]
     classifier = classifier_of(policy)
@@ -443,12 +443,12 @@ def shared_of(policy: Policy, spread: bool) -> list[Shared]:
 
 
 class Sharing(Aspect):
-    """What a placement shares with those of its name in other shards.
+    """The states that a placement shares with the other shards.
 
     Parameters
     ----------
-    parts : sequence of Shared
-        What is shared, and how; each knows what of all that is sent is its own.
+    parts : sequence of SharedState
+        Shared states; each selects its parts of an update.
     """
 
     mark = MERGE
@@ -457,7 +457,7 @@ class Sharing(Aspect):
         self._parts = parts
 
     def marked(self, placement: Placement, mark: MarkRow) -> None:
-        """Take in what another shard has learned."""
+        """Apply an update of another shard."""
         placement.since_snapshot += 1
         if not placement.modes.frozen:
             learned = msgspec.json.decode(mark.value, type=Learned)
@@ -465,32 +465,32 @@ class Sharing(Aspect):
                 part.take(placement.learner, learned)
 
     def arms_named(self, placement: Placement) -> None:
-        """Go on with a policy of more arms."""
+        """Extend the shared states to a policy with more arms."""
         for part in self._parts:
             part.reach(placement.learner.policy)
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot; a part that is alone is written as itself."""
+        """Return the aspect's field of a snapshot; a single state is stored without a list."""
         kept = [part.saved() for part in self._parts]
         return {"shared": kept if len(kept) > 1 else kept[0]}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot."""
+        """Restore the shared states from a snapshot."""
         count = len(self._parts)
         kept = saved.shared if count > 1 and saved.shared else [saved.shared] * count
         for part, own in zip(self._parts, kept, strict=True):
             part.restore(own)
 
     def learned(self, placement: Placement, everything: bool) -> dict[str, Value]:
-        """Return what was learned here since the last time, or altogether."""
+        """Return what was learned here since the last call, or altogether."""
         return reduce(or_, (part.learned(placement.learner, everything) for part in self._parts))
 
     def news(self, placement: Placement, learned: Learned) -> Learned:
-        """Return what another shard has learned that is not known here."""
+        """Return the parts of another shard's update that are not known here."""
         news = (part.news(placement.learner, learned).parts for part in self._parts)
         return Learned(learned.shard, learned.time, reduce(or_, news))
 
     @property
     def joined(self) -> Joined | None:
-        """The classifier among what is shared."""
+        """The shared classifier, or None."""
         return next((part for part in self._parts if isinstance(part, Joined)), None)

@@ -1,4 +1,4 @@
-"""Signals of a placement: contexts that it computes itself, from its own part of the log."""
+"""Signals of a placement: contexts that the service computes from the placement's log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SESSION_BYTES = 8
 class PlacementSignals(Aspect):
     """The signals of a placement, a fold over its part of the log.
 
-    Times are those of the log, the lanes are those of the placement's learner.
+    Times are those of the log; lanes are those of the placement's learner.
 
     Parameters
     ----------
     config : SignalConfig
     arms : int
-        How many arms there are.
+        Number of arms.
     """
 
     def __init__(self, config: SignalConfig, arms: int) -> None:
@@ -45,12 +45,12 @@ class PlacementSignals(Aspect):
         self.stream.reach(len(placement.living.names))
 
     def session(self, id: str | None) -> str | None:
-        """Return a session as the log keeps it, by its hash.
+        """Return the hash of a session for the log.
 
         Raises
         ------
         InvalidValue
-            If no signal looks at sessions.
+            If no signal uses sessions.
         """
         if id is None:
             return None
@@ -62,7 +62,7 @@ class PlacementSignals(Aspect):
     def read(
         self, learner: Learner, impressions: Block[Impression], offers: Sequence[Ints], time: int
     ) -> list[Impression]:
-        """Return impressions with their whole contexts, and count them."""
+        """Return impressions with signals before their contexts, and count them."""
         values = self._arrive(learner, impressions, time, offers)
         return [
             impression._replace(context=[*signals, *(impression.context or ())])
@@ -70,55 +70,55 @@ class PlacementSignals(Aspect):
         ]
 
     def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
-        """Count decisions of the log; return the signals that they were made by."""
+        """Count logged decisions; return the signals at their times."""
         signals: list[list[float]] = self._arrive(learner, rows, rows.column("time"), offers).tolist()
         self.decided(learner, rows)
         return signals
 
     def _arrive(self, learner: Learner, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
-        """Count impressions, or their decisions, at a time or each at its own; return their signals."""
+        """Count impressions or decisions at their times; return their signals."""
         lanes = learner.lanes.admit(rows.column("key"))
         sessions = list(map(_number, rows.column("asked")))
         counts = [not deferred for deferred in rows.column("deferred")]
         return self.stream.arrive(lanes, times, offers, sessions, counts)
 
     def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
-        """Take in the epochs of decisions."""
+        """Record the epochs of decisions."""
         lanes = learner.lanes.admit(rows.column("key"))
         self.stream.at_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
     def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
-        """Count a deferred decision from now on."""
+        """Count a deferred decision from a time on."""
         self.stream.arrive(learner.lanes.admit([row.key]), time, [offer], [_number(row.asked)])
 
     def answered(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the answers to decisions, each when it came or when its window closed."""
+        """Count the answers to decisions, at the time of the answer or of the window's end."""
         self.stream.answered(learner.lanes.admit(keys), times, clicked)
 
     def saved(self, placement: Placement) -> dict[str, Any]:
-        """Return its field of a snapshot: everything that is known."""
+        """Return the aspect's field of a snapshot."""
         return {"signals": self.stream.to_bytes(len(placement.learner))}
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
-        """Take over its field of a snapshot, if that is of the same signals."""
+        """Restore the signals from a snapshot with the same configuration of signals."""
         then, now = (json.loads(plan).get("signals") for plan in (snapshot.plan, placement.fold_spec))
         if saved.signals is not None and then == now:
-            # Of other signals, the base of a log says nothing: they begin there.
+            # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
     def stays_here(self, placement: Placement, time: int | None) -> str:
-        """Return why decisions cannot be made next to the caller."""
+        """Return why decisions cannot be made at the client."""
         return "its signals are computed here"
 
     def of(self, row: DecisionRow) -> dict[str, float]:
-        """Return the signals of a decision by their names."""
+        """Return the signals of a decision by name."""
         # A context of another configuration may be shorter.
         return dict(zip(self.names, json.loads(row.context or "[]"), strict=False))
 
     def given(self, row: DecisionRow) -> str | None:
-        """Return the client's part of a decision's context, as the log keeps numbers."""
+        """Return the client's part of a decision's context, as text for the log."""
         rest: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
         return text_of(rest) if rest else None
 
