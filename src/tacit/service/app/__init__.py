@@ -1,1 +1,1 @@
-"""The application: one table of all routes, and what reads it."""
+"""The web application and its server: routes, guard, logging, traces."""

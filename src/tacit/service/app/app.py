@@ -1,7 +1,7 @@
-"""The service over HTTP: every route of the table as an endpoint, behind the guard."""
+"""The web application: every route of the table as an endpoint, behind the guard."""
 
-# 1. ``UsualAnswers``: one decision, one piece of feedback: nearly all traffic, answered without a framework.
-# 2. ``application``: every other route of the table as an endpoint, behind the guard.
+# 1. ``UsualAnswers``: single decisions and single feedback, nearly all traffic, without a framework.
+# 2. ``create_application``: every other route of the table as an endpoint, behind the guard.
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from tacit.service.http.site import Site
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import Answers
 
-# ---- The usual requests, one decision and one piece of feedback, without a framework's detours
+# ---- The usual requests: single decisions and single feedback, without a framework
 #
-# They pass the same guard, are done by the same endpoints, and are counted and logged alike. What
-# they do without is a coroutine, a scope and messages; and who sends the bytes of a head again
-# that was let in is known by them. All other requests go through uvicorn.
+# They pass the same guard and endpoints, and are counted and logged in the same way, but without a
+# coroutine, a scope and messages. A head with the same bytes as an admitted one needs no second check
+# of its key. All other requests go through uvicorn.
 
 
 USUAL = "decide", "feedback"
-"""Their paths; what answers them waits for nothing but their turn."""
+"""Paths of the usual requests; their endpoints wait only for their turn in the engine."""
 METHOD = "POST"
 PECULIAR = frozenset((b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site"))
 """Headers of requests that are not usual."""
@@ -54,19 +54,19 @@ BROKEN = 500
 
 
 class UsualAnswers:
-    """Answers the usual requests to the placements that there are.
+    """Answers usual requests to existing placements, without a framework.
 
     Parameters
     ----------
     guard : Guard
     endpoints : mapping of Path to Endpoint
     engine : Engine
-        What serves them, and its configuration of now.
+        Serves the requests, and holds the current configuration.
 
     Attributes
     ----------
     heads : mapping of bytes to LetIn
-        What is known of heads that were let in.
+        Admitted requests by the bytes of their heads.
     """
 
     heads: Mapping[bytes, LetIn]
@@ -78,23 +78,23 @@ class UsualAnswers:
         self._found: dict[bytes, Addressed] = {}
 
     def find(self, address: bytes) -> Addressed | None:
-        """Return what an address names; None if that is not usual."""
+        """Return the route and placement of an address; None if the request is not usual."""
         known = self._found.get(address)
         if known is not None:
             return known
         found = find(address.decode("latin-1"))
-        # What strangers ask for must not fill the memory, and how they spell it is uvicorn's.
+        # Unknown names must not fill the memory; uvicorn decodes addresses.
         if found.path in self._paths and found.name in self.engine.placements and b"%" not in address:
             self._found[address] = found
             return found
         return None
 
     def size(self, headers: messages.Headers) -> int | None:
-        """Return the size of the body that comes with some headers; None if they are not usual."""
+        """Return the size of the body that follows some headers; None if the request is not usual."""
         if not PECULIAR.isdisjoint(headers):
             return None
         length = headers.get(b"content-length", b"")
-        # Ten digits are too long for any limit.
+        # A size of ten digits is above any limit.
         if not length.isdigit() or len(length) > 9:
             return None
         size = int(length)
@@ -118,15 +118,16 @@ class UsualAnswers:
         work.begin(body, refusal)
 
     def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
-        """Begin to answer a request whose head is known."""
+        """Begin to answer a request with a known head."""
         work = UsualRequest(self, connection, known.found, known.address, next(new_ids), known.caller)
         work.begin(body, self.guard.refusal_again(work, connection.client))
 
 
 class UsualRequest(AnswerUnderWay):
-    """A usual request from its head to its answer: the connection's, the guard's and the engine's.
+    """A usual request from its head to its answer.
 
-    It is the answer under way of its connection, what the guard is visited by, and the engine's
+    It implements the connection's answer under way, the guard's
+    :class:`~tacit.service.app.guard.GuardedRequest` and the engine's
     :class:`~tacit.service.engine.writer.Waiter`.
     """
 
@@ -153,7 +154,7 @@ class UsualRequest(AnswerUnderWay):
         self.started = time.perf_counter()
 
     def begin(self, body: bytes, refusal: Answer | None) -> None:
-        """Ask, and be given the result now or later."""
+        """Start the request in the engine, which sets the result now or later."""
         token = messages.request_id.set(self.id)
         try:
             if refusal is not None:
@@ -167,7 +168,7 @@ class UsualRequest(AnswerUnderWay):
         messages.request_id.reset(token)
 
     def done(self) -> bool:
-        """Whether it is answered."""
+        """True if the request is answered."""
         return self._done
 
     def set_result(self, result: Any) -> None:
@@ -217,7 +218,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     engine : Service
         Opened, not yet started.
     connections : Connections, optional
-        Those of the server that it runs in, for its metrics.
+        Connections of the server, for metrics.
     """
     feeds = Feeds()
     metrics, live = (
@@ -236,7 +237,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         routes=[
             Route("/live", live.stream),
             Mount("/static", _Static(directory=STATIC)),
-            # Their addresses with a slash at the end lead to them.
+            # Starlette redirects addresses with a slash at the end to these.
             *(Route(path.template, endpoints[path]) for path in SITE.paths.values()),
         ],
         exception_handlers={HTTPException: _http_problem},
@@ -244,7 +245,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        # Only requests name an address, not the beginning and the end.
+        # Only requests have an address, not the lifespan.
         path = scope[FOUND].path if FOUND in scope else SITE.unknown
         if path.api is SITE:
             await rest(scope, receive, send)
@@ -253,7 +254,7 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
 
     guard = Guard(app, engine.config, metrics, answers, live.close)
     if connections is not None and isinstance(engine, Engine):
-        # Without this line, uvicorn does all.
+        # Without this line, uvicorn answers all requests.
         connections.usual = UsualAnswers(guard, endpoints, engine)
     return guard
 

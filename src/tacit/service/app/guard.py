@@ -1,8 +1,8 @@
-"""What every request passes first: is it meant for us, who sent it, is there room for it."""
+"""The guard: load, host, origin, key, scope and rate are checked before a request's body is read."""
 
-# 1. ``Guard``: room, host, origin, key and scope, rate, in this order, before a body is read.
-# 2. ``remember``: a head whose bytes were let in once is let in again by looking them up.
-# 3. ``Rates``: a bucket of tokens for each client.
+# 1. ``Guard``: checks load, host, origin, key and scope, rate, in this order, before a body is read.
+# 2. ``remember_head``: a head with the bytes of an admitted one is admitted by a look-up.
+# 3. ``RateLimits``: a token bucket for each client.
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MOST_CLIENTS = 10_000
 BURST_SECONDS = 2.0
 RETRY = (b"retry-after", b"1")
 MOST_HEADS, LONGEST_HEAD = 1024, 1024
-"""How many heads that were let in are remembered, and of how many bytes."""
+"""Greatest number and size of the admitted heads that are remembered."""
 UNIQUE = frozenset((b"x-request-id", b"traceparent"))
-"""Headers that no two requests share."""
+"""Headers that differ between any two requests."""
 Refusal = tuple[messages.Problem, *tuple[Header, ...]]
-"""What is wrong, and headers that say so."""
+"""A problem, and headers for its answer."""
 
 logger = logging.getLogger("tacit.requests")
 
@@ -46,18 +46,18 @@ class Visiting(Protocol):
 
     Attributes
     ----------
-    found : Addressed
-        What its address names.
+    addressed : Addressed
+        Route and names of the address.
     method : str
     address : bytes
-        As it came.
+        Undecoded.
     id : str
     started : float
-        Seconds of a clock of its own.
+        Seconds of the performance counter.
     caller : Caller
-        Who asks.
+        Client, by its key.
     admitted : bool
-        Whether nothing was wrong with it.
+        Whether all checks passed.
     """
 
     found: Addressed
@@ -71,7 +71,7 @@ class Visiting(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """One that has passed the guard's whole look at its head.
+    """A request whose whole head the guard has read.
 
     Attributes
     ----------
@@ -98,18 +98,17 @@ class Guard:
     ----------
     app : ASGI application
     config : Config
-        Its limits, its keys (without any, on the loopback only, everybody may do everything), and which
-        feeds are signed.
+        Limits, keys (without keys, every client on the loopback may do everything), and signed feeds.
     metrics : Metrics
     answers : Answers
-        What the page tells of them.
+        Counts answers for the page.
     close : function
-        Ends answers that go on for as long as somebody listens; called before the end.
+        Ends streamed answers; called before the end.
 
     Attributes
     ----------
     heads : dict of bytes to LetIn
-        Heads of requests that were let in; none is known any more when limits or keys change.
+        Heads of admitted requests; cleared when limits or keys change.
     """
 
     def __init__(
@@ -123,14 +122,14 @@ class Guard:
         self.configure(config)
 
     def configure(self, config: Config) -> None:
-        """Take over limits and keys, from the next request on."""
+        """Apply limits and keys from the next request on."""
         server, keys = config.server, Keys(config.keys)
         self._server, self._keys = server, keys
         self._signed = {name for name, feed in config.feeds.items() if feed.secret is not None}
         self.heads.clear()
         self._rates = Rates(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
-        # Without keys, a page of somebody else could reach us under a name of its own.
+        # Without keys, a foreign page could reach the service by DNS rebinding.
         self._hosts = None if keys else {b"localhost", b"127.0.0.1", b"[::1]", _host(server.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,7 +137,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         found = scope[FOUND] = find(scope["path"])
-        # As it came: decoded, it could say what nobody asked for.
+        # Undecoded: a decoded address could contain another path or line breaks.
         address = scope["raw_path"]
         visit = self.enter(found, scope["method"], address, dict(scope["headers"]))
         token = messages.request_id.set(visit.id)
@@ -168,13 +167,13 @@ class Guard:
             messages.request_id.reset(token)
 
     def enter(self, found: Addressed, method: str, address: bytes, headers: messages.Headers) -> Visit:
-        """Let a request in, which is to leave when it is answered."""
+        """Count a request as open; :meth:`leave` ends it."""
         self.running += 1
         shared = messages.shared_with(headers, self._origins)
         return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
     def refusal_again(self, visit: Visiting, client: tuple[str, int] | None) -> Answer | None:
-        """Let a request in whose head is known; return what :meth:`refusal` does."""
+        """Check a request with a known head; return its refusal or None."""
         self.running += 1
         refusal = None
         if self.running > self._server.concurrency:
@@ -187,7 +186,7 @@ class Guard:
         return None
 
     def remember(self, head: bytes, visit: Visit, size: int) -> None:
-        """Remember the head of a request that was let in, if others may have the same."""
+        """Remember the head of an admitted request, if other requests may have the same."""
         if not visit.admitted or len(head) > LONGEST_HEAD or not UNIQUE.isdisjoint(visit.headers):
             return
         if len(self.heads) == MOST_HEADS:
@@ -195,7 +194,7 @@ class Guard:
         self.heads[head] = LetIn(visit.found, visit.address, size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
-        """Return the answer to a request that may not go on; None to all others, once for each."""
+        """Check a request; return its refusal, or None and mark it as admitted."""
         refusal = self._refusal(visit, client)
         if refusal is None:
             visit.admitted = True
@@ -206,7 +205,7 @@ class Guard:
         """Count and log a request that was answered."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
-        # Any path may be asked for, so only those that exist are distinguished.
+        # Clients can request any path, so metrics distinguish only existing ones.
         known = visit.admitted and status not in (404, 405)
         self.metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
         if visit.method == "POST":
@@ -227,7 +226,7 @@ class Guard:
         return None
 
     def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
-        """Return what is wrong with a request, and headers that say so; None if nothing is."""
+        """Return the problem of a request and headers for it; None without a problem."""
         path, method, headers = visit.found.path, visit.method, visit.headers
         crowded = self._crowded()
         if crowded is not None:
@@ -255,7 +254,7 @@ class Guard:
                     f"{why}; send Authorization: Bearer KEY (a command: --key KEY); tacit key NAME makes one"
                 )
                 return _no("unauthorized", "authorization", what, header)
-            # Whom no path answers is to hear that, whatever the key is for.
+            # A missing path is reported as missing, whatever the key's scope.
             if path.routes and not self._keys.allow(name, wanted):
                 what = f"this needs the scope {wanted!r}, which key {name!r} has not: send one that has it"
                 return _no("forbidden", "authorization", what)
@@ -275,7 +274,7 @@ def _no(kind: str, field: str, what: str, *headers: Header) -> Refusal:
 
 
 class Rates:
-    """A token bucket for each client: so many requests a second, twice as many at once.
+    """A token bucket for each client: a number of requests per second, and twice that number at once.
 
     Parameters
     ----------
@@ -301,7 +300,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allow(self, who: str) -> bool:
-        """Whether a client may send one more request now, and count it."""
+        """True if a client may send one more request now; counts it."""
         if not self._rate:
             return True
         now, full = self._clock(), self._rate * BURST_SECONDS
@@ -321,7 +320,7 @@ def _id(given: bytes | None) -> str:
 
 
 def _ids() -> Iterator[str]:
-    """Yield new ids, of random bits that the system gives for many of them at once."""
+    """Yield new ids from random bits, which are drawn for many ids at once."""
     while True:
         digits = os.urandom(8 * IDS_AT_ONCE).hex()
         yield from (digits[i : i + 16] for i in range(0, len(digits), 16))

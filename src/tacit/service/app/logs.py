@@ -1,4 +1,4 @@
-"""What the service says while it runs: text for people, or JSON for machines; a line an event."""
+"""Logging setup: text for people or JSON for machines, one line per record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class TextLines(logging.Formatter):
-    """One line of text for each record, a traceback with it; what cannot be printed is escaped."""
+    """One line of text for each record, with its traceback; unprintable characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
@@ -47,12 +47,12 @@ class JsonLines(logging.Formatter):
             line["request_id"] = request_id.get()
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # Nothing but ASCII, whatever the stream's encoding; JSON leaves one control character.
+        # Only ASCII, for any encoding of the stream; JSON does not escape one control character.
         return json.dumps(line).replace("\x7f", "\\u007f")
 
 
 class Pieces:
-    """Logs what is said in pieces, a line at a time."""
+    """Logs text that comes in pieces, one line at a time."""
 
     def __init__(self) -> None:
         self._line = ""
@@ -65,9 +65,9 @@ class Pieces:
 
 
 def set_up(form: str) -> None:
-    """Send what is logged to the standard error stream, as ``text`` or ``json``.
+    """Send log records to the standard error stream, as ``text`` or ``json``.
 
-    All of it: what tacit says, what other packages say, and warnings.
+    This includes records of other packages, and warnings.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines(TEXT))
@@ -76,7 +76,7 @@ def set_up(form: str) -> None:
     for name in list(root.manager.loggerDict):
         other = logging.getLogger(name)
         if other.handlers:
-            # Ray's, for one, would print in a form of its own.
+            # Other packages' handlers, such as Ray's, have another format.
             other.handlers.clear()
             other.propagate = True
     logging.getLogger("tacit").setLevel(logging.INFO)
@@ -88,13 +88,13 @@ def set_up(form: str) -> None:
 def _worded(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Return a warning as it is logged: of ours its words, of others also where they come from."""
+    """Format a warning: of tacit its text, of other packages also its place in the code."""
     ours = issubclass(category, AssumptionWarning)
     return str(message) if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
 
 
 def log_the_uncaught() -> None:
-    """Log every exception that nobody catches, in place of printing it: for whole processes."""
+    """Log every uncaught exception of the process instead of printing it."""
 
     def of_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         logger.critical("the process ends", exc_info=(kind, error, trace))

@@ -1,4 +1,4 @@
-"""The one table of all that the service answers, and the OpenAPI document assembled from it."""
+"""The table of all routes of the service, and the OpenAPI document made from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.service.http.route import Addressed, Api, Path, Route
 from tacit.service.log.requests import LONGEST_ID
 from tacit.wire.verbs import schemas_of
 
-# ---- The one table of all that the service answers
+# ---- The table of all routes
 
 PLACEMENTS = Api(
     "/v1/placements/{name}/", "/v1/placements/(?P<name>[^/]+)/", verbs.ROUTES, REFUSALS, attrgetter("engine")
@@ -25,7 +25,7 @@ APIS = PLACEMENTS, SITE, OFREP
 
 
 def find(address: str) -> Addressed:
-    """Return what an address names, known or not.
+    """Return the route and names of an address, known or not.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def find(address: str) -> Addressed:
     return Addressed(SITE.unknown)
 
 
-# ---- The OpenAPI document, assembled from the table of routes and the structures that travel
+# ---- The OpenAPI document, made from the table of routes and the structures of requests and answers
 
 SCHEMES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 ID = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
@@ -77,12 +77,12 @@ def document() -> dict[str, Any]:
 
 
 def _given(name: str) -> dict[str, Any]:
-    """Return a schema of what has a list of that name."""
+    """Return a schema that requires a list of a name."""
     return {"required": [name], "properties": {name: {"type": "array"}}}
 
 
 def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    """Return the operations of a path; nothing if it has none that is described."""
+    """Return the operations of a path; empty if none is documented."""
     routes = [route for method, route in path.routes.items() if method != "HEAD"]
     routes = [route for route in routes if route.operation]
     if not routes:
@@ -124,6 +124,6 @@ def _content(schema: dict[str, Any], media: str = "application/json") -> dict[st
 
 
 def _said(body: Any) -> str:
-    """Return what a structure says of itself, up to its first paragraph's end."""
+    """Return the first paragraph of a structure's docstring."""
     known = isinstance(body, type) and issubclass(body, msgspec.Struct)
     return (body.__doc__ or "").partition("\n\n")[0] if known else ""

@@ -1,9 +1,9 @@
-"""Running the service: one process, uvicorn on uvloop with its own connections, a clean stop."""
+"""The server: one process, uvicorn on uvloop with its own connections, a clean stop."""
 
-# 1. systemd is notified, and its watchdog fed only while the engine gets on.
-# 2. The process that sends the log to a topic, where one is configured.
-# 3. ``Server``: uvicorn over an engine's application, with connections of our own.
-# 4. ``serve``: all that can fail is opened before the first request; then one answers until a signal comes.
+# 1. systemd is notified; its watchdog is pinged only while the engine makes progress.
+# 2. The process that sends the log to a topic, if configured.
+# 3. ``Server``: uvicorn over an engine's application, with tacit's connections.
+# 4. ``serve``: opens all that can fail before the first request; answers until a signal comes.
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from tacit.service.http.protocol import Connections, Protocol
 if TYPE_CHECKING:
     from tacit.service.log.sql import Store
 
-# ---- Telling systemd how the service is, where systemd has started it (``Type=notify``)
+# ---- Notifying systemd, if systemd has started the service (``Type=notify``)
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 PINGS = 3
-"""Pings in the time after which systemd would take the service for dead."""
+"""Pings within the watchdog's timeout."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def notify(state: str) -> None:
 
 
 class Progress:
-    """Whether an engine gets on with what waits.
+    """Checks whether an engine makes progress with its pending requests.
 
     Parameters
     ----------
@@ -78,10 +78,10 @@ class Progress:
         self._events = -1
 
     def made(self) -> bool:
-        """Whether nothing waits, or something was logged since the last call.
+        """True if nothing is pending, or a row was logged since the last call.
 
-        A store that fails is none of this: the engine knows, tries again, and may hold rows that
-        are nowhere else. To start anew would mend nothing and lose them.
+        A failing store does not count: the engine notices, tries again, and may hold the only copy of rows; a
+        restart would help nothing and lose them.
         """
         health, waiting = self._engine.health(), self._engine.waiting
         before, self._events = self._events, health.events
@@ -99,28 +99,28 @@ async def watch(engine: Service) -> None:
 
 
 def _watchdog_seconds() -> float:
-    """Return after how long a silent service is taken for dead; 0 for never."""
+    """Return the watchdog's timeout in seconds; 0 for none."""
     time, pid = (os.environ.get(name, "") for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     if not time.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0
     return int(time) / 1e6
 
 
-# ---- The process beside it that sends its log to a topic, where the configuration says so
+# ---- The process that sends the log to a topic, if configured
 
 PROGRAM = "tacit.service.maintenance.outgoing"
 PAUSE_SECONDS = 5.0
-"""After which it is started anew, if it ended."""
+"""Pause before the process is restarted."""
 LAST_WORDS = 1000
 
 
 def check_export(export: ExportConfig, *, shards: bool) -> None:
-    """Check that a log can be sent where a configuration says.
+    """Check that a log can be sent to the configured address.
 
     Raises
     ------
     ConfigError
-        If that is no address, or the log is dealt out to shards.
+        If the address is invalid, or the log is split over shards.
     MissingExtra
         If the client of Kafka is not installed.
     """
@@ -135,10 +135,10 @@ def check_export(export: ExportConfig, *, shards: bool) -> None:
 
 
 async def sent_on(store: StoreConfig, export: ExportConfig) -> None:
-    """Let a process of its own send the log of a store to a topic, until it is cancelled."""
+    """Run a process that sends the log of a store to a topic, until it is cancelled."""
     task = msgspec.json.encode({"store": store, "export": export}) + b"\n"
     while True:
-        # It ends with its input, and so even if this process is killed.
+        # The process ends with its input, and so even if this process is killed.
         process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", PROGRAM],
             stdin=subprocess.PIPE,
@@ -154,7 +154,7 @@ async def sent_on(store: StoreConfig, export: ExportConfig) -> None:
 
 
 def _last_words(process: subprocess.Popen[bytes], task: bytes) -> str:
-    """Give a process its task, and return what it said in the end."""
+    """Give a process its task, and return its error output when it ends."""
     assert process.stdin is not None
     assert process.stderr is not None
     with process:
@@ -164,27 +164,27 @@ def _last_words(process: subprocess.Popen[bytes], task: bytes) -> str:
         return process.stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
 
 
-# ---- What answers: uvicorn over the application of an engine, with its own connections
+# ---- uvicorn over the application of an engine, with tacit's connections
 
 DRAIN_SECONDS = 30
 
 
 class Server(uvicorn.Server):
-    """Answers for an engine, and tells when it does.
+    """uvicorn's server over an engine's application, with a callback once it answers.
 
     Parameters
     ----------
     config : Config
     engine : Service
-        What decides.
+        Decides and learns.
     ready : function
         Called once requests are answered.
     reread : function, optional
-        Gives the configuration anew on SIGHUP.
+        Reads the configuration again on SIGHUP.
     missed : sequence of int
-        Signals to read it anew that came before it could be.
+        SIGHUP signals that came before the server was ready.
     traced : function, optional
-        Gives the application with its requests traced.
+        Wraps the application with traces.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Server(uvicorn.Server):
         self._app = application(engine, self._connections)
         self._watching: list[asyncio.Task[None]] = []
         if traced is not None:
-            # A span is for what passes through the application.
+            # Only requests that pass through the application have a span.
             self._connections.usual = None
         super().__init__(
             uvicorn.Config(
@@ -248,12 +248,12 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def take_over(self, config: Config) -> None:
-        """Go on with another configuration.
+        """Apply another configuration.
 
         Raises
         ------
         TacitError
-            If it cannot be; then nothing changes.
+            If it cannot be applied; then nothing changes.
         """
         before = self._engine.config
         if not config.keys and not all(map(is_loopback, self._hosts)):
@@ -282,7 +282,7 @@ class Server(uvicorn.Server):
         self._renewing = asyncio.ensure_future(self._take_over_anew())
 
     async def _take_over_anew(self) -> None:
-        """Read the configuration anew; one that is wrong changes nothing."""
+        """Reload the configuration; keep the current one if the new one is invalid."""
         assert self._reread is not None
         try:
             await self.take_over(await asyncio.to_thread(self._reread))
@@ -296,7 +296,7 @@ def _say(level: int, sentences: Iterable[str]) -> None:
 
 
 def _protocol(connections: Connections) -> type[Protocol]:
-    """Return what uvicorn makes for each connection; all of a server share their limits."""
+    """Return the protocol class of a server's connections, which share their limits."""
 
     class Connection(Protocol):
         shared = connections
@@ -309,10 +309,9 @@ def _protocol(connections: Connections) -> type[Protocol]:
 BACKLOG = 2048
 GC_THRESHOLDS = 20_000, 20, 50
 SWITCH_SECONDS = 0.0005
-"""For how long a page that is made holds the interpreter while decisions wait; ten times as long by
-default."""
+"""Switch interval of threads, a tenth of the default: decisions wait that long while a page is made."""
 UNSENT = 131_072
-"""Bytes of an answer that the system takes of each connection before it can send them."""
+"""Unsent bytes of an answer that the system buffers for each connection."""
 
 Ready = Callable[[str], None]
 Opening = Callable[[Config], Service]
@@ -336,14 +335,14 @@ def serve(
     ----------
     config : Config
     host, port : optional
-        In place of the configuration's; port 0 takes any free one.
+        Replace those of the configuration; port 0 takes any free one.
     ready : function, optional
         Called with the address once requests are answered; by default the address is printed.
     reread : function, optional
-        Gives the configuration anew on SIGHUP: placements, keys and limits change without loss.
-        What cannot change while running (address, store) stays as it is.
+        Reads the configuration again on SIGHUP: placements, keys and limits change without loss.
+        Address and store cannot change while the service runs.
     engine : function, optional
-        Opens what decides, in place of an engine in this process.
+        Opens the service that decides, instead of an engine in this process.
     shared : bool, default False
         Whether other processes of this user may answer at the address, too.
 
@@ -359,10 +358,10 @@ def serve(
     """
     missed: list[int] = []
     if reread is not None and hasattr(signal, "SIGHUP"):
-        # It would end the process that is not ready for it yet.
+        # Without a handler, SIGHUP would end the process.
         signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
     if shared:
-        # Nobody who is no part of this may be there by accident.
+        # Fails if an unrelated process listens there.
         listener_at(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = bound(
         config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
@@ -377,24 +376,24 @@ def serve(
 
 
 def settle_memory() -> None:
-    """Let the garbage collector leave alone what is there by now."""
-    # A collection that walks it all would halt answers for 50 ms.
+    """Exclude the current objects from garbage collection."""
+    # A collection of all objects would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
-    # Open windows are many objects, none of them in a cycle.
+    # Open windows are many objects without cycles.
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 @contextlib.contextmanager
 def running(config: Config) -> Iterator[str]:
-    """Run the service in a thread of its own, and give its address.
+    """Run the service in a thread, and yield its address.
 
     Raises
     ------
     MissingExtra, ConfigError, StoreError
         As :func:`serve`.
     NotDurable
-        If it ended before it answered.
+        If the service ended before it answered.
 
     Examples
     --------
@@ -444,7 +443,7 @@ def bound(
     missed: Sequence[int] = (),
     joins: bool = False,
 ) -> tuple[Server, socket.socket]:
-    """Open everything that can fail before the first request.
+    """Open the listener and the engine, and return the server: all that can fail before the first request.
 
     Parameters
     ----------
@@ -452,11 +451,11 @@ def bound(
     host, port, ready, reread
         As for :func:`serve`.
     opening : function, optional
-        Opens what decides.
+        Opens the service that decides.
     missed : sequence of int
-        Signals to read the configuration anew that came before it could be.
-    joins : bool
-        Whether others may listen at the address, too.
+        SIGHUP signals that came before the server was ready.
+    reuse_port : bool
+        Whether other processes may listen at the address, too.
     """
     with needing("service"):
         import httptools  # noqa: F401 (uvicorn would look for it only later)
@@ -476,7 +475,7 @@ def bound(
 
 
 def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
-    """Return what lets an application be traced, if that is wanted."""
+    """Return a function that traces an application; None if traces are not configured."""
     if config.traces is None:
         return None
     with needing("otel"):
@@ -498,7 +497,7 @@ def _opened(config: Config) -> Service:
         level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
     with undoing(store.close):
-        # Before the engine makes those that are new.
+        # Before the engine creates new placements.
         say_news = news_since(store, config)
         engine = Engine(config, store)
     say_news()
@@ -506,14 +505,14 @@ def _opened(config: Config) -> Service:
 
 
 def news_since(store: Store, config: Config) -> Callable[[], None]:
-    """Return what says how a configuration differs from what a store notes by now."""
+    """Return a function that logs how a configuration differs from the one that a store holds."""
     notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
     noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
     return lambda: _say(logging.INFO, news(noted or served(config), config))
 
 
 def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
-    """Listen where nobody from another machine is answered without a key."""
+    """Open the listener; without keys, only on the loopback."""
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
@@ -523,12 +522,12 @@ def _allowed_listener(config: Config, host: str | None, port: int | None, *, joi
 
 
 def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
-    """Listen at an address.
+    """Open a listener at an address.
 
     Raises
     ------
     ConfigError, AddressUnavailable
-        If it cannot be taken.
+        If the address cannot be taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -540,29 +539,29 @@ def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
             "stop what listens there, or give another port (0 takes any free one)"
         ) from error
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        # Of its connections, too. Otherwise megabytes wait in the system for a slow reader, and
-        # nobody sees for minutes that it takes them.
+        # Holds for its connections, too. Otherwise the system buffers megabytes for a slow reader,
+        # whose slowness stays unnoticed for minutes.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
     return made
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return where one listens."""
+    """Return the address of a listener."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def print_address(address: str) -> None:
-    """Say where it answers."""
+    """Print the address of the service."""
     print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
 
 
 @contextlib.contextmanager
 def stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Stop cleanly on SIGTERM and SIGINT.
+    """Stop the server cleanly on SIGTERM and SIGINT.
 
-    uvicorn hands a signal on to the handler from before when it is done; the usual ones would
-    end the process with an error then.
+    uvicorn passes a signal on to the previous handler at the end; the default ones would end the process with
+    an error.
     """
 
     def stop(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, for those who ask for them: a span for each request and each commit."""
+"""OpenTelemetry traces, if configured: a span for each request and each commit."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def provider_of(config: TracesConfig) -> TracerProvider:
 
 
 class Traced:
-    """An application whose requests and commits are traced.
+    """An application with a span for each request and commit.
 
-    A request continues the trace that its ``traceparent`` header names. A commit is for many
-    requests, so it is a trace of its own.
+    A request continues the trace of its ``traceparent`` header. A commit is for many requests, so it has a
+    trace of its own.
 
     Parameters
     ----------
     app : ASGI application
     engine : Service
-        Its commits.
+        Its commits are traced.
     provider : TracerProvider
         Shut down with the application.
     """
@@ -69,7 +69,7 @@ class Traced:
             return
         await self._app(scope, receive, send)
         if scope["type"] == "lifespan":
-            # What was not sent yet is sent now.
+            # Sends the remaining spans.
             await asyncio.to_thread(self._provider.shutdown)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:

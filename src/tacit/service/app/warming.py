@@ -1,4 +1,4 @@
-"""Compile ahead what a configuration serves, by serving it once from a store of its own."""
+"""Compile ahead: serve a configuration once from a temporary store, so that its code is in the cache."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tacit.service.placements.placement import Placement
 
 
 def compile_served(config: Config) -> tuple[int, int, Path]:
-    """Compile what a configuration serves; return cache hits, compilations and the folder.
+    """Compile the code of a configuration; return cache hits, compilations and the cache folder.
 
     Parameters
     ----------
     config : Config
-        Its address, keys and store are left alone.
+        Its address, keys and store are not used.
     """
     from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
@@ -46,7 +46,7 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
                 _once(connection, *each)
                 advance(1)
             connection.close()
-        # What a start folds from the log.
+        # A second start compiles the fold of the log.
         with running(config):
             pass
     return *cache_statistics(), cache_root()
@@ -61,7 +61,7 @@ def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
 
 
 def _once(connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any) -> None:
-    """Ask a placement what it would be asked, and tell what came back."""
+    """Request one decision of a placement, and send feedback to it."""
 
     def post(path: str, body: Any) -> Any:
         headers = {"Content-Type": "application/json"}
@@ -72,7 +72,7 @@ def _once(connection: http.client.HTTPConnection, name: str, placement: Placemen
             raise TacitError(f"placements.{name}: {path} was answered with {answer['detail']}")
         return answer
 
-    # What is asked by another API's names is not said in ours.
+    # Answers of another API have no field of that name.
     shown = post(placement.kind.path, asked).get("decision_id")
     if shown is not None and placement.kind.takes_clicks:
         post("clicks", {"decision_id": shown, "clicks": [0]})
@@ -81,7 +81,7 @@ def _once(connection: http.client.HTTPConnection, name: str, placement: Placemen
 
 
 def _worth(config: PlacementConfig) -> dict[str, Any]:
-    """Return what feedback says of the reward."""
+    """Return a feedback body with a reward."""
     if config.learned is None:
         return {"reward": 1.0}
     return {"metrics": {config.learned: config.metrics[config.learned].low}}

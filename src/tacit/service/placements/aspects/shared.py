@@ -385,7 +385,7 @@ def classifier_of(policy: Policy) -> Classifier | None:
 
 
 class Joined(Shared):
-    """A safe classifier in each shard; their join classifies as any of them does.
+    """A safe classifier of each shard, joined over all shards, so that each has what any has learned.
 
     It is independent of the arms; the joined classifier is in the learner's state.
 
