@@ -1,1 +1,1 @@
-"""The service as others ask for it: OpenFeature."""
+"""Adapters of the service for other protocols: OpenFeature."""

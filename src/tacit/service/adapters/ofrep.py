@@ -1,4 +1,4 @@
-"""Flags and their evaluation as OpenFeature asks for them (OFREP)."""
+"""OpenFeature Remote Evaluation Protocol (OFREP): placements as flags, decisions as evaluations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.service.http.messages import Problem, meaning, problem_of
 from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
 from tacit.service.placements.placement import Placement
 
-# ---- What travels in the OpenFeature Remote Evaluation Protocol (OFREP, version 0.2)
+# ---- Requests and answers of the OpenFeature Remote Evaluation Protocol (OFREP, version 0.2)
 
 ErrorCode = Literal["PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"]
 Value = bool | int | str | list[Any]
@@ -27,21 +27,21 @@ class EvaluationRequest(msgspec.Struct, forbid_unknown_fields=True):
     Attributes
     ----------
     context : dict of str to object, default {}
-        `targetingKey` is who is asking, for a holdout of users. Of the other attributes those count
-        that a request for a decision has: `key` (what it is for; `default` if left out), `arms`,
-        `context`, `relevance`, `examination`, `decision_id`, `deferred`, `session`, `user`.
+        `targetingKey` is the user, for a holdout of users. The other attributes are the fields of a
+        decision request: `key` (`default` if left out), `arms`, `context`, `relevance`,
+        `examination`, `decision_id`, `deferred`, `session`, `user`; the rest is ignored.
     """
 
     context: dict[str, Any] = {}
 
 
 class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
-    """What feedback and evaluation need.
+    """Metadata for feedback and evaluation.
 
     Attributes
     ----------
     decision_id : str
-        Names the decision when feedback comes back.
+        Id of the decision, for its feedback.
     epoch : int
     durability : str
     propensity : float, optional
@@ -55,7 +55,7 @@ class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
 
 
 class EvaluationAnswer(msgspec.Struct):
-    """What to show, logged: the flag's value.
+    """The flag's value: the arm or arms to show, logged.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class EvaluationAnswer(msgspec.Struct):
 
 
 class EvaluationFailure(msgspec.Struct, rename="camel"):
-    """Why a flag has no value; the client takes its default."""
+    """The reason why a flag has no value; the client uses its default."""
 
     key: str
     error_code: ErrorCode
@@ -87,8 +87,8 @@ class EvaluationFailure(msgspec.Struct, rename="camel"):
 
 # ---- The route of the OpenFeature Remote Evaluation Protocol: a placement is a flag
 #
-# What is evaluated is a decision like any other, logged and durable. Evaluating all flags at once is
-# not offered: it would decide for placements that are not shown.
+# An evaluation is a decision like any other, logged and durable. There is no evaluation of all flags at
+# once: it would decide for placements that are not shown.
 
 TARGETING_KEY = "targetingKey"
 TRUTHS = {"true": True, "false": False}
@@ -114,15 +114,15 @@ async def _evaluated(engine: Service, call: RouteCall) -> EvaluationAnswer:
     answer = form.write(placement, row, engine.durability(call.id))
     value = _value(placement, answer)
     metadata = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
-    # A propensity says that chance had its part in it.
+    # A decision with a propensity was drawn at random.
     reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
     return EvaluationAnswer(call.id, value, _text(value), reason, metadata)
 
 
 def _request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
-    """Return the request for a decision that an evaluation context makes.
+    """Return the decision request of an evaluation context.
 
-    What the placement's context has a field for is who is asking.
+    Attributes that the placement's context declares become the request's ``context``.
     """
     if placement.encoder is not None:
         asking = {name: context[name] for name in placement.encoder.fields if name in context}
@@ -149,7 +149,7 @@ def _text(value: Value) -> str:
 
 
 def _refused(found: Problem, *headers: Header, flag: str = "") -> Answer:
-    """Return a problem as the protocol tells it: with a code, 400 where a value is wrong."""
+    """Return a problem as the protocol's failure: with a code, and status 400 if a value is wrong."""
     kind = found.type.rpartition(":")[2]
     code: Any = {
         "unknown-placement": "FLAG_NOT_FOUND",

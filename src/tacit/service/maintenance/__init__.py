@@ -1,1 +1,1 @@
-"""What operators do to a log as a whole: check, deal out anew."""
+"""Maintenance of a log as a whole: check, export, import, reshard, forget."""

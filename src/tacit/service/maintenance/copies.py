@@ -1,7 +1,8 @@
-"""The log as it leaves: a folder of Parquet files, read back into an empty store; and a stream of rows.
+"""Log export: write the log to Parquet files, import them into an empty store, stream rows as JSON lines.
 
-Exported: rows, and each placement as a click log, in Parquet. Imported: the same rows into a store that is
-empty. Followed: rows as JSON lines, each once.
+1. Export: rows, and each placement as a click log.
+2. Import: the same rows into an empty store.
+3. Stream: each row once, as a JSON line.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, Snapshot, save
 from tacit.service.maintenance.item_logs import ROWS, by_items, click_row, export_items, write_clicks
 
-# ---- The log written to a folder of Parquet files: its rows, and as a click log
+# ---- Export: a folder of Parquet files with the rows and click logs
 
 VERSION = 4
 BASES_SCHEMA = pa.schema(
@@ -56,21 +57,20 @@ BASES_SCHEMA = pa.schema(
 def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     """Write the log to a folder.
 
-    ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold
-    every row as it is, for :func:`take_in`; so do ``records.parquet`` the records that were kept
-    beside the log, and ``bases.parquet`` where the log of each placement begins if old rows were
-    dropped. ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log`, with the reward that
-    the rule attributes to each decision (null while its window is open), of the placements that are
-    configured; there is none if none of them is. A placement that knows items by their
-    features has a click log of its own, ``clicks-NAME.parquet`` (or, of lists, ``lists-NAME.parquet``), and
-    beside it ``items-NAME.parquet``, the vector of each item from when on it held. ``duels-NAME.parquet``
-    holds the duels of a placement whose windows have closed, for
-    :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click log of such lists.
+    ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold every row
+    unchanged, for :func:`import_log`; ``records.parquet`` holds the records that are stored besides the log,
+    and ``bases.parquet`` the snapshot at the beginning of each placement's log if old rows were dropped.
+    ``clicks.parquet`` is a click log for :func:`tacit.logs.read_log` with the configured placements, if any;
+    its rewards are attributed by the rule (null while the window is open). A placement that knows items by
+    their features has its own click log, ``clicks-NAME.parquet`` (or, of lists, ``lists-NAME.parquet``), and
+    ``items-NAME.parquet`` with the vectors of its items and their times. ``duels-NAME.parquet`` holds the
+    closed duels of a placement for :func:`tacit.evaluate.duels.read_duels`; ``lists-NAME.parquet`` is a click
+    log of lists.
 
     Returns
     -------
     dict of str to int
-        How many rows each file has.
+        Number of rows of each file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     counts = dict.fromkeys(FILES, 0)
@@ -96,7 +96,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
     earned = attributed(config, store)
     if not placements or placements.keys() & config.placements.keys():
-        # An empty file would pass for a log without a click.
+        # An empty file would look like a log without clicks.
         counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
     items = placements.keys() & by_items(config)
     for name in items:
@@ -149,14 +149,14 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
-    # Nothing else could have been shown: no other policy can be judged by these.
+    # A pin leaves no choice, so these rows cannot evaluate another policy.
     kept = (row for row in decisions if row.mode not in OF_PINS)
     rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in kept)
     return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
 
 
 def attributed(config: Config, store: Store) -> dict[int, Any]:
-    """Return what came back for each decision whose window has closed, by its sequence number.
+    """Return the feedback on each decision whose window has closed, by sequence number.
 
     It is a reward, or the clicked positions of a list.
     """
@@ -184,13 +184,13 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
     return rewards
 
 
-# ---- An exported log read back into an empty store
+# ---- Import: an exported log into an empty store
 
 PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
 
 
 def take_in(store: Store, folder: Path) -> int:
-    """Fill an empty store with an exported log; return how many rows it has.
+    """Import an exported log into an empty store; return the number of rows.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def _take_in(store: Store, folder: Path) -> int:
 
 
 def _regimes(path: Path) -> list[Regime]:
-    """Return all regimes that exported marks tell."""
+    """Return all policy versions in exported change events."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
     return [msgspec.json.decode(row["value"], type=Regime) for row in table if row["kind"] == POLICY]
 
@@ -286,14 +286,14 @@ def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[
     return FILES[name](**values)
 
 
-# ---- The log as a stream: its rows as JSON lines, each once, from any of them on
+# ---- Stream: rows as JSON lines, each once, from any row on
 
 POLL_SECONDS = 0.2
-"""How often a log is looked at that has nothing new."""
+"""Interval at which a log without new rows is read."""
 AT_ONCE = 5_000
-"""Rows that are read in one transaction: a slow reader must not hold the store's files."""
+"""Rows per transaction: a slow reader must not hold the store's files."""
 JSON_FIELDS = "offered", "context", "asked", "shown", "clicks", "metrics"
-"""What the log keeps as JSON in a text."""
+"""Fields that the log stores as JSON text."""
 
 SORTS = {DecisionRow: "decision", FeedbackRow: "feedback", MarkRow: "mark"}
 
@@ -301,7 +301,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogLine(NamedTuple):
-    """A row as JSON, with its number and that of its decision; None of a mark."""
+    """A row as JSON, with its number and that of its decision; None for a change event."""
 
     seq: int
     decision: int | None
@@ -316,14 +316,14 @@ def follow(
     *,
     once: bool = False,
 ) -> None:
-    """Hand on the rows after a number as they come, until it shall stop, or once to the log's end.
+    """Pass the rows after a number to a function as they come, until a stop, or once up to the log's end.
 
     Parameters
     ----------
     store : Store
-        That is only read.
+        Opened read-only.
     take : function
-        Called with some rows, in order.
+        Called with consecutive rows.
     after : int
     stopping : function
     once : bool
@@ -335,8 +335,8 @@ def follow(
     """
     while not stopping():
         lines = list(lines_after(store, after))
-        # While a moment is held, who serves the store cannot shorten its write-ahead log, and tries at
-        # each commit.
+        # An open read transaction keeps the service from shortening its write-ahead log, which it tries
+        # at each commit.
         store.renew()
         if lines:
             take(lines)
@@ -372,7 +372,7 @@ def lines_after(store: Store, after: int) -> Iterator[LogLine]:
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
-    """Return what a row says: of which sort it is, its placement by name, and what has a value."""
+    """Return a row's sort, placement name and fields with a value."""
     said = {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
     return {
         field: msgspec.Raw(value.encode()) if field in JSON_FIELDS else value

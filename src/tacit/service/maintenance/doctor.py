@@ -1,7 +1,9 @@
-"""What is wrong, and what to do about it: in a log, in an installation, in a service that runs.
+"""Checks of a log, an installation and a running service, each with its remedy; forgetting of users.
 
-In the log: somebody who is to be forgotten, in backups too, and states against the fold of the rows. In the
-installation: checks, each with its remedy. Last, a service that runs.
+1. Users forgotten in a log, and found in backups.
+2. The log's rows, and the learned state compared with their fold.
+3. The installation and the configuration.
+4. A running service, by its metrics.
 """
 
 from __future__ import annotations
@@ -42,26 +44,24 @@ from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
 from tacit.service.placements.aspects.feedback_rule import compare_delays
 from tacit.service.placements.placement import Placement
 
-# ---- The log as a whole: somebody forgotten in it, and the state checked against it
-
-# ---- Forgetting somebody while no service runs, and finding them in backups
+# ---- Users forgotten while no service runs, and found in backups
 
 
 def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, BlankedRows]:
-    """Blank what rows of a log and of its archive tell of somebody.
+    """Blank a user's data in the rows of a log and of its archive.
 
     Parameters
     ----------
     config : Config
     store : Store
-        That nobody serves.
+        Without a running service.
     kind, name : str
-        As those of a :class:`~tacit.service.log.searches.Subject`.
+        As for :class:`~tacit.service.log.searches.Subject`.
 
     Returns
     -------
     dict of str to BlankedRows
-        How many rows it was, of each placement where there were any.
+        Number of blanked rows of each placement that had any.
     """
     subject = Subject(kind, name)
     done = store.forget(subject, store.end())
@@ -72,12 +72,12 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
 
 
 def holds(path: Path, kind: str, name: str) -> bool:
-    """Return whether a file is a backup of a store in SQLite that tells of somebody.
+    """Return whether a file is a backup of an SQLite store with a user's data.
 
     Raises
     ------
     StoreError
-        If it is a backup of a version before 0.3, of which this is not known.
+        If it is a backup of a version before 0.3, which cannot be searched.
     """
     subject = Subject(kind, name)
     try:
@@ -102,17 +102,17 @@ def holds(path: Path, kind: str, name: str) -> bool:
         return False
 
 
-# ---- The log checked against what was learned from it
+# ---- The log, and the learned state compared with it
 
 
 def verify(config: Config, store: Store) -> list[str]:
-    """Look at each row and index, fold the log anew and compare with what the snapshots lead to.
+    """Check each row and index, and compare the snapshots' states with a new fold of the log.
 
     Returns
     -------
     list of str
-        What is damaged; if nothing is, the first difference of each placement, and the first row
-        out of order. Empty if all is well.
+        Damage; if there is none, the first difference of each placement, and the first row out of
+        order. Empty without problems.
     """
     wrong = store.unsound()
     try:
@@ -176,7 +176,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
         return "shared: what other shards sent after the snapshot is not that by the log"
     if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
         return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
-    # A store that 0.1 began knows nothing of the decisions before the snapshot with which it came to 0.3.
+    # A store that 0.1 began lacks the decisions before the snapshot with which 0.3 opened it.
     firsts = [(placement.lift.past or [placement.lift])[0].seq for placement in (kept, anew)]
     alike = firsts[0] == firsts[1] and not kept.lift.of_earlier
     if alike and kept.lift.saved() != anew.lift.saved():
@@ -197,7 +197,7 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
 
 
 def _first_difference(kept: Learner, anew: Learner) -> str | None:
-    """Return where what two learners of the same keys have learned differs first."""
+    """Return the first difference between the states of two learners with the same keys."""
     lanes = kept.lanes
     pairs = zip(leaves(lanes.used()), leaves(anew.lanes.used()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
@@ -223,17 +223,17 @@ EXTRAS = {
 
 
 class Check(NamedTuple):
-    """What one look at the installation found.
+    """Result of one check of the installation.
 
     Attributes
     ----------
     name : str
     ok : bool or None
-        None is a note: neither good nor bad.
+        None for a note, neither good nor bad.
     detail : str
-        What was found.
+        Result in words.
     remedy : str
-        What to do; empty where nothing must be done.
+        Remedy; empty if none is needed.
     """
 
     name: str
@@ -243,12 +243,12 @@ class Check(NamedTuple):
 
 
 def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
-    """Look at the installation, and at a configuration of the service.
+    """Check the installation, and a configuration of the service.
 
     Parameters
     ----------
     port : int
-        Where the service would listen, if no configuration says it.
+        Port of the service, if there is no configuration.
     config : path, optional
 
     Returns
@@ -367,24 +367,24 @@ def _port(port: int) -> Check:
     return Check(name, True, "free")
 
 
-# ---- A service that runs
+# ---- A running service
 
 PATIENCE = 10.0
-"""Seconds for which its answer is waited for."""
+"""Timeout of its answer in seconds."""
 WINDOW = "tacit_attribution_window_seconds"
 _SAMPLE = re.compile(r"^(tacit_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def served(url: str, key: str | None = None) -> list[Check]:
-    """Look at a service that runs, by its metrics.
+    """Check a running service by its metrics.
 
     Parameters
     ----------
     url : str
-        Where it answers.
+        Address of the service.
     key : str, optional
-        One that may read, where it needs keys.
+        Key with the scope to read, if the service has keys.
     """
     try:
         text = _metrics(url, key)
@@ -422,7 +422,7 @@ def served(url: str, key: str | None = None) -> list[Check]:
 
 
 def _metrics(url: str, key: str | None) -> str:
-    """Return the metrics of a service as it gives them."""
+    """Return the metrics of a service as text."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("give an address that begins with http:// or https://")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

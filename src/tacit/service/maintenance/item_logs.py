@@ -1,4 +1,4 @@
-"""Click logs of items that requests describe, with the vectors that these had."""
+"""Click logs of items that requests describe by vectors, with the table of these vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ITEMS_SCHEMA = pa.schema(
 
 
 class _Described:
-    """The vectors of the items that requests describe, each from when on it held."""
+    """The vectors of items that requests describe, each with the time from which it holds."""
 
     def __init__(self, items: ItemsThen | None) -> None:
         self._items = items
@@ -41,9 +41,9 @@ class _Described:
         self.nameless = 0
 
     def named(self, event: DecisionRow | MarkRow) -> DecisionRow | None:
-        """Return a decision with the names that its items have in the table; None if it names none.
+        """Return a decision with its items' names in the table; None if its items have no names.
 
-        Marks are taken in.
+        Change events are applied to the catalogue.
         """
         if isinstance(event, MarkRow):
             if self._items is not None:
@@ -60,7 +60,7 @@ class _Described:
         )
 
     def _candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
-        """Return the names and vectors of what was on offer; none where it had no names."""
+        """Return the names and vectors of the candidates; none if they had no names."""
         found = None if self._items is None else self._items.candidates(row)
         if found is not None:
             return found.ids, found.vectors
@@ -72,7 +72,7 @@ class _Described:
     def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
         (time, known), numbers = self._known.get(name, (-1, None)), vector.tobytes()
         if known != numbers:
-            # Of two vectors at the same moment, the second one is another item.
+            # Of two vectors at the same time, the second one gets a name of its own.
             name = f"{name}#{row.seq}" if time == row.time else name
             self._known[name] = row.time, numbers
             since = datetime.fromtimestamp(row.time / 1e6, UTC)
@@ -81,7 +81,7 @@ class _Described:
 
 
 def _renamed(shown: str | None, names: Mapping[Arm, str]) -> str | None:
-    """Return a list that was shown, if one was, with the names of its items."""
+    """Replace the names of items in a shown list, if the row has one."""
     if shown is None or not (shown.startswith("[") or '"slate":' in shown):
         return shown
     slate = slate_of(shown)
@@ -90,7 +90,7 @@ def _renamed(shown: str | None, names: Mapping[Arm, str]) -> str | None:
 
 
 def by_items(config: Config) -> set[str]:
-    """Return the placements whose requests describe items, of which nothing is known before."""
+    """Return the placements whose requests describe items by vectors."""
     known = config.placements.items()
     return {name for name, each in known if each.served_as.by_features and each.policy.arms is None}
 
@@ -98,7 +98,7 @@ def by_items(config: Config) -> set[str]:
 def export_items(
     config: Config, store: Store, name: str, rewards: dict[int, Any], folder: Path
 ) -> dict[str, int]:
-    """Write the click log of a placement that knows items by vectors, and these; return the rows of each."""
+    """Write the click log of a placement with item vectors, and the vectors; return the rows of each."""
     stored = store.placements()[name]
     policy = policy_from_stored(json.loads(stored.spec))
     described = _Described(items_then(policy, store.base(stored.id)))
@@ -121,7 +121,7 @@ def export_items(
             return []
         if export is None:
             return [click_row(row, name, policy, rewards)]
-        # What came back for a list is known once its window has closed.
+        # The feedback on a list is complete once its window has closed.
         return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
 
     rows, path = (made for row in known for made in rows_of(row)), folder / f"{log}-{name}.parquet"
@@ -133,7 +133,7 @@ def export_items(
 
 
 def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str, Any]) -> int:
-    """Write rows as a click log that says in which unit placements count; return how many there were."""
+    """Write rows as a click log with the placements' reward units; return the number of rows."""
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
 

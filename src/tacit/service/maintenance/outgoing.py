@@ -1,7 +1,8 @@
-"""The log as a topic of Kafka: each row a message, at least once, and known by its number.
+"""Kafka export: send each row of the log as a message, at least once, with its number.
 
-``[export]`` of a configuration lets the service start this as a process of its own, which only reads the
-store: decisions never wait for it. It ends when its input does, and so with the process that started it.
+``[export]`` of a configuration lets the service start this program as a separate process, which only reads
+the store, so that decisions do not wait for it. It ends with its input, and so with the process that started
+it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ except ImportError as error:
 POLL_SECONDS = 0.5
 NICENESS = 10
 LEAVING_SECONDS = 10.0
-"""How long brokers have to answer once it shall end: what they have not confirmed is sent again."""
+"""Time for brokers to answer after a stop: unconfirmed rows are sent again at the next start."""
 
 
 class Outgoing:
-    """Sends rows to a topic, and keeps in a group there how far that is.
+    """Sends rows to a topic, and stores the number of the last row in a consumer group.
 
     Rows about one decision are in one partition, in their order. The group's offset for the first partition
     is the number of the last row that all brokers have.
@@ -43,9 +44,9 @@ class Outgoing:
     ----------
     address : Address
     properties : mapping from str to str
-        Of librdkafka.
+        Properties of librdkafka.
     stopping : function
-        Whether to wait no longer.
+        Returns whether to stop waiting.
 
     Raises
     ------
@@ -58,19 +59,19 @@ class Outgoing:
     ) -> None:
         self._access, self._topic, self._stopping = Access(address, properties), address.topic, stopping
         self._failed: LogError | None = None
-        # A broker that is away is waited for.
+        # No timeout: waits for brokers that are away.
         ours = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
         self._producer = self._access.opened(kafka.Producer, ours)
         group = {"group.id": f"{address.group}-export", "enable.auto.commit": False}
         self._group = self._access.opened(kafka.Consumer, group)
 
     def sent_before(self) -> int:
-        """Return the number of the last row that was sent; 0 if none was.
+        """Return the number of the last row that was sent; 0 if there is none.
 
         Raises
         ------
         LogError
-            If no broker answers, or there is no such topic.
+            If no broker answers, or the topic does not exist.
         """
         try:
             topic = self._group.list_topics(self._topic, PATIENCE).topics[self._topic]
@@ -101,7 +102,7 @@ class Outgoing:
             pass
         if self._failed is not None:
             raise self._failed
-        # A process that stops before they all are there sends them again.
+        # After a stop before all have arrived, the rows are sent again.
         while lines and not self._stopping():
             kept = kafka.TopicPartition(self._topic, 0, lines[-1].seq)
             try:
@@ -113,7 +114,7 @@ class Outgoing:
                 self._producer.poll(POLL_SECONDS)
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Leave the consumer group."""
         self._group.close()
 
     def _delivered(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
@@ -125,14 +126,14 @@ class Outgoing:
 
 
 class ExportTask(msgspec.Struct):
-    """What is read, and where it goes."""
+    """The store to read and the topic to write."""
 
     store: StoreConfig
     export: ExportConfig
 
 
 def sent_on(task: ExportTask, stopping: Callable[[], bool]) -> None:
-    """Send the log of a store to a topic, on from where that ended, until it shall stop.
+    """Send the log of a store to a topic, from the last row sent until a stop.
 
     Raises
     ------
@@ -147,17 +148,17 @@ def sent_on(task: ExportTask, stopping: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """Do what standard input says, until it ends; return the exit code."""
+    """Run the task from standard input until the input ends; return the exit code."""
     os.nice(NICENESS)
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportTask)
     ended = threading.Event()
 
     def wait() -> None:
-        # Who holds the buffer of what comes in keeps the interpreter from ending.
+        # A blocked read of sys.stdin.buffer would keep the interpreter from ending.
         while os.read(sys.stdin.fileno(), 1024):
             pass
         ended.set()
-        # Brokers that are away would be waited for without end, and nobody is left to end this process.
+        # Otherwise the process would wait for absent brokers forever, with no parent to end it.
         time.sleep(LEAVING_SECONDS)
         os._exit(1)
 

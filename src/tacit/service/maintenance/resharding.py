@@ -1,9 +1,13 @@
-"""Dealing a log out anew: to more shards or to fewer, or from a single server's to shards.
+"""Resharding: distribute a log over more or fewer shards, or from a single server over shards.
 
-Every row goes to the shard of its partition, in the order of time, so each key's part of the log is what
-it was. What is learned for a key alone is then the same, bit for bit. Of what all keys share, safe
-classifiers are followed while the log is read, and each change of one becomes a mark for all; sums
-are computed anew by each shard from its own rows, and added up again once they serve.
+Every row goes to the shard of its partition, in order of time, so each key's part of the log is unchanged.
+Learning for a single key is then the same, bit for bit. Safe classifiers, which all keys share, are followed
+while the log is read, and each of their changes becomes a change event for all shards. Each shard computes
+sums over all keys from its own rows; they are merged again once the shards serve.
+
+1. ``reshard``: the new layout is filled and then takes effect.
+2. ``NewShard`` and ``Source``: a shard that is written, a log that is read.
+3. Rows, records and updates are written to their shards.
 """
 
 from __future__ import annotations
@@ -33,15 +37,15 @@ ROWS = 5000
 
 
 def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
-    """Deal the log of a configuration out to so many shards, while nobody serves it.
+    """Distribute the log of a configuration over shards, while no service runs.
 
-    The next generation is filled first and then takes effect at once; until then nothing has
-    changed. The rows of the layout before stay where they are unless they are to be dropped.
+    The next generation is filled first and then takes effect at once; until then nothing has changed. The
+    rows of the previous layout stay unless they are dropped.
 
     Parameters
     ----------
     config : Config
-        Its placements must be those of the log.
+        With the placements of the log.
     shards : int
         From 1 to 1024.
     drop : bool, default False
@@ -50,7 +54,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
     Returns
     -------
     list of int
-        How many rows each shard has.
+        Number of rows of each shard.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
     try:
         before = layouts.layout()
         after = Layout(before.generation + 1 if before else 1, shards)
-        # What an attempt that was cut off may have left.
+        # Rows of an interrupted attempt.
         layouts.clear(after)
         sources: list[PostgresStore] = [layouts]
         if before is not None:
@@ -127,24 +131,24 @@ class NewShard:
         return self.seq
 
     def switch(self, placement: int, mark: rows.MarkRow) -> None:
-        """Append a change of mode or holdout, if it is one."""
+        """Append a change event if its value differs from the last one of its kind."""
         if self._marks.get((placement, mark.kind)) != mark.value:
             self._marks[placement, mark.kind] = mark.value
             self.add(mark._replace(placement=placement))
 
     def lacks(self, placement: int, mark: rows.MarkRow) -> bool:
-        """Whether a mark tells of a change of arms that this shard does not have yet."""
+        """True if the event has a change of arms that this shard lacks."""
         before = self._marks.get((placement, rows.ARMS))
         return before is None or decoded(before).changes < decoded(mark.value).changes
 
     def flush(self) -> None:
-        """Make durable what was appended."""
+        """Write the appended rows to the store."""
         self.store.append(self._rows)
         self._rows = rows.Rows([], [], [])
 
 
 class Source:
-    """A log that is being read, and what its keys share.
+    """A log that is being read, with the classifiers that its keys share.
 
     Parameters
     ----------
@@ -158,7 +162,7 @@ class Source:
         self.store = store
         self.names = {stored.id: name for name, stored in store.placements().items()}
         self.places = np.zeros(store.end().seq + 1, np.int64)
-        """Of each decision by its number: its shard and its number there."""
+        """Shard and new number of each decision, by its old number."""
         self._followed: dict[int, Placement] = {}
         self._joined: dict[int, Joined] = {}
         for id, name in self.names.items():
@@ -168,18 +172,18 @@ class Source:
                 self._followed[id], self._joined[id] = placement, joined
 
     def events(self) -> Iterator[tuple[Source, rows.Event]]:
-        """Yield the log in order, but for what is found out anew."""
+        """Yield the events of the log in order."""
         for event in self.store.events(0):
             yield self, event
 
     def before(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
-        """Let time go by up to an event; yield what was learned for all keys by then."""
+        """Advance the time to an event; yield updates for all keys."""
         for placement in self._followed.values():
             placement.advance(event.time)
         yield from self._learned(event.time)
 
     def after(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
-        """Take an event in; yield what it has taught for all keys."""
+        """Fold an event; yield the resulting updates for all keys."""
         take_in(self._followed, [event])
         yield from self._learned(event.time)
 
@@ -190,7 +194,7 @@ class Source:
                 yield placement.name, Learned(self.number, time, parts)
 
 
-# Rows get new numbers, so all that names a row by its number is written with the new one.
+# Rows get new numbers, so references to rows are written with the new numbers.
 def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]) -> None:
     for store in stores:
         _declare(config, layouts, store, targets)
@@ -208,13 +212,13 @@ def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], tar
         _deal_records(source, targets)
     for target in targets:
         if end:
-            # All windows close that had closed before.
+            # Closes all windows that had closed before.
             target.add(rows.MarkRow(0, None, end, rows.TICK, ""))
         target.flush()
 
 
 def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[NewShard]) -> None:
-    """Let all targets have a store's placements, if what they learned can be dealt out."""
+    """Create a store's placements in all targets, if their learning can be distributed."""
     for name, stored in store.placements().items():
         if name not in config.placements:
             raise ConfigError(f"placements.{name}: the log holds it; configure it as it was when it learned")
@@ -231,7 +235,7 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
 def _hand_on(
     config: Config, source: Source, event: rows.Event, targets: list[NewShard], *, alone: bool
 ) -> None:
-    """Write an event to the shard of its key, or to all that it concerns."""
+    """Write an event to the shard of its key, or to all shards that it concerns."""
     if isinstance(event, rows.DecisionRow):
         _decision(config, source, event, targets)
     elif isinstance(event, rows.FeedbackRow):
@@ -245,7 +249,7 @@ def _hand_on(
 
 
 def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool) -> None:
-    """Write a placement's mark to all shards."""
+    """Write a placement's change event to all shards."""
     if mark.kind == rows.POLICY:
         raise ConfigError(
             f"placements.{name}: its log was folded into another policy, which shards cannot "
@@ -253,7 +257,7 @@ def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool
         )
     for target in targets:
         stored = target.placements[name]
-        # Each shard tells all changes of arms, by a clock of its own.
+        # Each shard logged all changes of arms, by its own clock.
         if mark.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
             mark.kind == rows.ARMS and (alone or target.lacks(stored.id, mark))
         ):

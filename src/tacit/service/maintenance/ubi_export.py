@@ -1,6 +1,6 @@
 """Write the log as records of User Behavior Insights (UBI 1.3).
 
-``Names`` makes records of rows; ``export_ubi`` writes the whole log to files of records.
+``UbiRecords`` makes records of rows; ``export_ubi`` writes the whole log to files of records.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tacit.service.placements.lists import matrix
 
 NO_CLICK = "no_click"
 NOWHERE = 0
-"""The ordinal of an event about a whole list; the schema demands one."""
+"""Ordinal of an event about a whole list; the schema requires one."""
 
 
 def listed(row: DecisionRow) -> list[str | None] | None:
-    """Return what a decision showed, as text, from the top; None at an empty position.
+    """Return the items that a decision showed, as text, from the top; None at an empty position.
 
-    A pair of rankers without a list is None.
+    Returns None for a pair of rankers without a list.
     """
     if row.shown is None:
         return [str(row.arm)]
@@ -52,25 +52,25 @@ def listed(row: DecisionRow) -> list[str | None] | None:
 
 
 def shows_one(row: DecisionRow) -> bool:
-    """Whether a decision showed one arm, so that its feedback is a reward."""
+    """True if a decision showed one arm, so that its feedback is a reward."""
     shown = None if row.shown is None else json.loads(row.shown)
     return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
 
 
 class Names:
-    """What records say of a placement besides what its rows hold.
+    """Makes the UBI records of a placement from its rows.
 
     Parameters
     ----------
     name : str
     stored : StoredPlacement
     base : Snapshot or None
-        Where its log begins, if old rows were dropped.
+        Snapshot at the log's beginning, if old rows were dropped.
 
     Attributes
     ----------
     items : ItemsThen or None
-        Its catalogue, as it was at the row that is written.
+        Catalogue at the row that is written.
     """
 
     def __init__(self, name: str, stored: StoredPlacement, base: Snapshot | None) -> None:
@@ -133,7 +133,7 @@ class Names:
         found = None if self.items is None else self.items.candidates(row)
         if found is not None:
             return list(map(str, found.ids))
-        # Without names, the arms are the rows of their features.
+        # Without names, the arms are numbered by the rows of their features.
         features = json.loads(row.asked)
         counts = [
             len(matrix(features.get(field), dim))
@@ -142,7 +142,7 @@ class Names:
         return [str(arm) for arm in range(max(counts))]
 
     def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
-        """Yield feedback as event records: one for each object that it is about."""
+        """Yield feedback as event records, one for each object."""
         items = listed(row)
         ours = self._attributes(row)
         if feedback.id is not None:
@@ -152,7 +152,7 @@ class Names:
         if feedback.kind == CLICKS:
             done = [action_of(action) for action in json.loads(feedback.clicks or "[]")]
             places = [position for position, _ in done]
-            # Feedback tells of one action.
+            # All clicks of one feedback have the same action.
             action = done[0][1] if done else NO_CLICK
             if action in (ubi_records.CLICK, NO_CLICK):
                 ours["clicks"] = places
@@ -177,12 +177,12 @@ class Names:
 
 
 def query_id(row: DecisionRow) -> str:
-    """Return the query's id of a decision: its own, unless UBI has no room for it."""
+    """Return the UBI query id of a decision: its own id, or a digest if that is too long."""
     return row.id if len(row.id) <= ubi_records.LONGEST_NAME else ubi_records.digest({"decision_id": row.id})
 
 
 def _teams(row: DecisionRow) -> dict[str, Any] | None:
-    """Return the rankers of a duel, the probability of its list, and whose each item is."""
+    """Return the rankers of a duel, the probability of its list, and the ranker of each item."""
     shown = None if row.shown is None else json.loads(row.shown)
     if not isinstance(shown, dict) or "pair" not in shown:
         return None
@@ -215,16 +215,16 @@ QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
 def export_ubi(store: Store, folder: Path) -> dict[str, int]:
-    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson``, a record a line.
+    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson``, one record per line.
 
-    What tacit knows besides (the decision's id, policy, its version, propensity, teams, the ids of
-    feedback) stands in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records that were
-    kept beside the log follow as they came. :func:`tacit.logs.read_ubi` reads the folder.
+    Fields that UBI lacks (the decision's id, policy, its version, propensity, teams, the ids of feedback) are
+    in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records that were stored besides the log
+    follow unchanged. :func:`tacit.logs.read_ubi` reads the folder.
 
     Returns
     -------
     dict of str to int
-        How many records each file has.
+        Number of records of each file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     counts = {QUERIES: 0, EVENTS: 0}
