@@ -329,13 +329,13 @@ def serve(
 ) -> None:
     """Run the service until it is stopped (SIGTERM or SIGINT).
 
-    Stopping answers what has arrived, writes a snapshot per placement, and closes the store.
+    A stop answers the requests that have arrived, writes a snapshot per placement, and closes the store.
 
     Parameters
     ----------
     config : Config
     host, port : optional
-        Replace those of the configuration; port 0 takes any free one.
+        Replace the configured ones; port 0 takes any free one.
     ready : function, optional
         Called with the address once requests are answered; by default the address is printed.
     reread : function, optional

@@ -1,4 +1,4 @@
-"""The control group of a placement's holdout: which decisions it gets, what it shows, on what terms."""
+"""The control group of a placement's holdout: its assignment, actions, propensities and terms."""
 
 # 1. ``Control`` and its subclasses: actions of the control, and their probabilities.
 # 2. ``HoldoutAssigner``: assigns decisions by a hash of the unit and the seed, so that all shards agree.
@@ -272,7 +272,7 @@ class Coin:
         return (1 - share) * policy + share * control
 
     def unmixed(self, logged: Floats, control: Floats) -> Floats:
-        """Return the policy's probabilities from those that :meth:`mix_propensities` returned."""
+        """Return the policy's probabilities from the output of :meth:`mix_propensities`."""
         share = self.config.share
         policy = (logged - share * control) / (1 - share)
         # Rounding may yield values slightly below 0.
@@ -373,7 +373,7 @@ class ControlGroup(Aspect):
         placement.earnings.sums.begin(mark.value, mark.seq, mark.time, clustered=sticky)
 
     def current(self, placement: Placement) -> str:
-        """Return the terms of the last change event, or those of the beginning."""
+        """Return the terms of the last change event, or the initial terms."""
         return placement.earnings.sums.terms
 
     def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:

@@ -476,7 +476,7 @@ def _logged(placement: Placement, entries: Ints) -> Floats:
 def _chances(placement: Placement, entries: Ints, control: list[int | None]) -> tuple[Floats, Floats]:
     """Return the propensities of decisions as logged, and under the policy alone.
 
-    If units stay in their group, the first are those of the group: a known unit's group is no longer random.
+    If units stay in their group, the first are conditional on the group: a known unit's group is not random.
     """
     logged, coin = _logged(placement, entries), placement.control.coin
     if coin is None:

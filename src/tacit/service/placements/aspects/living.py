@@ -170,7 +170,7 @@ class Living(Aspect):
     # Arm indices -----------------------------------------------------------------------------
 
     def slots_of(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of arms; of None, as in the log, those of the initial arms."""
+        """Return the indices of arms; None stands for the initial arms, as in the log."""
         if offered is None:
             return self.first
         return np.array([self.slots[arm] for arm in offered], np.int64)

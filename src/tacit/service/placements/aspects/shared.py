@@ -1,4 +1,4 @@
-"""Shared learning: the shards of a placement exchange what they have learned.
+"""Shared learning: the shards of a placement exchange their learning.
 
 1. ``SharedUpdate``, and arrays as text.
 2. Three ways to merge states: sums for each key, sums over all keys, a safe classifier.
@@ -68,7 +68,7 @@ class Shared(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return what was learned here since the last call, or altogether."""
+        """Return the learning of this shard since the last call, or altogether."""
 
     def news(self, learner: Learner, learned: Learned) -> Learned:
         """Return the parts of an update that are not known here."""
@@ -136,14 +136,14 @@ def value_of(arrays: Any) -> Value:
 
 
 def arrays_of(value: Value, like: Any) -> Any:
-    """Decode a named tuple; arrays without a text are those of ``like``."""
+    """Decode a named tuple; arrays without a text are taken from ``like``."""
     return rebuilt(
         like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
     )
 
 
 def put(target: Any, source: Any) -> None:
-    """Copy arrays into those of the same names."""
+    """Copy arrays into the arrays of the same names."""
     for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
         into[:] = array
 
@@ -268,7 +268,7 @@ def _size(arrays: Any) -> float:
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
 
-# ---- Sums over all keys: each shard adds those of its own keys
+# ---- Sums over all keys: each shard adds the sums of its own keys
 
 GROWTH = 0.02
 """Relative change of a shard's sums at which it sends them again."""
@@ -278,7 +278,7 @@ Sums = dict[str, Floats]
 
 
 class Added:
-    """Sums over all keys: each shard adds those of its own keys.
+    """Sums over all keys: each shard adds the sums of its own keys.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ class Added:
 def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
     """True if sums differ from a reference by more than a share of it and than rounding errors.
 
-    Rows, such as those of arms, are compared separately, so that rare ones count.
+    Rows, such as arms, are compared separately, so that rare ones count.
     """
     return any(
         bool((change > least * _by_row(others[name]) + NOISE * _by_row(whole[name])).any())
@@ -482,7 +482,7 @@ class Sharing(Aspect):
             part.restore(own)
 
     def learned(self, placement: Placement, everything: bool) -> dict[str, Value]:
-        """Return what was learned here since the last call, or altogether."""
+        """Return the learning of this shard since the last call, or altogether."""
         return reduce(or_, (part.learned(placement.learner, everything) for part in self._parts))
 
     def news(self, placement: Placement, learned: Learned) -> Learned:

@@ -27,7 +27,7 @@ SESSION_BYTES = 8
 class PlacementSignals(Aspect):
     """The signals of a placement, a fold over its part of the log.
 
-    Times are those of the log; lanes are those of the placement's learner.
+    Times come from the log, lanes from the placement's learner.
 
     Parameters
     ----------
