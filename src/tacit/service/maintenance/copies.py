@@ -149,7 +149,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
-    # A pin leaves no choice, so these rows cannot evaluate another policy.
+    # Forced actions cannot evaluate another policy.
     kept = (row for row in decisions if row.mode not in OF_PINS)
     rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in kept)
     return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
