@@ -19,7 +19,7 @@ from peers.ten_lines import TenLines
 
 import tacit
 from tacit.core.dispatch import choose, learn, propensity
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 SIZES = {(10, 64): 2_000, (10, 20): 4_000, (5, 10): 8_000, (50, 20): 1_500, (50, 256): 600}

@@ -15,8 +15,8 @@ import numpy as np
 from tables import markdown
 
 from tacit.core.seeds import stream
-from tacit.proof import PairSums, boundary, duels_needed
-from tacit.proof.boundary import BUCKETS
+from tacit.uplift import PairSums, boundary, duels_needed
+from tacit.uplift.boundary import BUCKETS
 
 HERE = Path(__file__).parent
 SEED = 20261122

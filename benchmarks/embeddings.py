@@ -22,7 +22,7 @@ from items_kept import keep, over, spread
 
 import tacit
 from tacit.core.dispatch import choose, learn, propensity
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 TUNING = 85_001

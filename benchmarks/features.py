@@ -21,7 +21,7 @@ import numpy as np
 
 import tacit
 from tacit.core.dispatch import choose, learn
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.policies.base import Impression, Outcome
 from tacit.policies.features.gaussian import Gaussian, belief, commit, dot, project
 

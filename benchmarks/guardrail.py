@@ -22,9 +22,9 @@ from tables import markdown
 
 import tacit
 from tacit.core.seeds import stream
-from tacit.proof import HoldoutSums, boundary
-from tacit.proof.harms import HarmSums, comparisons_of
-from tacit.proof.holdout import difference_at, enough, ratio_ends
+from tacit.uplift import HoldoutSums, boundary
+from tacit.uplift.holdout import difference_at, enough, ratio_ends
+from tacit.uplift.metric_degradation import HarmSums, comparisons_of
 
 HERE = Path(__file__).parent
 SEED = 20260726

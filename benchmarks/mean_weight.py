@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tables import markdown
 
-from tacit.evaluate.conclusion import largest_possible
+from tacit.evaluate.estimate_sums import largest_possible
 from tacit.evaluate.intervals import summed, weights_are_wrong
 from tacit.evaluate.results import DOUBTED
 

@@ -31,9 +31,9 @@ from proof_traffic import (
 from tables import markdown
 
 from tacit.core.seeds import stream
-from tacit.proof import HoldoutSums, boundary, decisions_needed, share_evidence
-from tacit.proof.holdout import difference_at, enough, ratio_ends, refuted
-from tacit.proof.traffic import ALARM, independent_counts
+from tacit.uplift import HoldoutSums, boundary, decisions_needed, share_evidence
+from tacit.uplift.holdout import difference_at, enough, ratio_ends, refuted
+from tacit.uplift.traffic import ALARM, independent_counts
 
 HERE = Path(__file__).parent
 SEED = 20260503

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.proof import HoldoutSums
-from tacit.proof.boundary import BUCKETS
-from tacit.proof.scores import Scores
+from tacit.uplift import HoldoutSums
+from tacit.uplift.boundary import BUCKETS
+from tacit.uplift.propensity_lift import Scores
 
 FIRST, LAST = 200, 1_000_000
 DAY = 5_000

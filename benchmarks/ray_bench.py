@@ -24,7 +24,7 @@ from offline import ARMS, TARGET, write
 
 import tacit
 from tacit import cluster
-from tacit.core.spread import in_threads, runner, spread
+from tacit.core.parallel import in_threads, runner, spread
 from tacit.evaluate import IPS, SNIPS, DoublyRobust, off_policy
 from tacit.simulation import play_runs
 

@@ -22,7 +22,7 @@ import tacit
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression, Outcome
-from tacit.policies.shifting import common_priors, drift_mixture, hypotheses, shift_mixture
+from tacit.policies.shifting import drift_mixture, hypotheses, shared_priors, shift_mixture
 
 # A rise every 3,000 rounds is expected of a key, as if 0.1 had been seen in 300.
 RISES, ROUNDS = 0.1, 300.0
@@ -249,4 +249,4 @@ class RisenMixture(tacit.DriftMixture):
                 settle(state, lane, each)
         take_rise(state, lane, arm)
         note_best(state, lane)
-        common_priors.count_round(state.shared.priors, params.prior_betas, params.floor)
+        shared_priors.count_round(state.shared.priors, params.prior_betas, params.floor)

@@ -26,9 +26,9 @@ from tacit.core.text import known
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.searches import Search
 from tacit.interleaving import METHODS
-from tacit.proof import Interval, Lift, PairSums, boundary, preference
-from tacit.proof.boundary import claim_of
-from tacit.proof.paired import bucket_of
+from tacit.uplift import Interval, Lift, PairSums, boundary, preference
+from tacit.uplift.boundary import claim_of
+from tacit.uplift.paired import bucket_of
 
 Model = Literal["position", "top-down"]
 MODELS = ("position", "top-down")

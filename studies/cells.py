@@ -15,7 +15,7 @@ from studies.dueling_practice import close_call
 from tacit.clicks import models
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.environments import Environment, PreferenceMatrix, preferences
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.interleaving import TeamDraft

@@ -16,7 +16,7 @@ import numpy as np
 from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.environments import Environment, ExaminationArms
 from tacit.plots import band, looks
 from tacit.policies import (

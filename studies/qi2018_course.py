@@ -19,7 +19,7 @@ from studies import study
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import InvalidValue
 from tacit.plots import looks
 from tacit.policies.base import Outcome

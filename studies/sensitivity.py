@@ -22,7 +22,7 @@ from tacit.clicks.base import Chain, conditional
 from tacit.core.arrays import Booleans, Floats, Generator
 from tacit.interleaving.rules import parts
 from tacit.plots import COLOURS
-from tacit.proof import searches_needed
+from tacit.uplift import searches_needed
 
 TITLE = "Searches that interleaving takes, against an A/B test of the same rankers"
 LENGTH = 8

@@ -19,8 +19,8 @@ from studies import study
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints, copied, leaves, rebuilt
 from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
-from tacit.core.running import compiled
-from tacit.core.spread import spread
+from tacit.core.parallel import spread
+from tacit.core.run_mode import compiled
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
 from tacit.learning.merging import added, joined
 from tacit.plots import COLOURS
@@ -220,7 +220,7 @@ def _give(state: Any, source_state: Any) -> None:
 
 def play_number(name: str, shards: int, interval: int | None, seed: int, number: int,
                 report: Any) -> float:  # fmt: skip
-    """Return the regret of one run of a benchmark, for :func:`tacit.core.spread.spread`."""
+    """Return the regret of one run of a benchmark, for :func:`tacit.core.parallel.spread`."""
     found = sharded_regret(BENCHMARKS[name], shards, interval, seed, number)
     report(1.0)
     return found

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.environments import Environment
 from tacit.errors import undoing
 from tacit.plots import figure, save

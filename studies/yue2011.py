@@ -19,7 +19,7 @@ import numpy as np
 from studies import study
 from studies.run_sampling import sample_run
 from tacit.core.arrays import Floats, Generator
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.environments import preferences
 from tacit.plots import looks
 from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2

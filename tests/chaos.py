@@ -35,7 +35,7 @@ from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tacit.service.log.searches import AskedSearch
+from tacit.service.log.search_records import AskedSearch
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects.items import ItemsMark
 
@@ -510,7 +510,7 @@ class Run:
         states, held = list(self.operator.left), list(self.operator.held)
         forgotten, items = list(self.operator.forgotten), list(self.operator.catalogue)
         config = load_config(self.path)
-        from tacit.service.engine.opening import open_store
+        from tacit.service.engine.stores import open_store
 
         self.await_database()
         store = open_store(config.store)

@@ -47,7 +47,7 @@ from tacit.service.log import ids
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest, Made, as_content
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, slate_of
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made
+from tacit.service.placements.aspects.client_decisions import check_elsewhere, checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, RebuildOf, RollbackOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 

@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as folder:
     "postgres": """
 from tacit.service.config.schema import StoreConfig
 from tacit.service.errors import StoreError
-from tacit.service.engine.opening import open_store
+from tacit.service.engine.stores import open_store
 try:
     open_store(StoreConfig(url="postgresql://nobody@127.0.0.1:1/nothing"))
 except StoreError as error:

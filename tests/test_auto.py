@@ -19,7 +19,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import load_config, settings_of
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.reading import believed_of, counts_of, rounds_of
+from tacit.service.engine.reports import believed_of, counts_of, rounds_of
 from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted

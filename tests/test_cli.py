@@ -31,7 +31,7 @@ from stores import free_port
 
 from tacit import demo
 from tacit.cli import cli, main
-from tacit.core import namesake
+from tacit.core import name_conflict
 from tacit.errors import AssumptionWarning
 from tacit.service.maintenance import doctor
 
@@ -572,20 +572,20 @@ def test_what_is_compiled_goes_to_the_user_and_not_to_the_package(tmp_path):
 
 
 def test_a_namesake_that_is_installed_over_it_is_told(tmp_path):
-    assert namesake.find_namesake(tmp_path) == ""
-    assert namesake.find_namesake(tmp_path / "tacit.zip") == ""
+    assert name_conflict.find_namesake(tmp_path) == ""
+    assert name_conflict.find_namesake(tmp_path / "tacit.zip") == ""
     for ours in ("tacit_learn-0.4.0.dist-info", "tacit"):
         (tmp_path / ours).mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        namesake.warn_of_namesake(tmp_path)
+        name_conflict.warn_of_namesake(tmp_path)
     (tmp_path / "tacit-0.3.0.dist-info").mkdir()
     with pytest.warns(UserWarning, match=r"tacit-0\.3\.0 is installed next to .*pip uninstall tacit "):
-        namesake.warn_of_namesake(tmp_path)
+        name_conflict.warn_of_namesake(tmp_path)
 
 
 def test_the_doctor_tells_of_a_namesake(tmp_path, monkeypatch):
-    monkeypatch.setattr(namesake, "find_namesake", lambda: "tacit-0.3.0.dist-info")
+    monkeypatch.setattr(name_conflict, "find_namesake", lambda: "tacit-0.3.0.dist-info")
     (check,) = [check for check in doctor.checks() if check.name == "name"]
     assert check.ok is False
     assert "pip install tacit-learn" in check.remedy

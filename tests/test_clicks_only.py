@@ -8,7 +8,7 @@ from late_users import ItemsWithNumbers, UsersOfKinds
 from scipy import stats
 
 import tacit
-from tacit.core.running import Interpreted
+from tacit.core.run_mode import Interpreted
 from tacit.environments import PreferenceMatrix
 from tacit.errors import InvalidValue
 from tacit.simulation.clicks_only import STEPS, TICKS, ClicksOnlyRun, clicks_only, delay_table, draw_delay

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import tacit
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import OPEN_UNIT
-from tacit.learning import delays as late
-from tacit.learning.delays import EDGES, RELEASED, Delays, OpenAnswers, Queue
+from tacit.learning import delayed_feedback as late
+from tacit.learning.delayed_feedback import EDGES, RELEASED, Delays, OpenAnswers, Queue
 
 WINDOW = 2048
 """Its edges are the powers of two."""

@@ -20,8 +20,8 @@ from tacit.evaluate.duels import always
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
 from tacit.policies.baselines.rucb import PairBounds, record_duel
-from tacit.policies.duels.ladder import OWN as PAIR
-from tacit.policies.duels.ladder import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
+from tacit.policies.duels.standings import OWN as PAIR
+from tacit.policies.duels.standings import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
 from tacit.policies.duels.working_set import Eliminating
 from tacit.policies.spec import policy_from_stored
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above

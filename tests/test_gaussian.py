@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.policies.features.gaussian import (
     Gaussian,
     belief,

@@ -23,7 +23,7 @@ from tacit.interleaving import (
     TeamDraft,
     credited,
 )
-from tacit.proof import PairSums, chance_of_score, discoveries, duels_needed, preference
+from tacit.uplift import PairSums, chance_of_score, discoveries, duels_needed, preference
 
 
 def rows(path, text):

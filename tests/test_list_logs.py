@@ -39,7 +39,7 @@ from tacit.evaluate.targets import fixed_target
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.maintenance.copies import export
+from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 
 pytestmark = pytest.mark.interpreted

@@ -16,7 +16,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.base import outcome_of
 from tacit.policies.lists.one_draw import Draw
-from tacit.policies.lists.readers import BY_POSITION, HYPOTHESES, Readers, believe, read_list
+from tacit.policies.lists.user_models import BY_POSITION, HYPOTHESES, Readers, believe, read_list
 from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
 

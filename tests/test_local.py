@@ -19,14 +19,14 @@ from stores import free_port
 
 import tacit
 from tacit.client import Client, Conflict, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
-from tacit.client.lent import LentShard, Spool, encode, write_anew
+from tacit.client.replica import LentShard, Spool, encode, write_anew
 from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Rule
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
-from tacit.service.placements.aspects.elsewhere import checked_made
+from tacit.service.placements.aspects.client_decisions import checked_made
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")

@@ -19,10 +19,10 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, slate_of
-from tacit.service.maintenance.copies import export
+from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.control import floor_of
-from tacit.service.placements.aspects.living import Living
+from tacit.service.placements.aspects.arm_lifecycle import Living
+from tacit.service.placements.aspects.control_group import floor_of
 from tacit.service.placements.duels import shown_list
 from tacit.wire.control import ArmsOf, PinOf
 

@@ -33,11 +33,11 @@ from tacit.evaluate import (
     Table,
     Uniform,
 )
+from tacit.evaluate.evaluation import Weighing
 from tacit.evaluate.intervals import summed
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import RowReader
-from tacit.evaluate.weighing import Weighing
 from tacit.evaluate.windows import Replaying
 from tacit.logs import parts as cutting
 from tacit.logs.parts import KeyShard, parts_of, shards_of

@@ -11,7 +11,7 @@ from drawn import is_long
 
 import tacit
 from tacit.core.dispatch import choose
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome

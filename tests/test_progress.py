@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core import spread
+from tacit.core import parallel
 from tacit.evaluate import off_policy, replay
 
 ROWS = 200
@@ -34,7 +34,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def said(monkeypatch):
     """Return what some work says on a terminal; everything takes longer than the patience that there is."""
-    monkeypatch.setattr(spread, "PATIENCE", -1.0)
+    monkeypatch.setattr(parallel, "PATIENCE", -1.0)
     monkeypatch.setenv("TERM", "xterm")
 
     def on_terminal(work):
@@ -65,7 +65,7 @@ def test_what_reads_a_log_says_how_far_it_is_on_a_terminal(said, log, label):
 
 @pytest.mark.parametrize("label", WORK)
 def test_in_a_pipe_nothing_is_said(monkeypatch, capsys, log, label):
-    monkeypatch.setattr(spread, "PATIENCE", -1.0)
+    monkeypatch.setattr(parallel, "PATIENCE", -1.0)
     WORK[label](log)
     assert capsys.readouterr().err == ""
 
@@ -77,9 +77,9 @@ def test_a_simulation_says_how_far_it_is(said):
 
 def test_what_works_for_something_larger_shows_no_bar_of_its_own(said):
     def work():
-        with spread.progress(1, "larger") as outer:
+        with parallel.progress(1, "larger") as outer:
             outer(0)
-            with spread.counted("smaller") as report:
+            with parallel.counted("smaller") as report:
                 report(5)
 
     found = said(work)
@@ -95,6 +95,6 @@ def test_a_function_of_ones_own_is_called_in_its_place(said, log):
 
 
 def test_a_notebook_is_watched(monkeypatch):
-    assert not spread.is_watched()
+    assert not parallel.is_watched()
     monkeypatch.setitem(sys.modules, "ipykernel", object())
-    assert spread.is_watched()
+    assert parallel.is_watched()

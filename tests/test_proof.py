@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidValue
-from tacit.proof import (
+from tacit.uplift import (
     ALARM,
     FrequencySums,
     HoldoutSums,
@@ -32,10 +32,10 @@ from tacit.proof import (
     share_evidence,
     winner,
 )
-from tacit.proof import sentences as said
-from tacit.proof.boundary import BUCKETS
-from tacit.proof.holdout import difference_at, enough, ratio_ends, refuted
-from tacit.proof.traffic import independent_counts
+from tacit.uplift import sentences as said
+from tacit.uplift.boundary import BUCKETS
+from tacit.uplift.holdout import difference_at, enough, ratio_ends, refuted
+from tacit.uplift.traffic import independent_counts
 
 
 def sums_of(n0, r0, n1, r1):

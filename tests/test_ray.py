@@ -14,7 +14,7 @@ import pytest
 
 import tacit
 from tacit.cluster import on_ray
-from tacit.core.spread import spread
+from tacit.core.parallel import spread
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")

@@ -23,7 +23,7 @@ from tacit.client import Client, InvalidRequest, Local
 from tacit.learning.learner import restored
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
-from tacit.service.engine.layout import stores_of
+from tacit.service.engine.shard_layout import stores_of
 from tacit.service.log.ids import partition_in, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow

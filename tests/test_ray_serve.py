@@ -25,9 +25,9 @@ import stores
 from forked import Forked, ran
 from harness import PATIENCE, Client, eventually
 
-from tacit.cluster.link import Link
+from tacit.cluster.shard_link import Link
 from tacit.service.config.file import load_config
-from tacit.service.engine.layout import stores_of
+from tacit.service.engine.shard_layout import stores_of
 from tacit.service.log.ids import Shard, partition_in, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
@@ -169,7 +169,7 @@ class Busy:
 
 @pytest.mark.parametrize("lives", [True, False])
 async def test_a_shard_that_is_busy_is_not_taken_for_lost(lives, monkeypatch):
-    monkeypatch.setattr("tacit.cluster.link.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("tacit.cluster.shard_link.PATIENCE_SECONDS", 0.01)
     link = Link(Shard(0, 2), Busy(lives))
     link.up = True
     await link.look()

@@ -114,7 +114,7 @@ def test_the_documented_versions_of_formats_are_those_of_the_code():
     from tacit.learning import snapshot
     from tacit.logs import schema
     from tacit.service.log import postgres, sqlite
-    from tacit.service.maintenance import copies as log
+    from tacit.service.maintenance import log_export as log
 
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", (ROOT / "docs" / "stability.md").read_text(), re.M)
     assert {name: int(version) for name, version in rows} == {

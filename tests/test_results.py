@@ -15,7 +15,7 @@ from stores import store_at
 from tacit.service.engine.fold import fold, opened
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, REWARD
-from tacit.service.placements.results import (
+from tacit.service.placements.arm_results import (
     DAY,
     DECISIONS,
     FIRST_ARM,

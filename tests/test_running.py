@@ -15,7 +15,7 @@ import tacit
 from tacit.checking.kernels import Trial
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import shipped
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.policies.base import registry
 
 ROUNDS = range(50)

@@ -14,7 +14,7 @@ from tacit.errors import UnknownName
 from tacit.learning.learner import Learner, snapshot_of
 from tacit.learning.snapshot import CopyRoom, pieces
 from tacit.policies import UCB1
-from tacit.service.engine import reading as lending
+from tacit.service.engine import reports as lending
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
 from tacit.service.log.requests import Impression
 

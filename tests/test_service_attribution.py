@@ -30,8 +30,8 @@ from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
 from tacit.service.log.store import save
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.service.placements.attribution import (
     DUPLICATE,
     FROZEN,

@@ -16,8 +16,8 @@ from tacit.client import Client, InvalidRequest
 from tacit.cluster.shard import sharded_view, snapshot_of
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.placements.aspects.chapters import MOST_PARTS
-from tacit.service.placements.aspects.earnings import LiftSums
+from tacit.service.placements.aspects.lift_periods import MOST_PARTS
+from tacit.service.placements.aspects.reward_sums import LiftSums
 from tacit.service.placements.lift_report import lift_report
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 

@@ -20,7 +20,7 @@ from tacit.errors import ConfigError
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
-from tacit.service.engine.opening import open_store
+from tacit.service.engine.stores import open_store
 from tacit.service.errors import NotDurable
 from tacit.service.log.rows import ARMS
 from tacit.service.maintenance.doctor import verify
@@ -241,7 +241,7 @@ import os, signal, sys
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.opening import open_store
+from tacit.service.engine.stores import open_store
 def opened(config):
     path = sys.argv[1]
     text = open(path).read()

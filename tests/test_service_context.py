@@ -26,7 +26,7 @@ from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import running
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.layout import ReadStore
+from tacit.service.engine.shard_layout import ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest

@@ -28,8 +28,8 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, Unpin
 
 KEY, SHA256 = new_key()

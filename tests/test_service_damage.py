@@ -22,8 +22,8 @@ from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, NotDurable
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
 
@@ -173,7 +173,7 @@ def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog
     filled(path)
     sql(path, "sqlite", "UPDATE decisions SET arm = 'film ' WHERE seq = 4")
     for setting in ("set_up", "log_the_uncaught"):
-        monkeypatch.setattr(f"tacit.service.app.logs.{setting}", lambda *_: None)
+        monkeypatch.setattr(f"tacit.service.app.logging_setup.{setting}", lambda *_: None)
     monkeypatch.setattr("tacit.service.app.server.serve", lambda config, **_: served_with.append(config))
     with caplog.at_level(logging.WARNING):
         found = CliRunner().invoke(cli, ["serve", "--store", str(path), "--skip-damaged"])

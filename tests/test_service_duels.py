@@ -44,8 +44,8 @@ from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.service.placements.attribution import LATE, LEARNED, PENDING, TIED
 from tacit.service.placements.duels import Tally, shown_list
 from tacit.wire.control import ModeOf

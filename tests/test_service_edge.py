@@ -23,7 +23,7 @@ from test_service_http import Client
 
 from tacit.errors import ConfigError
 from tacit.service.app import routes as openapi
-from tacit.service.app.logs import JsonLines, TextLines
+from tacit.service.app.logging_setup import JsonLines, TextLines
 from tacit.service.app.routes import APIS
 from tacit.service.app.server import running
 

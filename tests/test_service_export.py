@@ -19,8 +19,8 @@ from tacit.feed.kafka_topics import address_of
 from tacit.service.app.server import check_export, running
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ExportConfig
-from tacit.service.maintenance.copies import LogLine
-from tacit.service.maintenance.outgoing import Outgoing
+from tacit.service.maintenance.kafka_export import Outgoing
+from tacit.service.maintenance.log_export import LogLine
 
 AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_exported_is_said(cluster, tmp_path, monkeypatch, caplog)
         check_export(ExportConfig(f"kafka://{cluster}/t"), shards=True)
     with pytest.raises(ConfigError, match=r"export.kafka: .*give kafka://HOST:PORT/TOPIC"):
         check_export(ExportConfig("kafka://a/t?groop=g"), shards=False)
-    monkeypatch.setattr("tacit.service.maintenance.outgoing.PATIENCE", 0.5)
+    monkeypatch.setattr("tacit.service.maintenance.kafka_export.PATIENCE", 0.5)
     with (
         contextlib.closing(Outgoing(address_of("kafka://127.0.0.1:1/t"), {})) as outgoing,
         pytest.raises(LogError, match="cannot be written to"),

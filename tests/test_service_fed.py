@@ -19,8 +19,8 @@ from tacit.service.app.server import running
 from tacit.service.config.keys import new_key
 from tacit.service.engine import upkeep
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects import elsewhere
-from tacit.service.placements.aspects.elsewhere import together
+from tacit.service.placements.aspects import client_decisions
+from tacit.service.placements.aspects.client_decisions import together
 from tacit.wire.site import FedOf
 
 DAY = 24 * 3_600_000_000
@@ -88,8 +88,8 @@ def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
 
 
 async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(elsewhere, "MOST_FEEDS", 2)
-    monkeypatch.setattr(elsewhere, "MOST_PARTS", 2)
+    monkeypatch.setattr(client_decisions, "MOST_FEEDS", 2)
+    monkeypatch.setattr(client_decisions, "MOST_PARTS", 2)
     path, config = tmp_path / "s.db", with_home(tmp_path / "s.db", arms=2)
     async with served(path, config) as engine:
         for feed, part in ("a", "0"), ("b", "0"), ("a", "1"), ("c", "0"), ("a", "2"):

@@ -28,7 +28,7 @@ from tacit.service.errors import InUse
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
-from tacit.service.log.searches import AskedSearch, Subject
+from tacit.service.log.search_records import AskedSearch, Subject
 from tacit.service.log.sqlite import SqliteStore
 
 NAME = "ann-of-4711"

@@ -18,7 +18,7 @@ from harness import PATIENCE, Client, configured, eventually
 from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.app.guard import Rates
-from tacit.service.app.logs import JsonLines
+from tacit.service.app.logging_setup import JsonLines
 from tacit.service.app.server import running, serve
 from tacit.service.config.keys import KeyConfig, Keys, new_key
 

@@ -13,17 +13,17 @@ from toy_asking import AskingArm
 from tacit import Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
-from tacit.proof import ALARM
-from tacit.proof.harms import HarmSums, comparisons_of
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest, Made, Record, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
-from tacit.service.maintenance.copies import export
+from tacit.service.maintenance.log_export import export
 from tacit.service.page.overview import complaints, guarded_words
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import words
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import changes_of
+from tacit.uplift import ALARM
+from tacit.uplift.metric_degradation import HarmSums, comparisons_of
 from tacit.wire.control import ArmsOf, EndHoldout, ModeOf, PinOf, Unpin
 
 ARMS = ["a", "b", "c"]

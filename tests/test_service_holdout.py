@@ -16,11 +16,10 @@ from test_cli import tacit
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NOTHING, Decision
 from tacit.learning.learner import Learner
-from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import fold, opened
@@ -29,7 +28,8 @@ from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, HOLDOUT, DecisionRow, MarkRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.control import Coin, Control
+from tacit.service.placements.aspects.control_group import Coin, Control
+from tacit.uplift.boundary import BUCKETS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 # The coin ------------------------------------------------------------------------------------

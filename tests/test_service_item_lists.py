@@ -44,8 +44,8 @@ from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import slate_of
-from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf

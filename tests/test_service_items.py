@@ -41,8 +41,8 @@ from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Decide, DecisionRequest
-from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.service.placements.aspects.items import shown_of
 from tacit.wire.control import ModeOf

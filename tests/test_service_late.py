@@ -25,8 +25,8 @@ from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
-from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export
 from tacit.service.placements.attribution import (
     CORRECTED,
     DUPLICATE,

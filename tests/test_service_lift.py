@@ -30,18 +30,18 @@ from test_cli import tacit
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
 from tacit.cluster.shard import sharded_view, snapshot_of
 from tacit.errors import InvalidValue
-from tacit.proof import decisions_needed
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.chapters import Slices, terms_of
-from tacit.service.placements.aspects.earnings import Closed, LiftSums
-from tacit.service.placements.aspects.elsewhere import checked_made
+from tacit.service.placements.aspects.client_decisions import checked_made
+from tacit.service.placements.aspects.lift_periods import Slices, terms_of
+from tacit.service.placements.aspects.reward_sums import Closed, LiftSums
 from tacit.service.placements.lift_report import lift_report
 from tacit.service.placements.placement import Placement
+from tacit.uplift import decisions_needed
 from tacit.wire.control import ArmsOf
 
 # Over HTTP -----------------------------------------------------------------------------------

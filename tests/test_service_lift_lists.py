@@ -30,8 +30,8 @@ from tacit.client import Client, InvalidRequest
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.rows import slate_of
-from tacit.service.maintenance.copies import export
-from tacit.service.placements.aspects.control import ListControl
+from tacit.service.maintenance.log_export import export
+from tacit.service.placements.aspects.control_group import ListControl
 from tacit.service.placements.attribution import HELD_OUT
 from tacit.service.placements.duels import shown_list
 from tacit.service.placements.lift_report import lift_report

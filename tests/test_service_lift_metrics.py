@@ -21,7 +21,7 @@ from tacit.service.log.requests import DecisionRequest, as_content
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.copies import export
+from tacit.service.maintenance.log_export import export
 from tacit.service.page.charts import written
 from tacit.service.page.pages import Pages
 from tacit.service.placements.lift_report import Wish

@@ -17,7 +17,7 @@ from tacit.errors import ConfigError
 from tacit.service.app.app import application
 from tacit.service.app.routes import APIS
 from tacit.service.app.server import running
-from tacit.service.log.searches import SUBJECTS
+from tacit.service.log.search_records import SUBJECTS
 
 PATTERNS = ["own", "shop-[12]*"]
 OWN, FOREIGN = "own", "zebra"

@@ -37,9 +37,9 @@ from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import Shard, as_text
 from tacit.service.log.requests import DecisionRequest, Made
 from tacit.service.log.store import BASES
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.elsewhere import checked_made
+from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.placements.aspects.client_decisions import checked_made
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 
 KEY, NAMES = control.KEY, control.NAMES

@@ -29,8 +29,8 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, save
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.wire.control import ModeOf
 
 HOUR = 3_600_000_000

@@ -27,8 +27,8 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.layout import FencedStore, Layout, LayoutStore, schema_of, stores_of
-from tacit.service.engine.opening import open_store
+from tacit.service.engine.shard_layout import FencedStore, Layout, LayoutStore, schema_of, stores_of
+from tacit.service.engine.stores import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import (
     PARTITIONS,

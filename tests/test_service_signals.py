@@ -31,8 +31,8 @@ from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.copies import export
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.wire.control import ArmsOf

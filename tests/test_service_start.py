@@ -22,12 +22,12 @@ from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.fold import start
-from tacit.service.engine.layout import check_starts
+from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.service.page.timeline import words
 from tacit.wire.control import ArmsOf
 

@@ -31,8 +31,8 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export, take_in
 
 ARMS = ("holiday", "film", "recipe")
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")

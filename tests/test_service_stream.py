@@ -17,8 +17,8 @@ from tacit.errors import TacitError
 from tacit.service.app.server import running
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import ReadSqlite
-from tacit.service.maintenance import copies
-from tacit.service.maintenance.copies import follow, lines_after
+from tacit.service.maintenance import log_export
+from tacit.service.maintenance.log_export import follow, lines_after
 
 
 def some(client, count):
@@ -106,7 +106,7 @@ def test_who_waits_for_rows_keeps_nobody_from_shortening_the_log(tmp_path, monke
                 some(client, 1)
                 held.append(writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0])
 
-        monkeypatch.setattr(copies, "time", SimpleNamespace(sleep=look))
+        monkeypatch.setattr(log_export, "time", SimpleNamespace(sleep=look))
         with closing(ReadSqlite(path)) as store:
             follow(store, look, 0, lambda: len(held) > 3)
     assert held == [0] * len(held)

@@ -17,10 +17,10 @@ from test_cli import tacit as tacit_command
 from test_ubi import event, query, rows
 
 from tacit.logs import read_ubi
-from tacit.logs.decided import given_above
+from tacit.logs.writer import given_above
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, slate_of
-from tacit.service.maintenance.copies import export, take_in
+from tacit.service.maintenance.log_export import export, take_in
 from tacit.service.maintenance.ubi_export import export_ubi, listed
 
 

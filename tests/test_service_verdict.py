@@ -32,7 +32,7 @@ from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE
-from tacit.service.maintenance.copies import export
+from tacit.service.maintenance.log_export import export
 
 SECOND = 1_000_000
 WORTH = {"click": 1.0, "add_to_cart": 0.3, "purchase": 10.0, "seen": 0.0}

@@ -20,8 +20,8 @@ from tacit.errors import InvalidValue
 from tacit.learning.merging import add_shared, shared_sums
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.common_priors import fit, fit_all, imagine, note_play
 from tacit.policies.shifting.hypotheses import add_hypothesis, believe, posterior, warn
+from tacit.policies.shifting.shared_priors import fit, fit_all, imagine, note_play
 
 NO_CONTEXT = np.zeros(0)
 

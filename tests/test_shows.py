@@ -12,8 +12,8 @@ from harness import Client, learned, recovered, served, with_home
 import tacit
 from tacit.errors import InvalidValue
 from tacit.evaluate import replay
-from tacit.logs.decided import click_log
-from tacit.policies.shows import SHOWS, shows_of
+from tacit.logs.writer import click_log
+from tacit.policies.action_kind import SHOWS, shows_of
 from tacit.service.app.server import running
 from tacit.service.kind import KINDS
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest

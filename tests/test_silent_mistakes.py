@@ -22,8 +22,8 @@ from tacit.evaluate.interleaved import hits_of, read_interleaved
 from tacit.interleaving import CreditRule, TeamDraft, credited
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
-from tacit.proof import HoldoutSums, decisions_needed, duels_needed, holdout_lift
 from tacit.service.log.sqlite import SqliteStore
+from tacit.uplift import HoldoutSums, decisions_needed, duels_needed, holdout_lift
 
 ARMS = ["film", "song", "game"]
 SHOWN = TeamDraft(length=3).interleave([["a", "b", "c"], ["b", "a", "c"]], np.random.default_rng(1))
@@ -592,7 +592,7 @@ REFUSED = {
     "the size of an A/B test": (
         lambda: tacit.policies.sample_size(0.05, 0.1, 0.05),
         "arms: 0.05 is not allowed; give a whole number of at least 2",
-        "for an A/B test it is tacit.proof.decisions_needed(rate, lift)",
+        "for an A/B test it is tacit.uplift.decisions_needed(rate, lift)",
     ),
     "a classifier for a target": (
         lambda: off_policy(Classifier(), BANNERS),

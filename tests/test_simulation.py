@@ -15,7 +15,7 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.simulation import POLICY_STREAM, Run

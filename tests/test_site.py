@@ -32,7 +32,7 @@ MODULES = (
     "tacit.evaluate",
     "tacit.interleaving",
     "tacit.clicks",
-    "tacit.proof",
+    "tacit.uplift",
     "tacit.client",
     "tacit.cluster",
     "tacit.logs",
@@ -159,7 +159,7 @@ def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):
 
 def test_every_column_of_every_log_has_a_meaning(generate):
     from tacit.logs.schema import SCHEMA
-    from tacit.service.maintenance import copies as log
+    from tacit.service.maintenance import log_export as log
 
     logs = generate("logs")
     assert list(logs.click_columns()) == SCHEMA.names

@@ -20,12 +20,12 @@ from tacit.errors import BEFORE_0_3, SnapshotError, TacitError
 from tacit.learning import feedback_window
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.layout import FencedStore, ReadStore
+from tacit.service.engine.shard_layout import FencedStore, ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sqlite import ReadSqlite, SqliteStore
-from tacit.service.maintenance.copies import export, take_in
 from tacit.service.maintenance.doctor import holds, verify
+from tacit.service.maintenance.log_export import export, take_in
 
 pytestmark = pytest.mark.interpreted
 WRITTEN = DATA / "written_before_0.3"

@@ -14,7 +14,7 @@ import tacit
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.lists.one_draw import Lines
-from tacit.policies.lists.readers import believe
+from tacit.policies.lists.user_models import believe
 
 LUCK = 0.4
 """How often what is shown is drawn uniformly."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import tacit
+from tacit.policies.action_kind import Shows
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.shows import Shows
 from tacit.service.http import slates
 
 SHOWS = Shows("set", listed=True)

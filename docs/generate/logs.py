@@ -10,7 +10,7 @@ from tacit.interleaving import TeamDraft
 from tacit.logs import schema
 from tacit.service.kind import kind_of
 from tacit.service.log import rows, sqlite, store
-from tacit.service.maintenance import copies as log
+from tacit.service.maintenance import log_export as log
 from tacit.service.placements.duels import DuelOptions
 from tacit.wire.decisions import OUTCOMES
 

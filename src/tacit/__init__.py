@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.core.dispatch import kernel as kernel
 from tacit.core.dispatch import public as _public
-from tacit.core.namesake import warn_of_namesake as _warn_of_namesake
+from tacit.core.name_conflict import warn_of_namesake as _warn_of_namesake
 from tacit.environments import BernoulliArms as BernoulliArms
 from tacit.environments import ExaminationArms as ExaminationArms
 from tacit.environments import PreferenceMatrix as PreferenceMatrix

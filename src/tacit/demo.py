@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.core.text import aligned
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError

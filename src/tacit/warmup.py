@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.dispatch import shipped
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
 from tacit.learning.learner import Learner

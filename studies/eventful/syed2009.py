@@ -21,7 +21,7 @@ from studies import study
 from studies.study import Setup
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints
-from tacit.core.spread import Report, spread
+from tacit.core.parallel import Report, spread
 from tacit.environments import ShiftingArms
 from tacit.plots import band, looks
 from tacit.policies import BWC, UCB1, OracleRestart, Policy

@@ -31,7 +31,7 @@ from studies.run_sampling.binomial import binomial
 from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 
 CAUTION = 1.0 - 1e-12
 """A stretch counts as safe only beyond the rounding of the policy's own test."""

@@ -20,7 +20,7 @@ from studies.run_sampling.binomial import binomial
 from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 
 
 class FilterRun(NamedTuple):

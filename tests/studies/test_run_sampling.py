@@ -15,7 +15,7 @@ from studies.run_sampling import sample_run
 from studies.run_sampling.binomial import binomial, log_probability
 from studies.run_sampling.result import charge
 from tacit.core.dispatch import choose, learn
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.environments import preferences
 from tacit.policies.base import Outcome
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints, copied, lane_rows, leaves
 from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
-from tacit.core.running import compiled, compiles_loops
+from tacit.core.run_mode import compiled, compiles_loops
 from tacit.core.text import Tabulated, left_aligned
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, impression_of

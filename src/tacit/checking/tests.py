@@ -25,8 +25,8 @@ from tacit.core import checks
 from tacit.core import part as ranges
 from tacit.core.arrays import copied, leaves, rebuilt, trimmed
 from tacit.core.dispatch import shown_in
+from tacit.core.parallel import progress
 from tacit.core.seeds import stream
-from tacit.core.spread import progress
 from tacit.environments.base import Environment
 from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue, TacitError
@@ -35,7 +35,7 @@ from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 from tacit.simulation.clicks_only import clicks_only
-from tacit.simulation.method import begin_run
+from tacit.simulation.runs import begin_run
 
 # ---- What simulation, replay and the decision service make of a policy: the learner's very state
 

@@ -12,7 +12,7 @@ from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import learn_false, predict
 from tacit.core.part import Part, matched, named_class, read_call, whole
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import InvalidValue
 
 # ---- Many contexts at once: the compiled loops behind :class:`~tacit.classifiers.SafeClassifier`

@@ -18,7 +18,7 @@ from tacit.classifiers.base import TIE, Classifier, learn_all_false
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import PositiveFraction, whole
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.core.state_ranges import IntCount, ValueRange
 
 GAP = 1e-13

@@ -14,7 +14,7 @@ import click
 
 from tacit.cli import options
 from tacit.core import checks
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.errors import TacitError, UnfitLog, UnknownName
 
 FILES = {".tacit": "learner", ".csv": "table", ".json": "table"}
@@ -472,7 +472,7 @@ def duel(
     """
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
-    from tacit.evaluate.interleaved.method import searched, tells_pairs
+    from tacit.evaluate.interleaved.comparison import searched, tells_pairs
     from tacit.logs.formats import files_at, suffixes_of
     from tacit.plots import ready
 

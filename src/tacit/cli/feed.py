@@ -316,7 +316,7 @@ class ProgressLine:
     """A line on a terminal that says how far a feed is, once a second."""
 
     def __init__(self, tally: "FeedTally") -> None:
-        from tacit.core.spread import is_watched
+        from tacit.core.parallel import is_watched
 
         self._tally = tally
         self._watched = is_watched()

@@ -9,7 +9,7 @@ from zipfile import is_zipfile
 import click
 
 from tacit.cli import options
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.errors import AssumptionWarning
 
 
@@ -48,7 +48,7 @@ def fit(
     """
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
-    from tacit.learning.logged import features_given
+    from tacit.learning.log_learning import features_given
     from tacit.policies import policy_from_spec
     from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from tacit.cli import options
 from tacit.cli.options import Existing, Explained, Hint, Json, Typed, command, option, parameters, show, usage
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.errors import InvalidValue, MissingExtra, needing
 
 if TYPE_CHECKING:

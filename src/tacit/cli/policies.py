@@ -310,7 +310,7 @@ def _compiled(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 def _compiled_for(config: Path) -> tuple[int, int, Path]:
     with needing("service"):
-        from tacit.service.app.warming import compile_served
+        from tacit.service.app.compile_ahead import compile_served
         from tacit.service.config.file import load_config
     with usage():
         configuration = load_config(config)

@@ -24,7 +24,7 @@ from tacit.errors import AssumptionWarning, ConfigError, TacitError, needing
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
-    from tacit.service.maintenance.copies import LogLine
+    from tacit.service.maintenance.log_export import LogLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class StoreOptions:
         """Open the store of a configuration."""
         with options.usage():
             configuration = self.configuration()
-        from tacit.service.engine.opening import open_store
+        from tacit.service.engine.stores import open_store
 
         with closing(open_store(configuration.store)) as opened:
             yield opened
@@ -64,10 +64,10 @@ class StoreOptions:
         """Open the store of a configuration, as it is at the moment, without owning it."""
         with options.usage():
             store = self.configuration().store
-        from tacit.service.engine.opening import open_to_read
+        from tacit.service.engine.stores import open_to_read
 
         if store.url is not None:
-            from tacit.service.engine.layout import stores_of
+            from tacit.service.engine.shard_layout import stores_of
 
             if len(stores_of(store, reading=True)) > 1:
                 raise click.UsageError("--store: it is dealt out to shards; give the schema of one of them")
@@ -88,11 +88,11 @@ class StoreOptions:
             raise click.UsageError(
                 f"--store: there is no log at {path}; give another, or the service's --config"
             )
-        from tacit.service.engine.opening import open_store
+        from tacit.service.engine.stores import open_store
 
         parts = [configuration.store]
         if configuration.store.url is not None:
-            from tacit.service.engine.layout import stores_of
+            from tacit.service.engine.shard_layout import stores_of
 
             parts = stores_of(configuration.store, reading=reading)
         for number, part in enumerate(parts):
@@ -102,7 +102,7 @@ class StoreOptions:
 
 def _as_it_is(part: Any) -> Any:
     """Open a store that is only read, as it is at the moment, be it in use or not."""
-    from tacit.service.engine.opening import open_store, open_to_read
+    from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
 
     try:
@@ -152,7 +152,7 @@ def serve(
         Take rows that are not what was written out of the log for good, and go on without them.
     """
     with needing("service"):
-        from tacit.service.app.logs import log_the_uncaught, set_up
+        from tacit.service.app.logging_setup import log_the_uncaught, set_up
         from tacit.service.app.server import serve as run
         from tacit.service.errors import AddressUnavailable
 
@@ -312,7 +312,7 @@ def export(
 
             written = export_ubi(opened, folder / name)
         else:
-            from tacit.service.maintenance.copies import export as write
+            from tacit.service.maintenance.log_export import export as write
 
             written = write(configuration, opened, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
@@ -348,7 +348,7 @@ def follow_log(
     once
         End where the log ends now.
     """
-    from tacit.service.maintenance.copies import follow
+    from tacit.service.maintenance.log_export import follow
 
     with kept.open_to_read() as opened, options.interruptible() as stopping:
         follow(opened, _show_lines, after, stopping, once=once)
@@ -365,7 +365,7 @@ def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.J
         # Before a store is made.
         raise click.UsageError(f"FOLDER: {folder} holds no log; give one that tacit log export wrote")
     with kept.open() as opened:
-        from tacit.service.maintenance.copies import take_in
+        from tacit.service.maintenance.log_export import take_in
 
         count = take_in(opened, folder)
     options.show({"rows": count}, f"{count:,} rows", as_json)

@@ -23,7 +23,7 @@ import msgspec
 from tacit.client.bodies import body, fields_of
 from tacit.client.call import Conflict, InvalidRequest, ServiceError
 from tacit.client.clients import Client
-from tacit.client.lent import DECISION, FEEDBACK, LentShard, encode, write_anew
+from tacit.client.replica import DECISION, FEEDBACK, LentShard, encode, write_anew
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
 from tacit.errors import InvalidValue, TacitError, suggesting, undoing

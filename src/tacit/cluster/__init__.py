@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.later import later
+from tacit.lazy_imports import later
 
 if TYPE_CHECKING:
     from tacit.cluster.evaluation import arms_of as arms_of

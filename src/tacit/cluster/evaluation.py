@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from tacit.core import checks
-from tacit.core.spread import Report, spread
+from tacit.core.parallel import Report, spread
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate.estimators import Estimator
+from tacit.evaluate.evaluation import Weighing, warned
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
 from tacit.evaluate.results import OffPolicyResult
 from tacit.evaluate.rows import in_order, offered_in
 from tacit.evaluate.targets import Target
-from tacit.evaluate.weighing import Weighing, warned
 from tacit.evaluate.windows import Replaying
 from tacit.logs.parts import KeyShard, LogPart, parts_of
 from tacit.logs.reader import LogReader

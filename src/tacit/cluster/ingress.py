@@ -13,23 +13,23 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from tacit.cluster.link import Link
 from tacit.cluster.shard import DECIDE, MADE, RECORD, ShardedView, sharded_view
+from tacit.cluster.shard_link import Link
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.for_whom import of_shards
-from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
 from tacit.service.engine.rebuilding import Replacement, State
+from tacit.service.engine.reports import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
+from tacit.service.engine.segments import of_shards
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
+from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import LogClock, partition_asked, partition_in, shard_of
-from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import FeedbackRequest, Impression, checked_feedback
 from tacit.service.log.rows import DecisionRow
-from tacit.service.log.searches import Subject
+from tacit.service.log.search_records import Subject
 from tacit.service.log.store import BlankedRows, added
 from tacit.service.placements.placement import CHANGES
 from tacit.wire.lift import LATEST, ForWhom

@@ -14,7 +14,7 @@ from tacit.errors import ConfigError, undoing
 from tacit.service.log.ids import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
-    from tacit.cluster.leading import LeadingIngress
+    from tacit.cluster.leading_ingress import LeadingIngress
     from tacit.service.config.schema import Config
 
 MERGE_SECONDS = 1.0
@@ -68,7 +68,7 @@ def serve(
         raise ConfigError(
             "store.url: shards keep their log in PostgreSQL; give --store postgresql://user@host/database"
         )
-    from tacit.service.engine.layout import check_starts
+    from tacit.service.engine.shard_layout import check_starts
 
     check_starts(config)
     announce = options.pop("ready", print_address)
@@ -100,11 +100,11 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
     """Return an ingress over as many shards as there must be."""
     import msgspec
 
-    from tacit.cluster.leading import Doors, LeadingIngress
-    from tacit.cluster.link import OwnLink
+    from tacit.cluster.leading_ingress import Doors, LeadingIngress
     from tacit.cluster.shard import Spares
+    from tacit.cluster.shard_link import OwnLink
     from tacit.service.app.server import news_since
-    from tacit.service.engine.layout import LayoutStore, ReadStore, schema_of, shard_store
+    from tacit.service.engine.shard_layout import LayoutStore, ReadStore, schema_of, shard_store
     from tacit.service.errors import StoreError
 
     url = config.store.url

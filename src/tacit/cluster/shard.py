@@ -22,13 +22,13 @@ from tacit.cluster.tasks import imported
 from tacit.core.arrays import Floats, leaves
 from tacit.errors import undoing
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.reading import Health
+from tacit.service.engine.reports import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.shared import Learned
+from tacit.service.placements.arm_results import Results
+from tacit.service.placements.aspects.shared_learning import Learned
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.results import Results
 from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class ShardActor:
 
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
-        from tacit.service.app.logs import set_up
+        from tacit.service.app.logging_setup import set_up
         from tacit.service.app.server import settle_memory
-        from tacit.service.engine.layout import FencedStore
+        from tacit.service.engine.shard_layout import FencedStore
 
         set_up(config.server.log)
         store = config.store

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tacit.core.spread import Report, runner
+from tacit.core.parallel import Report, runner
 from tacit.errors import MissingExtra, TacitError
 
 LOCAL = "local"

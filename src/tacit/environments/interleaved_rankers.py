@@ -21,7 +21,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.part import one_of, param, whole
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft

@@ -50,7 +50,7 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     >>> log.num_rows, log["position"].to_pylist()[:4]
     (200, [0, 1, 0, 1])
     """
-    from tacit.logs.decided import click_log
+    from tacit.logs.writer import click_log
 
     if environment.takes != policy.shows or policy.feature_dims != (0, 0):
         remedy = f"give one over fixed arms that shows what the users take: a {environment.takes}"

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.later import later
+from tacit.lazy_imports import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.conclusion import conclude as conclude
+    from tacit.evaluate.estimate_sums import conclude as conclude
     from tacit.evaluate.estimators import IPS as IPS
     from tacit.evaluate.estimators import SNIPS as SNIPS
     from tacit.evaluate.estimators import CascadeIPS as CascadeIPS
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.estimators import SlateIPS as SlateIPS
     from tacit.evaluate.estimators import SwitchDR as SwitchDR
     from tacit.evaluate.estimators import named_estimators as named_estimators
+    from tacit.evaluate.evaluation import off_policy as off_policy
     from tacit.evaluate.examination import Examination as Examination
     from tacit.evaluate.examination import examine as examine
     from tacit.evaluate.intervals import Sums as Sums
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from tacit.evaluate.targets import Target as Target
     from tacit.evaluate.targets import Uniform as Uniform
     from tacit.evaluate.targets import fixed_target as fixed_target
-    from tacit.evaluate.weighing import off_policy as off_policy
 
 # The service reads parts of this package, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(

@@ -31,8 +31,8 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints
 from tacit.core.part import within
 from tacit.core.seeds import stream
-from tacit.proof.boundary import ANY_TIME, boundary
-from tacit.proof.scores import Scores
+from tacit.uplift.boundary import ANY_TIME, boundary
+from tacit.uplift.propensity_lift import Scores
 
 GROUPS = 1024
 """Groups of units that the bootstrap draws; up to so many units, each is a group of its own."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import cells, decide, learn, learns_from_propensity, observe, placed, propensity
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import (

@@ -14,7 +14,7 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
-from tacit.core.spread import counted
+from tacit.core.parallel import counted
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson

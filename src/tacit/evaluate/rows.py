@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
-from tacit.logs.doubts import FROM_ONE, REMEDY
+from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, whole_lists
 from tacit.logs.rows import Chunk, numbers, representatives

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Generator, Ints, copied_into
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.part import Fraction
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate.options import AtLeastOne, Options
 from tacit.evaluate.rows import answered, check_items, check_segments, names_of, stretches, unknown_arm
 from tacit.learning.batch import Batch, impression_of
-from tacit.learning.reading import ContextWatch
+from tacit.learning.input_columns import ContextWatch
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import KeyShard
 from tacit.logs.rows import Chunk, lengths, representatives

@@ -14,7 +14,7 @@ import msgspec
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError
-from tacit.wire.complaints import refusal
+from tacit.wire.error_messages import refusal
 
 JOINING = "key", "user", "arm"
 

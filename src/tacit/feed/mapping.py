@@ -21,7 +21,7 @@ import msgspec
 
 from tacit.core.checks import DEEPEST, ONLY_KEY, is_deeper
 from tacit.feed.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
-from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
+from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
 from tacit.wire.site import FeedReport

@@ -24,7 +24,7 @@ import pyarrow as pa
 from tacit.errors import InvalidValue, LogError
 from tacit.logs import formats
 from tacit.logs.formats import KEPT_OF_LONGER, LONGEST_LINE
-from tacit.wire.complaints import no_json
+from tacit.wire.error_messages import no_json
 
 CHUNK = 2**20
 ROWS = 1000

@@ -136,7 +136,7 @@ class DebiasedBalanced(InterleavingMethod):
     :class:`Balanced` is not. Items that both rank alike earn both the same. With another curve than
     the users' random clicks can favour a ranker, and :class:`Optimized` never does.
 
-    The *mean credits* are to be compared, as :func:`tacit.proof.preference` does. Which of the two
+    The *mean credits* are to be compared, as :func:`tacit.uplift.preference` does. Which of the two
     is larger on a single list may still favour a ranker.
 
     Remembers ``credits``: per ranker and item shown, the credit for a click.

@@ -21,8 +21,8 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces, laid_out, no_places
+from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
-from tacit.learning.reading import DecisionReader, ImpressionReader
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9

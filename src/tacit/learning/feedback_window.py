@@ -1,6 +1,6 @@
 """A window of time in which decisions wait for feedback, and learn each once, in their order."""
 
-# 1. Compiled loops over the kernels of ``tacit.learning.delays``.
+# 1. Compiled loops over the kernels of ``tacit.learning.delayed_feedback``.
 # 2. ``WaitingDecisions``: decisions, their feedback, and the arrays in which the loops count them.
 # 3. ``FeedbackWindow``: decisions come in, feedback is joined to them, those that are due are learned.
 # 4. The file of a window: the learner's snapshot, the open decisions, arrays.
@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, leaves
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
-from tacit.learning.delays import (
+from tacit.learning.delayed_feedback import (
     RELEASED,
     Delays,
     OpenAnswers,
@@ -41,8 +41,8 @@ from tacit.learning.delays import (
     refit_delays,
     release,
 )
+from tacit.learning.input_columns import refuse_others, refuse_unfilled
 from tacit.learning.learner import Learner, clear_open, restored, snapshot_of
-from tacit.learning.reading import refuse_others, refuse_unfilled
 from tacit.learning.snapshot import from_bytes, pieces, read_array, read_file, refuse_inflating, replace_file
 
 SECOND = 1_000_000

@@ -19,7 +19,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view
 from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.batch import (
     Batch,

@@ -34,8 +34,8 @@ from tacit.learning.decisions import (
     LearningWatch,
 )
 from tacit.learning.explanation import BelievingLearner, as_rows
+from tacit.learning.input_columns import order_by_id, refuse_others, refuse_unfilled
 from tacit.learning.lanes import Offer
-from tacit.learning.reading import order_by_id, refuse_others, refuse_unfilled
 from tacit.learning.snapshot import LATER, Arrays, LearnerSnapshot, from_bytes, pieces, read, write
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.features.click_model import known_seen
@@ -434,7 +434,7 @@ class Learner(BelievingLearner[ArmT_co]):
         >>> [round(each.mean, 2) for each in learner.estimates("independence day")]
         [0.33, 0.75]
         """
-        from tacit.learning.logged import learn_log
+        from tacit.learning.log_learning import learn_log
         from tacit.logs.sources import opened, say_rejected, say_unread
 
         if more:

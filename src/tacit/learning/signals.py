@@ -45,7 +45,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into, leaves, rebuilt, trimmed
 from tacit.core.dispatch import kernel
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.errors import InvalidValue, SnapshotError
 
 VOLUME, ABANDONMENT, REFORMULATION, NEW_ARMS, SINCE_SHIFT = range(5)

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.later import later
+from tacit.lazy_imports import later
 
 if TYPE_CHECKING:
-    from tacit.logs.decided import click_log as click_log
-    from tacit.logs.decided import write_log as write_log
-    from tacit.logs.foreign import read_open_bandit as read_open_bandit
+    from tacit.logs.other_formats import read_open_bandit as read_open_bandit
     from tacit.logs.reader import LogReader as LogReader
     from tacit.logs.rows import LogReport as LogReport
     from tacit.logs.schema import SCHEMA as SCHEMA
     from tacit.logs.sources import read_log as read_log
     from tacit.logs.ubi import read_ubi as read_ubi
+    from tacit.logs.writer import click_log as click_log
+    from tacit.logs.writer import write_log as write_log
 
 # The service reads parts of this package, and no log: pyarrow is brought along by who does.
 __getattr__, __dir__ = later(

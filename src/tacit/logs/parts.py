@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Booleans, Ints
 from tacit.errors import UnfitLog
-from tacit.logs.doubts import LOOKED_AT
+from tacit.logs.data_warnings import LOOKED_AT
 from tacit.logs.formats import parquet_file
 from tacit.logs.reader import Frame, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk

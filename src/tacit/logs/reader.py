@@ -22,11 +22,11 @@ from tacit.core.arrays import Ints
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, meant
 from tacit.frames import frame_batches, frame_names, is_frame
-from tacit.logs.doubts import LOOKED_INTO, SeenRows
+from tacit.logs.data_warnings import LOOKED_INTO, SeenRows
 from tacit.logs.formats import FORMATS, TRUTHS, File, as_said, format_of, header_hint, rewards_of
 from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
 from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
-from tacit.logs.units import checked_unit
+from tacit.logs.time_units import checked_unit
 from tacit.policies.context import (
     BOOLEAN,
     FIRST,

@@ -36,9 +36,9 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.doubts import MIXED, ORDERS, Doubt, of_names, of_rows, telling
+from tacit.logs.data_warnings import MIXED, ORDERS, Doubt, of_names, of_rows, telling
 from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
-from tacit.logs.units import NAMES
+from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
 
@@ -129,7 +129,7 @@ class LogReport:
         Per unit (s, ms, us, ns), how many times were numbers, and were read in it.
     doubts : dict
         From kind and column of what is doubted of rows that were kept to a
-        :class:`~tacit.logs.doubts.Doubt`.
+        :class:`~tacit.logs.data_warnings.Doubt`.
     one_key : bool
         Whether there is no column of keys, so that all rows are of one.
     rewards : str

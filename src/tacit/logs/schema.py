@@ -43,7 +43,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.errors import AssumptionWarning
-from tacit.logs.units import EARLIEST, FARTHEST, LATEST, UNITS
+from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 
 VERSION = 1
 SEGMENT = "segment"

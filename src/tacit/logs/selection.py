@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.doubts import SeenRows, of_names, of_rows
+from tacit.logs.data_warnings import SeenRows, of_names, of_rows
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import NUMBERED, LogFile, LogReader, absent, reading

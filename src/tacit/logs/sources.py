@@ -17,10 +17,10 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, suggesting, unexpected
 from tacit.frames import is_frame
-from tacit.logs.doubts import NEARLY_ALL, SURELY
-from tacit.logs.foreign import DSJSON, OPEN_BANDIT
+from tacit.logs.data_warnings import NEARLY_ALL, SURELY
 from tacit.logs.formats import FolderLayout, each_once, files_of, is_url, suffixes_of
 from tacit.logs.items import ItemTable
+from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
 from tacit.logs.rows import Chunk, converted

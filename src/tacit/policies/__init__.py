@@ -15,9 +15,9 @@ from tacit.policies.context import schema_of as schema_of
 from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC
 from tacit.policies.duels.beat_the_mean import sample_size as sample_size
-from tacit.policies.duels.horizon_draw import HorizonDraw as HorizonDraw
 from tacit.policies.duels.interleaved_filter import InterleavedFilter1 as InterleavedFilter1
 from tacit.policies.duels.interleaved_filter import InterleavedFilter2 as InterleavedFilter2
+from tacit.policies.duels.random_horizon import HorizonDraw as HorizonDraw
 from tacit.policies.duels.rmed import RMED1 as RMED1
 from tacit.policies.exploration_floor import Candidates as Candidates
 from tacit.policies.exploration_floor import ExplorationFloor as ExplorationFloor

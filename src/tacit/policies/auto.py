@@ -9,7 +9,7 @@ from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 from tacit.policies.base import Policy
 from tacit.policies.context import declared
-from tacit.policies.duels.horizon_draw import HorizonDraw
+from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.exploration_floor import MinimumDuelShares, MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture

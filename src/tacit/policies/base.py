@@ -23,8 +23,8 @@ from tacit.core.part import Part
 from tacit.core.state_ranges import Count
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue
+from tacit.policies.action_kind import Shows, shows_of
 from tacit.policies.context import Declared
-from tacit.policies.shows import Shows, shows_of
 
 NO_FEATURES = np.zeros((0, 0))
 

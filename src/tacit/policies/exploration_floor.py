@@ -35,7 +35,7 @@ from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.policies.actions import Wrapper, passed_on
 from tacit.policies.base import About, Impression, Outcome, Policy
-from tacit.policies.duels.horizon_draw import HorizonDraw
+from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import promised
 from tacit.policies.stationary.ucb import UCB1

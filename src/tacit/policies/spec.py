@@ -17,9 +17,9 @@ from typing import Any
 from tacit.core.dispatch import canonical
 from tacit.core.part import GRAMMAR, matched, named_class, parsed_call, read_call
 from tacit.errors import AssumptionWarning, InvalidValue, TacitError
+from tacit.policies.action_kind import Shows, shows_of
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
-from tacit.policies.shows import Shows, shows_of
 
 AUTO = "auto"
 Setting = Mapping[str, Any]

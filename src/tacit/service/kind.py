@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
+from tacit.policies.action_kind import Shows, shows_of
 from tacit.policies.base import Policy
-from tacit.policies.shows import Shows, shows_of
 
 
 class ExportTable(NamedTuple):

@@ -1,7 +1,7 @@
 """A run of a policy that receives clicks only: silence is known when a decision's window closes."""
 
 # 1. ``ClicksOnly``: the window, and how long clicks take, by quantiles: one loop serves every distribution.
-# 2. ``play_clicks_only``: rounds whose clicks come late, learned as ``tacit.learning.delays`` says.
+# 2. ``play_clicks_only``: rounds whose clicks come late, learned as ``tacit.learning.delayed_feedback`` says.
 # 3. ``ClicksOnlyRun``: a run of them.
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tacit.core.part import one_of
 from tacit.core.seeds import handed_back, taken_over
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
-from tacit.learning.delays import (
+from tacit.learning.delayed_feedback import (
     RELEASED,
     Delays,
     OpenAnswers,
@@ -42,8 +42,8 @@ from tacit.learning.delays import (
     refit_delays,
     release,
 )
+from tacit.policies.action_kind import shows_of
 from tacit.policies.base import Impression, Policy, outcome_of
-from tacit.policies.shows import shows_of
 from tacit.simulation.rounds import Curve, InFlight, Round, Run, depart, keep, record
 
 TICKS = 1024

@@ -24,7 +24,7 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 from tacit.core.seeds import handed_back, taken_over
 from tacit.environments.base import Environment
 from tacit.policies.base import Impression, Policy, outcome_of

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
-from tacit.later import later
+from tacit.lazy_imports import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.duels.reading import COLUMNS, Always, always, read_duels
+    from tacit.evaluate.duels.duel_log import COLUMNS, Always, always, read_duels
 
 __getattr__, _ = later(__name__, {"reading": "COLUMNS Always always read_duels"})
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from tacit.evaluate.interleaved.report import Comparison, InterleavedReport, Segment
 from tacit.evaluate.interleaved.searches import Hit, Search, hits_of
-from tacit.later import later
+from tacit.lazy_imports import later
 
 if TYPE_CHECKING:
-    from tacit.evaluate.interleaved.method import read_interleaved
+    from tacit.evaluate.interleaved.comparison import read_interleaved
 
 # The service judges searches, and reads no file: pyarrow is brought along by who does.
 __getattr__, _ = later(__name__, {"method": "read_interleaved"})

@@ -25,9 +25,9 @@ from tacit.errors import InvalidValue, meant
 from tacit.evaluate.interleaved.searches import REASONS, Search
 from tacit.interleaving import CreditRule
 from tacit.plots import COLOURS, Plotted, Rung, ladder
-from tacit.proof import Interval, Lift, PairSums, chance_of_score, discoveries, preference
-from tacit.proof.boundary import ANY_TIME, searches_needed
-from tacit.proof.sentences import ANY_TIME as WHENEVER
+from tacit.uplift import Interval, Lift, PairSums, chance_of_score, discoveries, preference
+from tacit.uplift.boundary import ANY_TIME, searches_needed
+from tacit.uplift.sentences import ANY_TIME as WHENEVER
 
 Pair = tuple[str, str]
 AT_ONCE = 10_000

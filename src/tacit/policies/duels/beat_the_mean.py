@@ -338,7 +338,7 @@ def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> 
     """
     if not (isinstance(arms, Integral) and arms >= 2):
         remedy = "give a whole number of at least 2, of arms to duel; for an A/B test it is "
-        raise InvalidValue("arms", arms, remedy + "tacit.proof.decisions_needed(rate, lift)")
+        raise InvalidValue("arms", arms, remedy + "tacit.uplift.decisions_needed(rate, lift)")
     for field, value, most in (("epsilon", epsilon, 0.5), ("delta", delta, 1.0)):
         if not 0.0 < checks.number(field, value, 0.0, most) < most:
             raise InvalidValue(field, value, f"give a number above 0 and below {most:g}")

@@ -24,7 +24,7 @@ from tacit.policies.features.context_weights import ContextState
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.lists.one_draw import LinePolicy, Lines
-from tacit.policies.lists.readers import AFTER_CLICK, AFTER_SKIP, LEAST, looks_on, position_effect
+from tacit.policies.lists.user_models import AFTER_CLICK, AFTER_SKIP, LEAST, looks_on, position_effect
 
 BY_PLACE = 5
 """The first readers: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½, 2½}."""

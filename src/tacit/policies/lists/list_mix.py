@@ -17,7 +17,7 @@ from tacit.core.state_ranges import ArmList, IntCount
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import mass
 from tacit.policies.lists.one_draw import EVERYTHING, Draw, LinePolicy, Lines, MixPolicy, narrowed, place_in
-from tacit.policies.lists.readers import Readers, beliefs_of, believe, forget_beliefs, read_list
+from tacit.policies.lists.user_models import Readers, beliefs_of, believe, forget_beliefs, read_list
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER
 from tacit.policies.shifting import hypotheses, shift_mixture
-from tacit.policies.shifting.common_priors import Priors, count_round
+from tacit.policies.shifting.shared_priors import Priors, count_round
 
 # Where eight hypotheses are counted, the memory is the ninth.
 MEMORY = hypotheses.HYPOTHESES

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import enter, kernel
 from tacit.core.state_ranges import IntCount, ValueRange
-from tacit.policies.shifting.common_priors import Priors
+from tacit.policies.shifting.shared_priors import Priors
 
 HYPOTHESES, EPOCHS = 8, 4
 INITIAL, FRESH, RECALLED, ANNOUNCED, REVISED = 0, 1, 2, 4, 8

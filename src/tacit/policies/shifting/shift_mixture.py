@@ -22,7 +22,7 @@ from tacit.core.part import param, whole, within
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
 from tacit.policies.shifting import hypotheses
-from tacit.policies.shifting.common_priors import Priors, betas_of, count_round, fit_all, note_play
+from tacit.policies.shifting.shared_priors import Priors, betas_of, count_round, fit_all, note_play
 
 # What rewards may vary less than clicks do, at most, and how many clicks' worth of doubt there is.
 STEADIEST, DOUBT = 20.0, 5.0

@@ -108,7 +108,7 @@ def _watchdog_seconds() -> float:
 
 # ---- The process that sends the log to a topic, if configured
 
-PROGRAM = "tacit.service.maintenance.outgoing"
+PROGRAM = "tacit.service.maintenance.kafka_export"
 PAUSE_SECONDS = 5.0
 """Pause before the process is restarted."""
 LAST_WORDS = 1000
@@ -366,7 +366,7 @@ def serve(
     server, listener = bound(
         config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
     )
-    from tacit.service.app.logs import set_up
+    from tacit.service.app.logging_setup import set_up
 
     set_up(config.server.log)
     settle_memory()
@@ -488,7 +488,7 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 def _opened(config: Config) -> Service:
     """Open the store and an engine over it."""
     from tacit.service.engine.engine import Engine
-    from tacit.service.engine.opening import open_store
+    from tacit.service.engine.stores import open_store
 
     path = Path(config.store.path).absolute()
     known = path.parent.exists()

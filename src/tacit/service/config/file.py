@@ -36,8 +36,8 @@ from tacit.service.config import schema
 from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, secret_of
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, kind_of
-from tacit.service.log.marks import Start
-from tacit.wire.complaints import MEANT, refusal
+from tacit.service.log.change_events import Start
+from tacit.wire.error_messages import MEANT, refusal
 
 Result = TypeVar("Result")
 

@@ -22,20 +22,20 @@ from typing import Any, TypeVar
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine import reading
+from tacit.service.engine import reports
+from tacit.service.engine.background_tasks import Following, Forgetting, Logbook, ShardExchange
 from tacit.service.engine.batches import Batches
-from tacit.service.engine.beside import Following, Forgetting, Logbook, ShardExchange
 from tacit.service.engine.fold import all_opened
-from tacit.service.engine.for_whom import Pictures
-from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked_policy
+from tacit.service.engine.segments import Pictures
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
 from tacit.service.engine.writer import Commits, Waiter, Writer
 from tacit.service.kind import check_path
+from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import LogClock, LogTime, Shard, as_text, wall_time
-from tacit.service.log.marks import LoggedChange
 from tacit.service.log.requests import (
     Ask,
     Decide,
@@ -46,10 +46,10 @@ from tacit.service.log.requests import (
     checked_feedback,
 )
 from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event
-from tacit.service.log.searches import Subject
+from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows
-from tacit.service.placements.aspects.elsewhere import check_elsewhere
+from tacit.service.placements.aspects.client_decisions import check_elsewhere
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
 from tacit.wire.lift import LATEST, ForWhom
@@ -158,7 +158,7 @@ class Engine(Verbs):
         self._verdicts = Verdicts(self)
         self._pictures = Pictures(self, lambda: self._pending.seq)
         self._forgetting = Forgetting(self, store, self.writer, self._verdicts)
-        self.lending = reading.Lending(self, self.writer)
+        self.lending = reports.Lending(self, self.writer)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
         """Make placements anew from the store."""
@@ -283,7 +283,7 @@ class Engine(Verbs):
         return await self._logbook.made(self.placement(placement), ids)
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Forget somebody, as :meth:`~tacit.service.engine.beside.Forgetting.forget` says."""
+        """Forget somebody, as :meth:`~tacit.service.engine.background_tasks.Forgetting.forget` says."""
         return await self._forgetting.forget(subject, who)
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
@@ -310,7 +310,7 @@ class Engine(Verbs):
             await asyncio.to_thread(getattr, learner.loops, "impose")
         return await self.writer.ask(Ask(placement, request, who))
 
-    async def lend(self, placement: str, shard: int | None = None) -> reading.Lent:
+    async def lend(self, placement: str, shard: int | None = None) -> reports.Lent:
         """Return what a placement has learned, for those who decide elsewhere with it.
 
         Raises
@@ -330,17 +330,17 @@ class Engine(Verbs):
         check_elsewhere(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
 
-    async def key(self, placement: str, key: str) -> reading.KeyFacts:
+    async def key(self, placement: str, key: str) -> reports.KeyFacts:
         """Return what was learned of a key; raise UnknownName if nothing was decided for it."""
-        return reading.key_facts(self.placement(placement), key)
+        return reports.key_facts(self.placement(placement), key)
 
-    async def busiest(self, placement: str) -> list[reading.KeyFacts]:
+    async def busiest(self, placement: str) -> list[reports.KeyFacts]:
         """Return the busiest keys of a placement, or raise UnknownName."""
-        return await reading.busiest(self.placement(placement))
+        return await reports.busiest(self.placement(placement))
 
-    async def find_keys(self, placement: str, text: str) -> reading.KeysFound:
+    async def find_keys(self, placement: str, text: str) -> reports.KeysFound:
         """Return keys in which a text occurs, or raise UnknownName."""
-        return await reading.find_keys(self.placement(placement), text)
+        return await reports.find_keys(self.placement(placement), text)
 
     async def verdict(
         self,
@@ -414,10 +414,10 @@ class Engine(Verbs):
         """How many requests wait for a group."""
         return self.writer.waiting
 
-    def health(self) -> reading.Health:
+    def health(self) -> reports.Health:
         """Return how the engine and its store are."""
         commits, pending = self.commits, self._pending
-        return reading.Health(
+        return reports.Health(
             ready=self.writer.failure is None and not self.writer.stopping,
             events=pending.seq,
             bytes=self.store.size(),
@@ -429,7 +429,7 @@ class Engine(Verbs):
             wall_ahead=pending.time.wall_ahead / 1e6,
         )
 
-    def shards(self) -> list[reading.ShardHealth]:
+    def shards(self) -> list[reports.ShardHealth]:
         """Return nothing: all is in this process."""
         return []
 

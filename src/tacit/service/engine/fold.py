@@ -35,8 +35,8 @@ from tacit.service.config.file import policy_name, settings_of, start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
+from tacit.service.log.change_events import Regime, marked_start, regimes_of
 from tacit.service.log.ids import DecisionNames, Shard
-from tacit.service.log.marks import Regime, marked_start, regimes_of
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, MarkRow, stretches
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, FEEDBACK_RULE, Snapshot, StoredPlacement

@@ -26,7 +26,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
-from tacit.service.engine.pending import Key, Outcome, PendingLog
+from tacit.service.engine.pending_rows import Key, Outcome, PendingLog
 from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
 from tacit.service.log.blocks import Block, distinct, values
 from tacit.service.log.requests import (

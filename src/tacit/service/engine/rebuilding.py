@@ -26,11 +26,11 @@ from tacit.policies import MinimumShares, Policy, policy_from_spec, policy_to_sp
 from tacit.policies.spec import is_auto, policy_from_stored
 from tacit.service.config.file import checked_as
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.for_whom import reads_who_asks
+from tacit.service.engine.segments import reads_who_asks
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
-from tacit.service.log.marks import REBUILD, ROLLBACK, Regime, regimes_of, state_name
+from tacit.service.log.change_events import REBUILD, ROLLBACK, Regime, regimes_of, state_name
 from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event, learned_propensities
 from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement

@@ -11,15 +11,15 @@ from typing import Any, Protocol, runtime_checkable
 from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
-from tacit.service.engine.reading import Health, KeyFacts, KeysFound, Lent, ShardHealth
 from tacit.service.engine.rebuilding import Replacement, State
+from tacit.service.engine.reports import Health, KeyFacts, KeysFound, Lent, ShardHealth
 from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
-from tacit.service.log.marks import LoggedChange
+from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.requests import Decide, DecisionRequest, FeedbackRequest, Impression, Record
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow
-from tacit.service.log.searches import Subject
+from tacit.service.log.search_records import Subject
 from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
 from tacit.wire.lift import LATEST, ForWhom

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from tacit.errors import ConfigError, TacitError
 from tacit.learning.snapshot import CopyRoom
 from tacit.service.config.schema import Config
-from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import as_text
 from tacit.service.log.sql import Store

@@ -15,14 +15,14 @@ from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport
 from tacit.evaluate.interleaved.searches import Search, own_search
 from tacit.interleaving import CreditRule
-from tacit.proof.boundary import ANY_TIME
-from tacit.proof.sentences import open_sentence
 from tacit.service.engine.writer import Serving
 from tacit.service.log.blocks import distinct
 from tacit.service.log.ids import moment
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, stretches
 from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.duels import DuelOptions, duel_of
+from tacit.uplift.boundary import ANY_TIME
+from tacit.uplift.sentences import open_sentence
 
 # ---- The searches of a duel placement, as its log tells them, added up for the verdict
 

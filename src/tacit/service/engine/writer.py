@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 from tacit.errors import UnknownName, undoing
 from tacit.service.config.schema import Config
 from tacit.service.engine.group import apply
-from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.engine.upkeep import Upkeep, Worker
 from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
 from tacit.service.log.ids import Shard

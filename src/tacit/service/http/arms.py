@@ -23,7 +23,7 @@ from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
-from tacit.service.page.kinds import FeatureView
+from tacit.service.page.kind_views import FeatureView
 from tacit.service.page.view import View
 from tacit.service.placements.lists import FeaturePlacement
 from tacit.service.placements.placement import Placement

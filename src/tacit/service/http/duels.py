@@ -21,7 +21,7 @@ from tacit.service.http.arms import Form
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
-from tacit.service.page.kinds import DuelView
+from tacit.service.page.kind_views import DuelView
 from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
 from tacit.service.placements.placement import Placement
 from tacit.wire import lists as wire_lists

@@ -19,7 +19,7 @@ from starlette.types import Receive, Send
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
-from tacit.wire.complaints import complaint, known_fields, no_json, refusal
+from tacit.wire.error_messages import complaint, known_fields, no_json, refusal
 
 # ---- What a request says of itself in its headers: what its body is, and which page sends it
 

@@ -27,7 +27,7 @@ from tacit.service.placements.series import ARMS, uniform_estimate
 from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
-    from tacit.service.engine.reading import ShardHealth
+    from tacit.service.engine.reports import ShardHealth
     from tacit.service.engine.service import Service
     from tacit.service.http.feeds import Feeds
     from tacit.service.http.protocol import Connections

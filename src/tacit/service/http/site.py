@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
 from tacit.service.config.keys import ADMIN, FEEDBACK
-from tacit.service.engine.reading import ShardHealth
+from tacit.service.engine.reports import ShardHealth
 from tacit.service.engine.service import Service
 from tacit.service.errors import NotDurable
 from tacit.service.http.endpoint import JSON
@@ -25,9 +25,9 @@ from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
 from tacit.service.log.requests import checked_id
-from tacit.service.log.searches import SUBJECTS, Subject
+from tacit.service.log.search_records import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.elsewhere import name_for, together
+from tacit.service.placements.aspects.client_decisions import name_for, together
 from tacit.service.placements.placement import Placement
 from tacit.wire import site as wire
 

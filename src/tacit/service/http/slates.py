@@ -18,7 +18,7 @@ from tacit.service.config.tables import AskingTable
 from tacit.service.http.arms import Form, example, featured_example, read
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, slate_of
-from tacit.service.page.kinds import SlateView
+from tacit.service.page.kind_views import SlateView
 from tacit.service.placements.lists import ItemListPlacement, SlatePlacement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
@@ -98,7 +98,7 @@ def _schema(options: Any) -> Any:
 
 def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
     """Return a decision as rows of a click log, one for each arm that it listed."""
-    from tacit.logs.decided import at_position, given_above
+    from tacit.logs.writer import at_position, given_above
 
     slate = slate_of(row.shown)
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms

@@ -39,7 +39,7 @@ from tacit.service.log.requests import (
     rewards,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
-from tacit.service.placements.aspects.elsewhere import check_elsewhere, checked_made, name_for
+from tacit.service.placements.aspects.client_decisions import check_elsewhere, checked_made, name_for
 from tacit.service.placements.aspects.items import items_now
 from tacit.service.placements.attribution import (
     CORRECTED,

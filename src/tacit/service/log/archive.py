@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tacit.service.errors import StoreError
 from tacit.service.log.owned_file import private
 from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
-from tacit.service.log.searches import AskedSearch, Subject, without_unit
+from tacit.service.log.search_records import AskedSearch, Subject, without_unit
 from tacit.service.log.sqlite import APPLICATION_ID
 from tacit.service.log.store import BlankedRows, Old, StoredPlacement
 

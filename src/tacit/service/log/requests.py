@@ -20,7 +20,7 @@ from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, text_of
-from tacit.service.log.searches import without_unit
+from tacit.service.log.search_records import without_unit
 
 # ---- What callers ask for and report, checked: impressions to decide for, clicks in a list
 

@@ -42,7 +42,7 @@ from tacit.service.log.rows import (
     row_checksum,
     text_of,
 )
-from tacit.service.log.searches import Subject, without_unit
+from tacit.service.log.search_records import Subject, without_unit
 from tacit.service.log.store import (
     BASES,
     DAMAGE,

@@ -26,7 +26,7 @@ from urllib.request import Request, urlopen
 import apsw
 import msgspec
 
-from tacit.core import namesake
+from tacit.core import name_conflict
 from tacit.core.arrays import leaves
 from tacit.errors import BEFORE_0_3, ConfigError
 from tacit.learning.learner import Learner
@@ -35,9 +35,9 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.fold import fold, opened
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.archive import forget_archived
-from tacit.service.log.marks import marked_start
+from tacit.service.log.change_events import marked_start
 from tacit.service.log.rows import FeedbackRow
-from tacit.service.log.searches import Subject
+from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import PLACEMENT, Store
 from tacit.service.log.sqlite import APPLICATION_ID, VERSION
 from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
@@ -56,7 +56,7 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
     store : Store
         Without a running service.
     kind, name : str
-        As for :class:`~tacit.service.log.searches.Subject`.
+        As for :class:`~tacit.service.log.search_records.Subject`.
 
     Returns
     -------
@@ -275,8 +275,8 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
 
 
 def _namesake() -> list[Check]:
-    name = namesake.find_namesake()
-    remedy = namesake.REMEDY
+    name = name_conflict.find_namesake()
+    remedy = name_conflict.REMEDY
     return [Check("name", False, f"{name}: another tacit is installed over this one", remedy)] if name else []
 
 

@@ -23,14 +23,14 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.layout import Layout, LayoutStore, check_starts, schema_of
+from tacit.service.engine.shard_layout import Layout, LayoutStore, check_starts, schema_of
 from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, partition_by_id, partition_of, shard_of
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sql import Store
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.living import decoded
-from tacit.service.placements.aspects.shared import Joined, Learned
+from tacit.service.placements.aspects.arm_lifecycle import decoded
+from tacit.service.placements.aspects.shared_learning import Joined, Learned
 from tacit.service.placements.placement import Placement
 
 ROWS = 5000

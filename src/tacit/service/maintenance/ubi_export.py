@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tacit.logs import ubi_records
-from tacit.logs.decided import at_position, given_above
+from tacit.logs.writer import at_position, given_above
 from tacit.policies.spec import policy_from_stored
 from tacit.service.log.requests import action_of
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, slate_of

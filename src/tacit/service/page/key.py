@@ -15,7 +15,7 @@ from tacit.core.arrays import Floats
 from tacit.learning.decisions import none_for_nan
 from tacit.learning.estimates import chances_best, intervals
 from tacit.policies.base import ArmBeliefs
-from tacit.service.engine.reading import KeyFacts
+from tacit.service.engine.reports import KeyFacts
 from tacit.service.page.charts import age
 from tacit.service.placements.placement import Placement
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
-from tacit.proof.sentences import per_decision, percent
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
 from tacit.service.placements.lift_report import CHANGES, lift_report
 from tacit.service.placements.placement import Placement
+from tacit.uplift.sentences import per_decision, percent
 from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
 
 # ---- What the page says of lift: the report of the API, and where it stands on a scale

@@ -12,16 +12,16 @@ from typing import NamedTuple
 from starlette.concurrency import run_in_threadpool
 
 from tacit.policies import Policy
-from tacit.proof.sentences import harm_sentence
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
 from tacit.service.page import timeline
 from tacit.service.page.charts import age, sparkline, written
+from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, R
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.results import DAY, DECISIONS, HOUR, R
+from tacit.uplift.sentences import harm_sentence
 from tacit.wire.lift import Harm
 
 # ---- Whether a placement is well, and if not, why: sentences for the person on call

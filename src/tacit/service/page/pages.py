@@ -22,7 +22,7 @@ from tacit.service.engine.service import Service
 from tacit.service.page import lift as lifts
 from tacit.service.page.charts import SHARES, age, chance, interval, percent, reward, seconds, size
 from tacit.service.page.key import KeyView
-from tacit.service.page.kinds import missing
+from tacit.service.page.kind_views import missing
 from tacit.service.page.overview import MODES, OverviewRows, complaints, guarded_words, mode_of, seconds_kept
 from tacit.service.page.timeline import NAMES, Answered, Answers, asked_range
 from tacit.service.page.view import Controls, Look

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.service.config.holdout import RewardScale
+from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import as_time
-from tacit.service.log.marks import LoggedChange
 from tacit.service.page.charts import SHARES, Point, Remark, Span, clock_time
+from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
 from tacit.service.placements.placement import words_of
-from tacit.service.placements.results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96

@@ -19,18 +19,18 @@ from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.policies.spec import name_in
 from tacit.service.config.schema import Config
-from tacit.service.engine.reading import KeyFacts
 from tacit.service.engine.rebuilding import State
+from tacit.service.engine.reports import KeyFacts
 from tacit.service.engine.verdicts import ReadVerdict
-from tacit.service.log.marks import LoggedChange
+from tacit.service.log.change_events import LoggedChange
 from tacit.service.page import timeline
 from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent, written
 from tacit.service.page.key import BusyKey, rows_of
 from tacit.service.page.lift import lift_of
 from tacit.service.page.overview import MODES, name_of
-from tacit.service.placements.aspects.living import check_living
+from tacit.service.placements.arm_results import R
+from tacit.service.placements.aspects.arm_lifecycle import check_living
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.results import R
 from tacit.service.placements.series import UniformEstimate
 from tacit.wire.lift import LiftReport
 

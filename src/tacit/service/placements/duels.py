@@ -26,8 +26,8 @@ from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.rows import FORGET, DecisionRow, MarkRow, text_of
-from tacit.service.log.searches import AskedSearch, digest_of, unit_of, without_unit
-from tacit.service.placements.aspects.control import Control, PairControl
+from tacit.service.log.search_records import AskedSearch, digest_of, unit_of, without_unit
+from tacit.service.placements.aspects.control_group import Control, PairControl
 from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement

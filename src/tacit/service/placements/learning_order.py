@@ -2,11 +2,11 @@
 
 A click comes soon, its absence is known when a window closes. A policy that learned each when it came would
 take every wave of silence for a change. So a decision is learned at an age by which nearly all clicks have
-come (:mod:`tacit.learning.delays`): when the next decision is made, or as soon as everything before it is
-learned and its own outcome is final, or when its window closes.
+come (:mod:`tacit.learning.delayed_feedback`): when the next decision is made, or as soon as everything before
+it is learned and its own outcome is final, or when its window closes.
 """
 
-# 1. Compiled loops over the kernels of ``tacit.learning.delays``.
+# 1. Compiled loops over the kernels of ``tacit.learning.delayed_feedback``.
 # 2. ``LearningOrder``: the queue of a placement, by the entries of its open decisions.
 # What is done at a time depends on the log alone: edges are passed in any steps with the same result, and the
 # distribution of delays is estimated when decisions are made.
@@ -20,8 +20,8 @@ import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats, Ints, copied_into
-from tacit.core.running import compiled
-from tacit.learning.delays import (
+from tacit.core.run_mode import compiled
+from tacit.learning.delayed_feedback import (
     EDGES,
     NO_CLICK,
     RELEASED,

@@ -17,7 +17,22 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
 from tacit.policies import Policy
-from tacit.proof import (
+from tacit.service.config.holdout import HoldoutConfig, RewardScale
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.log.ids import as_time, moment
+from tacit.service.log.rows import ARMS
+from tacit.service.placements.aspects.control_group import floor_of
+from tacit.service.placements.aspects.lift_periods import (
+    Chapter,
+    added,
+    change_between,
+    holdout_in,
+    metrics_in,
+    rule_in,
+)
+from tacit.service.placements.aspects.reward_sums import LiftSums
+from tacit.service.placements.attribution import CORRECTED, NOTED
+from tacit.uplift import (
     ALARM,
     HoldoutSums,
     Lift,
@@ -30,25 +45,10 @@ from tacit.proof import (
     share_evidence,
     winner,
 )
-from tacit.proof import sentences as said
-from tacit.proof.boundary import Interval
-from tacit.proof.holdout import enough
-from tacit.proof.traffic import independent_counts
-from tacit.service.config.holdout import HoldoutConfig, RewardScale
-from tacit.service.config.schema import PlacementConfig
-from tacit.service.log.ids import as_time, moment
-from tacit.service.log.rows import ARMS
-from tacit.service.placements.aspects.chapters import (
-    Chapter,
-    added,
-    change_between,
-    holdout_in,
-    metrics_in,
-    rule_in,
-)
-from tacit.service.placements.aspects.control import floor_of
-from tacit.service.placements.aspects.earnings import LiftSums
-from tacit.service.placements.attribution import CORRECTED, NOTED
+from tacit.uplift import sentences as said
+from tacit.uplift.boundary import Interval
+from tacit.uplift.holdout import enough
+from tacit.uplift.traffic import independent_counts
 from tacit.wire import lift as wire
 
 DAY = 86_400e6

@@ -29,7 +29,7 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log import requests
 from tacit.service.log.blocks import Block, values
 from tacit.service.log.rows import DecisionRow, slate_of, slate_text, text_of
-from tacit.service.placements.aspects.control import Control, ListControl
+from tacit.service.placements.aspects.control_group import Control, ListControl
 from tacit.service.placements.aspects.items import Sought, as_array, shown_of, shown_text, sought_by
 from tacit.service.placements.attribution import ClickAttribution, Lessons
 from tacit.service.placements.learning import Earned

@@ -13,12 +13,12 @@ from typing import Any, Self
 from tacit.learning.decisions import Arm
 from tacit.policies.spec import name_in
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.log.marks import LoggedChange, Regime, regime_of, start_of
+from tacit.service.log.change_events import LoggedChange, Regime, regime_of, start_of
 from tacit.service.log.requests import Impression
 from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, START, MarkRow
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.aspects.aspect import Effect, Note
-from tacit.service.placements.deciding import Deciding
+from tacit.service.placements.decisions import Deciding
 from tacit.service.placements.snapshots import Saving
 from tacit.service.placements.state import ASPECTS
 

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.running import compiled
-from tacit.service.placements.results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, R, Results, W
+from tacit.core.run_mode import compiled
+from tacit.service.placements.arm_results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, R, Results, W
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000
@@ -28,7 +28,7 @@ LEAST_CHANCE = 1e-9
 """A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless."""
 
 ARMS = 6
-"""The column after those of :mod:`tacit.service.placements.results`: each arm's impressions."""
+"""The column after those of :mod:`tacit.service.placements.arm_results`: each arm's impressions."""
 
 
 class SeenRestart(NamedTuple):

@@ -28,12 +28,12 @@ from tacit.policies.spec import goes_on
 from tacit.service.config.file import by_key, changed
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
+from tacit.service.log.change_events import Start
 from tacit.service.log.ids import as_text
-from tacit.service.log.marks import Start
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
+from tacit.service.placements.aspects.arm_lifecycle import fit
 from tacit.service.placements.aspects.aspect import Saved
-from tacit.service.placements.aspects.living import fit
 from tacit.service.placements.learning import Teaching
 from tacit.service.placements.series import Series
 

@@ -27,22 +27,22 @@ from tacit.policies.context import Encoder
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
+from tacit.service.log.change_events import Regime
 from tacit.service.log.ids import Draws
-from tacit.service.log.marks import Regime
 from tacit.service.log.requests import FeedbackRequest, Impression
 from tacit.service.log.rows import CLICKS, CONTROL, FIXED, DecisionRow, learned_propensities, parsed
 from tacit.service.log.store import StoredPlacement
+from tacit.service.placements.aspects.arm_lifecycle import Living
 from tacit.service.placements.aspects.aspect import Aspect
-from tacit.service.placements.aspects.control import Coin, Control, ControlGroup
-from tacit.service.placements.aspects.earnings import Earnings, LiftSums
-from tacit.service.placements.aspects.elsewhere import Fed
+from tacit.service.placements.aspects.client_decisions import Fed
+from tacit.service.placements.aspects.control_group import Coin, Control, ControlGroup
 from tacit.service.placements.aspects.feedback_rule import FeedbackRule
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.aspects.items import Items, items_for
-from tacit.service.placements.aspects.living import Living
 from tacit.service.placements.aspects.modes import Modes, Second, untouched
 from tacit.service.placements.aspects.pins import Pins
-from tacit.service.placements.aspects.shared import Sharing, shared_of
+from tacit.service.placements.aspects.reward_sums import Earnings, LiftSums
+from tacit.service.placements.aspects.shared_learning import Sharing, shared_of
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.service.placements.attribution import Attribution, Lessons
 from tacit.service.placements.open_decisions import OpenDecisions

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.running import compiled
+from tacit.core.run_mode import compiled
 
 # ---- Decisions by when something ends for them, as columns: nothing is made for one of them alone
 

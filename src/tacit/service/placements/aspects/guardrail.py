@@ -17,15 +17,15 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
-from tacit.proof.boundary import Interval
-from tacit.proof.harms import HarmSums, buckets_of, comparisons_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
-from tacit.service.placements.aspects.earnings import AT_ONCE, Closed
+from tacit.service.placements.aspects.reward_sums import AT_ONCE, Closed
 from tacit.service.placements.lift_report import lift_of_metric
+from tacit.uplift.boundary import Interval
+from tacit.uplift.metric_degradation import HarmSums, buckets_of, comparisons_of
 from tacit.wire.control import ArmsOf
 from tacit.wire.lift import GuardrailNow, Harm
 

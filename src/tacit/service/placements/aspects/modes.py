@@ -22,7 +22,7 @@ from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.chapters import holdout_in
+from tacit.service.placements.aspects.lift_periods import holdout_in
 from tacit.service.placements.attribution import Lessons
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.wire import control as wire

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.core.spread import counted
+from tacit.core.parallel import counted
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import MANY, small
-from tacit.logs.doubts import FROM_ONE, REMEDY
+from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, items_of
 from tacit.logs.parts import beginnings, has_times_in_order, sort_by_time, whole_lists
 from tacit.logs.reader import LogReader

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
-from tacit.proof.boundary import BUCKETS, LEAST_PROPENSITY, HoldoutSums, checked_share
+from tacit.uplift.boundary import BUCKETS, LEAST_PROPENSITY, HoldoutSums, checked_share
 
 ALARM = math.log(100.0)
 """Logarithm of the evidence at which there is an alarm."""

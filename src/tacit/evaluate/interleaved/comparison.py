@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
-from tacit.evaluate.duels.reading import doubt_rows, rows_of
+from tacit.evaluate.duels.duel_log import doubt_rows, rows_of
 from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
 from tacit.evaluate.interleaved.searches import (
     MORE,
@@ -35,7 +35,7 @@ from tacit.evaluate.interleaved.searches import (
     text,
 )
 from tacit.interleaving import CreditRule
-from tacit.logs.doubts import SURELY
+from tacit.logs.data_warnings import SURELY
 from tacit.logs.formats import File, files_of, format_of, suffixes_of
 from tacit.logs.reader import check_columns, file_at, no_column, reading, unnamed
 from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport

@@ -26,9 +26,9 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, decision_id, decision_ids
 from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
-from tacit.service.placements.aspects.control import Tossed, drawn_alone
-from tacit.service.placements.aspects.elsewhere import taken_over
-from tacit.service.placements.aspects.living import listed_as_json
+from tacit.service.placements.aspects.arm_lifecycle import listed_as_json
+from tacit.service.placements.aspects.client_decisions import taken_over
+from tacit.service.placements.aspects.control_group import Tossed, drawn_alone
 from tacit.service.placements.state import State
 
 

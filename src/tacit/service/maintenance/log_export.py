@@ -26,7 +26,7 @@ from tacit.service.errors import StoreError
 from tacit.service.kind import ExportTable
 from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
 from tacit.service.log.blocks import distinct
-from tacit.service.log.marks import Regime
+from tacit.service.log.change_events import Regime
 from tacit.service.log.rows import (
     OF_PINS,
     POLICY,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.proof.boundary import (
+from tacit.uplift.boundary import (
     BUCKETS,
     CONTROL,
     POLICY,
@@ -29,7 +29,7 @@ from tacit.proof.boundary import (
     checked_share,
     claim_of,
 )
-from tacit.proof.traffic import independent_counts, share_evidence
+from tacit.uplift.traffic import independent_counts, share_evidence
 
 SURE = math.log(1e6)
 """Logarithm of the evidence at which a share is not that of the control."""

@@ -24,7 +24,7 @@ from tacit.service.log.requests import Impression, Made, as_json
 from tacit.service.log.rows import ARMS, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.chapters import holdout_in
+from tacit.service.placements.aspects.lift_periods import holdout_in
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from tacit.core import checks
-from tacit.proof.boundary import Interval, Lift
+from tacit.uplift.boundary import Interval, Lift
 
 # ---- Guardrails: metrics that learning must not harm
 
@@ -54,7 +54,7 @@ def guarded(
 
     Examples
     --------
-    >>> from tacit.proof import Interval
+    >>> from tacit.uplift import Interval
     >>> guarded(Lift("undecided", Interval(1.0, 0.99, 1.01)), margin=0.02)
     'safe'
     >>> guarded(Lift("worse", Interval(0.9, 0.85, 0.95)), margin=0.02)

@@ -16,13 +16,13 @@ import msgspec
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.columns import ROUNDING
-from tacit.proof.boundary import LEAST_PROPENSITY
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression, Made
 from tacit.service.log.rows import FED, DecisionRow, MarkRow, text_of
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Saved
-from tacit.service.placements.aspects.control import floor_of
+from tacit.service.placements.aspects.control_group import floor_of
+from tacit.uplift.boundary import LEAST_PROPENSITY
 from tacit.wire.site import FedOf, Offsets, Status
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import within
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.duels import ladder
-from tacit.policies.duels.ladder import Ladder
+from tacit.policies.duels import standings
+from tacit.policies.duels.standings import Ladder
 
 # Of the rivals that may be met: how often any of them is, rather than the one of which most is expected.
 ANY = 0.2
@@ -49,7 +49,7 @@ def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -
 def expected_gain(state: Ladder, lane: int, arm: int) -> float:
     """Return what is expected of a rival."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
-        return ladder.gain_of(state.margins, lane, state.leader[lane], arm)
+        return standings.gain_of(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
 
 
@@ -89,7 +89,7 @@ def nth_rival(
 def probe_chance(state: Ladder, lane: int, arms: Ints, arm: int) -> float:
     """Return how likely a rival is met all the same, in a round in which none would be."""
     now = state.rounds[lane] + 1.0
-    mean, _ = ladder.margin_of(state.margins, lane, state.leader[lane], arm)
+    mean, _ = standings.margin_of(state.margins, lane, state.leader[lane], arm)
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
     return float(1.0 / max(wait, 0.1 * now, 1.0))
 
@@ -149,7 +149,7 @@ def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
     """Return the gate of two arms, as far as possible from what is kept."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, other])
-    return ladder.gate_of(state.margins, lane, arm, other)
+    return standings.gate_of(state.margins, lane, arm, other)
 
 
 @kernel
@@ -175,19 +175,22 @@ def contest(state: Ladder, lane: int, arms: Ints, log_round: float) -> tuple[int
     may beat more than it surely does.
     """
     margins, wins, may = state.margins, state.room[0, 0], state.room[0, 1]
-    ladder.count_wins(state, lane, arms)
+    standings.count_wins(state, lane, arms)
     for i in range(len(arms)):
         may[arms[i]] += wins[arms[i]]
         for j in range(i):
-            margin = ladder.ahead(margins, lane, arms[i], arms[j])
+            margin = standings.ahead(margins, lane, arms[i], arms[j])
             if gate(state, lane, arms[i], arms[j]) <= log_round:
                 may[arms[i]] += 1.0 if margin <= 0.0 else 0.0
                 may[arms[j]] += 1.0 if margin >= 0.0 else 0.0
-    leader, surely, rest = ladder.most_winning(state, lane, arms), 0, -1.0
+    leader, surely, rest = standings.most_winning(state, lane, arms), 0, -1.0
     first = leader
     for arm in arms:
         if arm != leader:
-            if ladder.ahead(margins, lane, leader, arm) > 0.0 and gate(state, lane, leader, arm) > log_round:
+            if (
+                standings.ahead(margins, lane, leader, arm) > 0.0
+                and gate(state, lane, leader, arm) > log_round
+            ):
                 surely += 1
             rest = max(rest, may[arm])
         if may[arm] > may[first]:
@@ -252,7 +255,7 @@ def meeting_of(state: Ladder, lane: int, arms: Ints, tail: float) -> Meeting:
     if state.leader[lane] < 0:
         return Meeting(0.0, tail, 1.0, arms[0], 0, arms[0])
     log_round, share = np.log(now), ANY_PAIR / np.sqrt(now)
-    if ladder.beats_all(state, lane, arms):
+    if standings.beats_all(state, lane, arms):
         return Meeting(log_round, tail, share, state.leader[lane], -1, state.leader[lane])
     left, count, best = contest(state, lane, arms, log_round)
     return Meeting(log_round, tail, share, left, count, best)
@@ -367,7 +370,7 @@ class HorizonDraw(DuelPolicy):
     def enrol(self, state: Ladder, lanes: int, known: int) -> None:
         for lane in range(lanes):
             if state.leader[lane] >= 0:
-                ladder.renew(state, lane, np.arange(self.arm_count))
+                standings.renew(state, lane, np.arange(self.arm_count))
 
     @staticmethod
     def choose(params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator) -> Duel:
@@ -402,8 +405,8 @@ class HorizonDraw(DuelPolicy):
         if left == right or outcome.reward == 0.5:
             return
         if left == state.leader[lane]:
-            ladder.watch(state, lane, right, outcome.reward)
+            standings.watch(state, lane, right, outcome.reward)
         elif right == state.leader[lane]:
-            ladder.watch(state, lane, left, 1.0 - outcome.reward)
-        ladder.count_duel(state.margins, lane, left, right, outcome.reward)
-        ladder.renew(state, lane, outcome.impression.arms)
+            standings.watch(state, lane, left, 1.0 - outcome.reward)
+        standings.count_duel(state.margins, lane, left, right, outcome.reward)
+        standings.renew(state, lane, outcome.impression.arms)

@@ -22,21 +22,21 @@ from tacit.policies.spec import goes_on, policy_from_stored
 from tacit.service.config.file import differences, named_within, settings_of
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
-from tacit.service.engine.pending import PendingLog
+from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, as_begun
 from tacit.service.engine.verdicts import Verdicts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log import rows
-from tacit.service.log.marks import LoggedChange, regimes_of
+from tacit.service.log.change_events import LoggedChange, regimes_of
 from tacit.service.log.requests import Ask, Export, Mark, Request
-from tacit.service.log.searches import Subject
+from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, added
-from tacit.service.placements.aspects.chapters import holdout_in, look_in
-from tacit.service.placements.aspects.control import check_look
+from tacit.service.placements.aspects.control_group import check_look
 from tacit.service.placements.aspects.feedback_rule import IN_ORDER
-from tacit.service.placements.aspects.shared import Learned
+from tacit.service.placements.aspects.lift_periods import holdout_in, look_in
+from tacit.service.placements.aspects.shared_learning import Learned
 from tacit.service.placements.placement import Placement, changes_of
 
 # ---- What the configuration says and the log not yet: arms, holdouts, starts, settings, policies

@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof import FrequencySums, HoldoutSums, Scores, ScoreSums
 from tacit.service.config.holdout import MOST_AMOUNT, MetricConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ARMS, CONTROL, FIXED, DecisionRow, FeedbackRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects import chapters
+from tacit.service.placements.aspects import lift_periods
 from tacit.service.placements.aspects.aspect import Aspect, Saved
 from tacit.service.placements.attribution import CORRECTED, INACTIVE, LATE, Ended
+from tacit.uplift import FrequencySums, HoldoutSums, Scores, ScoreSums
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
@@ -89,7 +89,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return list(chain.from_iterable(parts))
 
 
-class LiftSums(chapters.Chapter):
+class LiftSums(lift_periods.Chapter):
     """The current period of a lift and the past periods.
 
     Parameters
@@ -119,7 +119,7 @@ class LiftSums(chapters.Chapter):
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         self.reach(arms, arms)
         self._configs = self._given = metrics
-        self.past: list[chapters.Chapter] = []
+        self.past: list[lift_periods.Chapter] = []
         # Metric amounts of open decisions by row number.
         self._amounts: dict[int, dict[str, float]] = {}
         # Decisions that are not in the sums yet.
@@ -128,13 +128,13 @@ class LiftSums(chapters.Chapter):
         self._waiting = 0
         self.left_out = 0
         self.of_earlier = False
-        self._open(chapters.Chapter())
+        self._open(lift_periods.Chapter())
 
-    def _open(self, chapter: chapters.Chapter) -> None:
+    def _open(self, chapter: lift_periods.Chapter) -> None:
         """Make a period the current one."""
         vars(self).update(vars(chapter))
         # A period keeps its metrics when the configuration changes.
-        logged = chapters.metric_configs_in(self.terms)
+        logged = lift_periods.metric_configs_in(self.terms)
         self._configs = self._given if logged is None else logged
         known, none = self.metrics, HoldoutSums.empty
         self.metrics = {name: known.get(name) or none(clustered=self.clustered) for name in self._configs}
@@ -169,12 +169,12 @@ class LiftSums(chapters.Chapter):
             self.past.append(self.ended(time))
         of_terms = self.terms if terms is None else terms
         stays = self.clustered if clustered is None else clustered
-        self._open(chapters.Chapter(of_terms, seq, time, clustered=stays))
+        self._open(lift_periods.Chapter(of_terms, seq, time, clustered=stays))
 
     @property
     def over_uniform(self) -> Scores:
         """The comparison of the policy with uniformly drawn arms, over the whole period."""
-        return chapters.added(self.uniform, self.scores.over_uniform())
+        return lift_periods.added(self.uniform, self.scores.over_uniform())
 
     def made(self, control: Sequence[int | None], time: int) -> None:
         """Count new decisions of control and policy."""
@@ -250,7 +250,7 @@ class LiftSums(chapters.Chapter):
             places = [0 if value is None else value for value in closed.bucket]
             buckets = np.array(places, np.int64)[among]
         seqs, times = np.array(closed.seqs)[among], np.array(closed.times)[among]
-        self.count(chapters.Closings(seqs, times, groups, closed.rewards[among], buckets))
+        self.count(lift_periods.Closings(seqs, times, groups, closed.rewards[among], buckets))
         for name, sums in self.metrics.items():
             sums.add(groups, closed.metrics[name][among], buckets)
         np.add.at(self.answered, groups[closed.answered[among]], 1.0)
@@ -271,11 +271,11 @@ class LiftSums(chapters.Chapter):
     @property
     def covers_uniform(self) -> bool:
         """True if the log supports an estimate for uniformly drawn arms."""
-        return chapters.holdout_in(self.terms) is not None or self.over_uniform.covered
+        return lift_periods.holdout_in(self.terms) is not None or self.over_uniform.covered
 
     def has_held_out(self, unit: str) -> bool:
         """Return whether the current or a past period has a holdout by a unit."""
-        holdouts = (chapters.holdout_in(chapter.terms) for chapter in (self, *self.past))
+        holdouts = (lift_periods.holdout_in(chapter.terms) for chapter in (self, *self.past))
         return any(holdout is not None and holdout.unit == unit for holdout in holdouts)
 
     @property
@@ -291,14 +291,14 @@ class LiftSums(chapters.Chapter):
         first = shards[0]
         both = cls(first._arms, first._given)
         both.reach(first._arms, first._offered)
-        present, *past = chapters.together([[*shard.past, shard] for shard in shards])
+        present, *past = lift_periods.together([[*shard.past, shard] for shard in shards])
         both._open(present)
         both.past = past[::-1]
         alike = [shard for shard in shards if shard.over == first.over]
         for shard in alike:
             both.scores, both.partial = both.scores.merged(shard.scores), both.partial + shard.partial
             both.frequencies = both.frequencies.merged(shard.frequencies)
-        if chapters.holdout_in(first.terms) is not None:
+        if lift_periods.holdout_in(first.terms) is not None:
             alike = [shard for shard in shards if shard.terms == first.terms]
         both.left_out = len(shards) - len(alike)
         return both
@@ -324,13 +324,13 @@ class LiftSums(chapters.Chapter):
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Restore the sums that :meth:`save_state` wrote, in this version or the first 0.3."""
-        self._open(chapters.Chapter.restored(saved))
-        self.past = list(map(chapters.Chapter.restored, saved["past"]))
+        self._open(lift_periods.Chapter.restored(saved))
+        self.past = list(map(lift_periods.Chapter.restored, saved["past"]))
         self.scored = saved["scored"]
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
         before = len(saved["scores"]["uniform"]) < 4
         self.of_earlier = before or saved["of_earlier"]
-        if before and not self.partial and chapters.holdout_in(self.terms) is None:
+        if before and not self.partial and lift_periods.holdout_in(self.terms) is None:
             # The first 0.3 did not sum coef, but sums from which it follows if no offer was partial.
             self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
                 1, self._offered

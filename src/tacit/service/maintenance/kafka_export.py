@@ -20,8 +20,8 @@ import msgspec
 from tacit.errors import LogError, MissingExtra, TacitError
 from tacit.feed.kafka_topics import PATIENCE, Access, Address, address_of, properties_of
 from tacit.service.config.schema import ExportConfig, StoreConfig
-from tacit.service.engine.opening import open_to_read
-from tacit.service.maintenance.copies import LogLine, follow
+from tacit.service.engine.stores import open_to_read
+from tacit.service.maintenance.log_export import LogLine, follow
 
 try:
     import confluent_kafka as kafka

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.proof.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_of
+from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_of
 
 ROWS = np.arange(5)[:, None]
 ENOUGH = 10.0

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof.boundary import ANY_TIME, BUCKETS, Interval, Lift, boundary, claim_of
+from tacit.uplift.boundary import ANY_TIME, BUCKETS, Interval, Lift, boundary, claim_of
 
 DECIDED = 20.0
 """The least sum of squared differences, in units of their mean size, for an interval."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.core.spread import spread
+from tacit.core.parallel import spread
 from tacit.core.text import Column, Tabulated, laid_out
 from tacit.environments.base import Environment, registry
 from tacit.errors import InvalidValue, suggesting

@@ -15,9 +15,9 @@ from zlib import crc32
 
 import numpy as np
 
-from tacit.core.spread import counted
+from tacit.core.parallel import counted
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
-from tacit.evaluate.conclusion import LogSums, SegmentSums, Summing, conclude
+from tacit.evaluate.estimate_sums import LogSums, SegmentSums, Summing, conclude
 from tacit.evaluate.estimators import (
     IPS,
     NAMES,
@@ -40,7 +40,7 @@ from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import RowReader, further, one_sided
 from tacit.evaluate.targets import ByClassifier, Target, Uniform
 from tacit.learning.learner import Learner
-from tacit.logs.doubts import SURELY
+from tacit.logs.data_warnings import SURELY
 from tacit.logs.reader import absent
 from tacit.logs.rows import NO_ROWS, LogReport
 from tacit.logs.schema import SEGMENT

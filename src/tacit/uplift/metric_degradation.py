@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.proof.boundary import LEAST_PROPENSITY, Interval, boundary
-from tacit.proof.scores import ENOUGH
+from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, boundary
+from tacit.uplift.propensity_lift import ENOUGH
 
 BLOCK = 64
 """How often arms were shown is taken into the weights each time after so many decisions."""
@@ -62,7 +62,7 @@ class HarmSums:
 
     Notes
     -----
-    The intervals of :func:`~tacit.proof.boundary` hold at any time, and :func:`comparisons_of` says how
+    The intervals of :func:`~tacit.uplift.boundary` hold at any time, and :func:`comparisons_of` says how
     wide they are so that those of all arms hold together. See benchmarks/GUARDRAIL.md for how often it errs.
 
     Examples

@@ -19,9 +19,9 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from tacit.core.arrays import Floats, Ints
-from tacit.proof import HoldoutSums, Scores
-from tacit.proof.sentences import percent
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
+from tacit.uplift import HoldoutSums, Scores
+from tacit.uplift.sentences import percent
 
 # ---- Rewards of control and policy by time, in a fixed number of bins
 

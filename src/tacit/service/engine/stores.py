@@ -19,7 +19,7 @@ def open_store(config: StoreConfig) -> Store:
         If it cannot be opened, or the log is dealt out to shards.
     """
     if config.url is not None:
-        from tacit.service.engine.layout import LayoutStore
+        from tacit.service.engine.shard_layout import LayoutStore
 
         store = LayoutStore(config.url, config.schema)
         layout = store.layout()
@@ -46,7 +46,7 @@ def open_to_read(config: StoreConfig) -> Store:
         If there is none, or one of another version.
     """
     if config.url is not None:
-        from tacit.service.engine.layout import ReadStore
+        from tacit.service.engine.shard_layout import ReadStore
 
         return ReadStore(config.url, config.schema)
     from tacit.service.log.sqlite import ReadSqlite

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tacit.core.spread import progress
+from tacit.core.parallel import progress
 from tacit.errors import TacitError
 from tacit.service.app.server import running
 from tacit.service.config.schema import Config, PlacementConfig, ServerConfig, StoreConfig

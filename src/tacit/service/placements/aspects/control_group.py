@@ -22,7 +22,6 @@ from tacit import policies
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import Arm, Decisions
-from tacit.proof.boundary import BUCKETS
 from tacit.service.config.holdout import BASELINE, DECISION, UNIFORM, ControlTable, HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
@@ -30,7 +29,8 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.rows import CONFIGURATION, HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.chapters import configured_in, holdout_in, terms_of
+from tacit.service.placements.aspects.lift_periods import configured_in, holdout_in, terms_of
+from tacit.uplift.boundary import BUCKETS
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from typing import Any
 import msgspec
 
 from tacit.cluster.ingress import Ingress
-from tacit.cluster.link import Link, OwnLink
 from tacit.cluster.shard import Spares
+from tacit.cluster.shard_link import Link, OwnLink
 from tacit.cluster.tasks import imported
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
-from tacit.service.engine.layout import check_starts
+from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.aspects.shared import Learned, Value
+from tacit.service.placements.aspects.shared_learning import Learned, Value
 
 # ---- Further ingresses at one address: the system deals connections out among them
 #
@@ -52,7 +52,7 @@ class Door:
         NotDurable
             If it does not come about; the log says why.
         """
-        from tacit.service.app.logs import set_up
+        from tacit.service.app.logging_setup import set_up
         from tacit.service.app.server import bound, settle_memory
 
         # The process that was started speaks with systemd.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.cluster.shard import PULSE, Lost, Request, ShardSnapshot, Spares, new_actor
 from tacit.cluster.tasks import imported
 from tacit.errors import TacitError, undoing
-from tacit.service.engine.reading import Health
+from tacit.service.engine.reports import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 
