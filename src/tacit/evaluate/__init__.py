@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = later(
     __name__,
     {
-        "conclusion": "conclude",
+        "estimate_sums": "conclude",
         "estimators": "CascadeIPS DirectMethod DoublyRobust Estimator IPS "
         "IndependentIPS PositionBasedIPS SNIPS SlateIPS SwitchDR named_estimators",
         "examination": "Examination examine",
@@ -61,7 +61,7 @@ __getattr__, __dir__ = later(
         "ridge": "ArmRidges",
         "rows": "arms_of",
         "targets": "ByClassifier Probabilities Table Target Uniform fixed_target",
-        "weighing": "off_policy",
+        "evaluation": "off_policy",
     },
 )
 

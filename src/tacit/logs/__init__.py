@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = later(
     __name__,
     {
-        "decided": "click_log write_log",
-        "foreign": "read_open_bandit",
+        "writer": "click_log write_log",
+        "other_formats": "read_open_bandit",
         "reader": "LogReader",
         "rows": "LogReport",
         "schema": "SCHEMA",

@@ -8,7 +8,7 @@ from tacit.lazy_imports import later
 if TYPE_CHECKING:
     from tacit.evaluate.duels.duel_log import COLUMNS, Always, always, read_duels
 
-__getattr__, _ = later(__name__, {"reading": "COLUMNS Always always read_duels"})
+__getattr__, _ = later(__name__, {"duel_log": "COLUMNS Always always read_duels"})
 
 __all__ = [
     "COLUMNS",

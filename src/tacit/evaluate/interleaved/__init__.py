@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from tacit.evaluate.interleaved.comparison import read_interleaved
 
 # The service judges searches, and reads no file: pyarrow is brought along by who does.
-__getattr__, _ = later(__name__, {"method": "read_interleaved"})
+__getattr__, _ = later(__name__, {"comparison": "read_interleaved"})
 
 __all__ = ["Comparison", "Hit", "InterleavedReport", "Search", "Segment", "hits_of", "read_interleaved"]
