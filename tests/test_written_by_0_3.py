@@ -22,7 +22,7 @@ from harness import configured, served
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
-from tacit.service.engine import beside, fold
+from tacit.service.engine import background_tasks, fold
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
@@ -118,7 +118,7 @@ def test_its_learners_decide_as_they_did(name, tmp_path):
 
 async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatch):
     """Live, from an empty store, by the rule of feedback that 0.3 had: rows, outcomes, state in the end."""
-    monkeypatch.setattr(beside, "IN_ORDER", WHEN_IT_COMES)
+    monkeypatch.setattr(background_tasks, "IN_ORDER", WHEN_IT_COMES)
     monkeypatch.setattr(fold, "new_spec", lambda policy: json.dumps(policy_to_spec(policy)))
     exact = is_as_recorded()
     cases = recorder.list_cases()
