@@ -25,7 +25,7 @@ from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import LogClock
 
-GROUPS = (1, 30_000), (100, 200_000)
+GROUPS = (1, 30_000), (100, 200_000), (100, 1_000_000)
 """Decisions of a group, and of all."""
 FIRST = 2000
 KEYS = 1000

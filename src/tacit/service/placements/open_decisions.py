@@ -190,7 +190,7 @@ class OpenEntries:
         """Return the entry of an open decision by its id, or None."""
         self._windows = Windows.zeros(0)
         self._loops = loops()
-        self._free = np.empty(0, np.int64)
+        self._free = np.empty(0, np.int32)
         self._free_count = 0
         self._spent: list[Ints] = []
         self._rows = OpenRows()
@@ -298,7 +298,7 @@ class OpenEntries:
             self._grow(count)
         self._free_count -= count
         # Freed last, used first: the same few entries stay in the processor's cache.
-        entries = self._free[self._free_count : self._free_count + count].copy()
+        entries = self._free[self._free_count : self._free_count + count].astype(np.int64)
         if in_order and count < SMALL:
             number, place = self._rows.join(block, entries)
         else:
@@ -313,7 +313,7 @@ class OpenEntries:
         new = max(SPARE_ENTRIES, 2 * old, old + count)
         self._windows = copied_into(self._windows, Windows.zeros(new))
         # There is room for all entries, so that none is ever made when they are given back.
-        free = np.empty(new, np.int64)
+        free = np.empty(new, np.int32)
         free[: new - old] = np.arange(old, new)
         free[new - old : new - old + self._free_count] = self._free[: self._free_count]
         self._free, self._free_count = free, self._free_count + new - old

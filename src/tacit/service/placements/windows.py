@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.run_mode import compiled
+from tacit.learning.delayed_feedback import Counts
 
 # ---- Decisions by when something ends for them, as columns: nothing is made for one of them alone
 
@@ -178,8 +179,10 @@ class Windows(NamedTuple):
 
     Attributes
     ----------
-    seq, deadline, answers : array of int64, shape (entries,)
-        Its number, when its window closes, how much feedback came.
+    seq, deadline : array of int64, shape (entries,)
+        Its number, and when its window closes.
+    answers : array of int32, shape (entries,)
+        How much feedback came.
     reward : array of float64, shape (entries,)
         What came so far; NaN for nothing.
     open, active, examined, settled : array of bool, shape (entries,)
@@ -189,13 +192,15 @@ class Windows(NamedTuple):
         Whether it earned the default, which may still be corrected.
     turn : array of int8, shape (entries,)
         ``AT_ONCE``, ``WAITING`` or ``TAUGHT``.
-    block, place : array of int64, shape (entries,)
-        Where its row is.
+    block : array of int64, shape (entries,)
+        The block of its row.
+    place : array of int32, shape (entries,)
+        The place of its row in the block.
     """
 
     seq: Ints
     deadline: Ints
-    answers: Ints
+    answers: Counts
     reward: Floats
     open: Booleans
     active: Booleans
@@ -204,12 +209,13 @@ class Windows(NamedTuple):
     defaulted: Booleans
     turn: npt.NDArray[np.int8]
     block: Ints
-    place: Ints
+    place: Counts
 
     @classmethod
     def zeros(cls, entries: int) -> Windows:
         """Return entries that are free."""
-        seq, deadline, answers, block, place = np.zeros((5, entries), np.int64)
+        seq, deadline, block = np.zeros((3, entries), np.int64)
+        answers, place = np.zeros((2, entries), np.int32)
         open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
         reward = np.full(entries, np.nan)
         flags = open, active, examined, settled, defaulted
