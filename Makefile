@@ -13,7 +13,7 @@ TESTS := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 2
 
 help:
 	@echo "make demo       run the main job: the service, live searchers, what was learned"
-	@echo "make test       lint, check types, run all tests"
+	@echo "make test       lint, check types, run all tests; ROOM=policies: the tests of one room alone"
 	@echo "make test-long  the same, and try each property on ten times as many examples"
 	@echo "make lint       lint, check types, audit the dependencies, no tests"
 	@echo "make check      measure the source: its size, how often it says the same thing, the way of a decision"
@@ -72,13 +72,13 @@ demo: $(VENV)/.run
 
 # Beside each other: types are checked on one core, and the advisory service is waited for.
 test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
-	$(MAKE) --no-print-directory --jobs 2 lint tests
+	$(MAKE) --no-print-directory --jobs 2 $(if $(ROOM),,lint) tests
 
 test-long: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
 	$(MAKE) --no-print-directory --jobs 2 lint tests LONG='--hypothesis-profile long'
 
 tests: $(VENV)/.dev $(VENV)/.browser $(VENV)/.postgres
-	$(TESTS) $(LONG)
+	$(TESTS) $(LONG) $(if $(ROOM),$(wildcard tests/$(ROOM) src/tacit/$(ROOM)))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)

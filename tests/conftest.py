@@ -44,7 +44,7 @@ CHROMIUM = (
 )
 
 
-WAITING = ("test_ray", "test_feed", "test_service_chaos", "test_service_crash", "test_cli", "test_site")
+WAITING = ("test_ray", "test_feed", "test_chaos", "test_crash", "test_cli", "test_site")
 """Files that mostly wait for processes: one of several workers has them, while others compute."""
 
 

@@ -24,11 +24,11 @@ import pyarrow.parquet
 import stores
 from harness import eventually
 from ray.cluster_utils import Cluster
-from test_ray_serve import CONFIG, Service, Traffic, logged, run
 
 import tacit
 from tacit import cluster as clusters
 from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
+from tests.cluster.test_ray_serve import CONFIG, Service, Traffic, logged, run
 
 SHARDS = 3
 STORE_BYTES = 100_000_000

@@ -175,3 +175,13 @@ class Pooled(tacit.Policy):
     def estimate(params, state, lane, arm):
         plays = state.plays[lane, arm]
         return state.rewards[lane, arm] / plays if plays > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class OfMyOwn(tacit.UniformRandom):
+    c: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.c < 0:
+            raise ValueError("c must not be below 0")

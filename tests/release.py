@@ -153,8 +153,9 @@ print(json.dumps({"numba": numba.version, "tag": tag, "processor": SHIPPED_FOR})
 """
 # Base, logs, learning, simulation, the service over HTTP and its store: some minutes of tests.
 REPRESENTATIVE = (
-    "test_parts", "test_learner", "test_logs", "test_policies", "test_simulation", "test_bwc",
-    "test_interleaving", "test_service_engine", "test_service_http", "test_client",
+    "evaluate/test_parts", "learning/test_learner", "logs/test_logs", "policies/test_policies",
+    "simulation/test_simulation", "policies/test_bwc", "interleaving/test_interleaving",
+    "service/test_engine", "service/test_http", "client/test_client",
 )  # fmt: skip
 
 
@@ -298,7 +299,11 @@ def try_tests(python, wheel, sdist):
         pinned = ("--constraint", source / "constraints.txt")
         inside = environment(python, Path(folder) / "venv", wheel, "all,dev", *pinned)
         tests = [source / "tests" / f"{name}.py" for name in REPRESENTATIVE]
-        apart = {**os.environ, "TACIT_CACHE_DIR": folder, "PYTHONPATH": str(source / "tests")}
+        apart = {
+            **os.environ,
+            "TACIT_CACHE_DIR": folder,
+            "PYTHONPATH": os.pathsep.join((str(source), str(source / "tests"))),
+        }
         run(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=folder, env=apart)
 
 

@@ -1,4 +1,4 @@
-"""What a type checker knows of a learner; tests/test_typing.py has mypy read this."""
+"""What a type checker knows of a learner; tests/house/test_typing.py has mypy read this."""
 
 from typing import assert_type
 

@@ -8,7 +8,6 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 from scipy import stats
-from test_dueling import of_radius
 
 import tacit
 from studies.run_sampling import sample_run
@@ -18,6 +17,7 @@ from tacit.core.dispatch import choose, learn
 from tacit.core.run_mode import compiled
 from tacit.environments import preferences
 from tacit.policies.base import Outcome
+from tests.policies.test_dueling import of_radius
 
 
 def duel(params, state, impression, matrix, gaps, horizon, rng, totals):

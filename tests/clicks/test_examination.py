@@ -1,0 +1,170 @@
+"""Position effects: by hand, and against the truth of simulated pages."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from tacit.cli import cli
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
+from tacit.evaluate import PositionBasedIPS, Uniform, examine
+from tacit.logs import write_log
+from tests.evaluate.test_off_policy import log_of
+
+THETA = np.array([0.9, 0.6, 0.3])
+RELEVANCE = np.array([0.5, 0.3, 0.2, 0.1])
+METHODS = ("randomization", "harvesting", "em")
+
+
+def cells(*rows):
+    """Return a log from (arm, position, shown, clicks)."""
+    arm, position, reward = [], [], []
+    for name, place, shown, clicks in rows:
+        arm += [name] * shown
+        position += [place] * shown
+        reward += [1.0] * clicks + [0.0] * (shown - clicks)
+    return log_of(["a", "b"], arm, [0.5] * len(arm), reward, position=pa.array(position, pa.int32()))
+
+
+def pages(slates, seed, odds):
+    """Return a log of pages of three arms; ``odds`` are those of the first place's arms."""
+    rng = np.random.default_rng(seed)
+    first = rng.choice(4, size=slates, p=odds)
+    others = rng.permuted(np.tile(np.arange(1, 4), (slates, 1)), axis=1)[:, :2]
+    shown = np.column_stack([first, (first[:, None] + others) % 4])
+    clicks = rng.random(shown.shape) < RELEVANCE[shown] * THETA
+    rest = (1 - np.array(odds)) / 3
+    propensity = np.column_stack([np.array(odds)[shown[:, 0]], rest[shown[:, 1:]]])
+    names = np.array(list("abcd"))
+    return log_of(
+        list("abcd"),
+        names[shown.ravel()].tolist(),
+        propensity.ravel(),
+        clicks.ravel().astype(float),
+        decision_id=np.repeat(np.arange(slates), 3).astype(str).tolist(),
+        position=pa.array(np.tile([0, 1, 2], slates), pa.int32()),
+    )
+
+
+def test_two_positions_by_hand():
+    # Arm a: rates 0.5 and 0.25; arm b: 0.2 and 0.1; they stand at 0 and 1 in unlike numbers.
+    log = cells(("a", 0, 80, 40), ("a", 1, 40, 10), ("b", 0, 20, 4), ("b", 1, 60, 6))
+    # The model fits exactly, so all that use single arms find 1/2.
+    assert examine(log, "harvesting").effects == pytest.approx([1, 0.5], rel=1e-6)
+    assert examine(log, "em").effects == pytest.approx([1, 0.5], rel=1e-4)
+    # Rates of all rows: 44/100 and 16/100.
+    assert examine(log, "randomization").effects == pytest.approx([1, (16 / 100) / (44 / 100)])
+
+
+def test_harvesting_weighs_interventions_alike_not_rows():
+    # Rates (0.4, 0.2) and (0.2, 0.2): sums of rates 0.6 and 0.4, however many rows each has.
+    log = cells(("a", 0, 10, 4), ("a", 1, 1000, 200), ("b", 0, 500, 100), ("b", 1, 10, 2))
+    assert examine(log, "harvesting").effects[1] == pytest.approx(0.4 / 0.6, rel=1e-6)
+
+
+def test_positions_that_nothing_connects_are_not_told():
+    log = cells(("a", 0, 10, 4), ("a", 1, 10, 2), ("b", 2, 10, 2))
+    with pytest.warns(AssumptionWarning, match="at one of 2 and at another"):
+        effects = examine(log, "harvesting").effects
+    assert effects[:2] == pytest.approx([1, 0.5], rel=1e-6)
+    assert np.isnan(effects[2])
+
+
+@pytest.mark.parametrize("method", ["harvesting", "em"])
+def test_arms_that_never_change_places_tell_nothing_of_positions_and_that_is_said(method):
+    log = cells(("a", 0, 10, 4), ("b", 1, 10, 2), ("b", 2, 10, 2))
+    said = "position: no arm of a key stands both at one of 1, 2 and at another position, so .*; swap some"
+    with pytest.warns(AssumptionWarning, match=said):
+        result = examine(log, method)
+    assert np.isnan(result.effects).tolist() == [False, True, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        examine(log, "randomization")
+        examine(cells(("a", 0, 10, 4), ("a", 1, 10, 2)), method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_effects_meet_the_truth_under_skewed_placement(method):
+    result = examine(pages(12_000, 12, [0.55, 0.25, 0.15, 0.05]), method, confidence=0.999)
+    truth = THETA / THETA[0]
+    # 99.9 % intervals: two of them miss by chance with probability some 2e-3.
+    assert (result.low[1:] <= truth[1:]).all()
+    assert (truth[1:] <= result.high[1:]).all()
+    assert (result.high[1:] / result.low[1:] < 1.6).all()
+    assert result.probabilities.max() == 1.0
+
+
+def test_a_naive_ratio_of_click_rates_misses_under_skewed_placement():
+    log = pages(12_000, 12, [0.55, 0.25, 0.15, 0.05])
+    shown = log.group_by("position").aggregate([("reward", "mean")]).sort_by("position")
+    rates = shown["reward_mean"].to_numpy()
+    assert rates[1] / rates[0] < 0.9 * THETA[1] / THETA[0]
+
+
+def test_em_takes_a_regression_for_relevance():
+    class Means:
+        def fit(self, features, targets, sample_weight):
+            which = features[:, 0].astype(int)
+            total = np.bincount(which, targets * sample_weight)
+            self.means = total / np.bincount(which, sample_weight)
+
+        def predict(self, features):
+            return self.means[features[:, 0].astype(int)]
+
+    log = pages(3000, 13, [0.4, 0.3, 0.2, 0.1])
+    table = examine(log, "em")
+    own = examine(log, "em", features=lambda key, arm: ["abcd".index(arm)], regression=Means())
+    assert own.effects == pytest.approx(table.effects, rel=1e-9)
+
+
+def test_effects_feed_the_position_based_estimator():
+    result = examine(pages(500, 14, [0.25] * 4), "harvesting")
+    estimator = PositionBasedIPS(3, examination=result.probabilities, logging=Uniform())
+    assert estimator.examination == tuple(result.probabilities.tolist())
+    again = PositionBasedIPS(3, examination=result, logging=Uniform())
+    assert again.examination == estimator.examination
+    for wrong in ("all", [1.0, "b"], {0: 1.0}):
+        with pytest.raises(InvalidValue, match=r"examination: .* give numbers ≥ 0, one a position"):
+            PositionBasedIPS(3, examination=wrong, logging=Uniform())
+
+
+def test_positions_are_examined_without_propensities_but_for_randomization(tmp_path):
+    log = pages(500, 14, [0.25] * 4).drop_columns("propensity")
+    said = r"row 1: propensity: there is none, .*constant propensity=.*--method harvesting,em"
+    with pytest.raises(UnfitLog, match=said) as caught:
+        examine(log, "randomization")
+    assert "--propensities" not in str(caught.value)
+    write_log(log, tmp_path / "log.csv")
+    found = CliRunner().invoke(cli, ["examine", str(tmp_path / "log.csv")])
+    assert found.exit_code == 0
+    assert "by harvesting" in found.stdout
+    assert "by em" in found.stdout
+    assert "warning: randomization: left out, as" in found.stderr
+    assert "propensity: there is none" in found.stderr
+    asked = CliRunner().invoke(cli, ["examine", str(tmp_path / "log.csv"), "--method", "randomization"])
+    assert asked.exit_code == 1
+
+
+def test_wrong_values_are_refused():
+    log = cells(("a", 0, 10, 4), ("a", 1, 10, 2))
+    with pytest.raises(InvalidValue, match="method"):
+        examine(log, "guess")
+    with pytest.raises(InvalidValue, match="features"):
+        examine(log, "em", features=lambda key, arm: [1.0])
+    with pytest.raises(UnfitLog, match="position"):
+        examine(log.drop_columns("position"))
+    with pytest.raises(LogError, match="no rows"):
+        examine(log.slice(0, 0))
+
+
+def test_the_open_bandit_logs_tell_little_and_say_so():
+    for method in METHODS:
+        result = examine(DATA / "open_bandit" / "random" / "men", method)
+        assert result.positions.tolist() == [1, 2, 3]
+        assert (result.low[1:] < 1).all()
+        assert (result.high[1:] > 1).all()

@@ -1,0 +1,285 @@
+"""Decisions next to the caller, with what shards on Ray have learned: nothing lost, whoever is killed."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from functools import partial
+
+import psycopg
+import pytest
+import stores
+from drawn import is_long
+from forked import Forked
+from harness import PATIENCE, eventually
+
+import tacit
+from tacit.client import Client, InvalidRequest, Local
+from tacit.learning.learner import restored
+from tacit.learning.snapshot import from_bytes
+from tacit.service.config.file import load_config
+from tacit.service.engine.shard_layout import stores_of
+from tacit.service.log.ids import partition_in, partition_of, shard_of
+from tacit.service.log.postgres import PostgresStore
+from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tests.cluster.test_ray_serve import SHARDS, Service, key_in, logged, run, shared_cluster
+
+pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+
+CONFIG = """
+[server]
+port = {port}
+[store]
+url = "{url}"
+schema = "{schema}"
+[placements.home]
+arms = ["a", "b", "c"]
+policy = "thompson"
+attribution_window = 86400
+[placements.all]
+arms = ["a", "b", "c"]
+policy = "epsilon-greedy(epsilon=0.5)"
+attribution_window = 86400
+spread = true
+"""
+
+
+def configured(folder, schema="ray_local"):
+    """Write a configuration, of whose log nothing is left of before; return its path."""
+    path = folder / "tacit.toml"
+    path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=stores.free_port()))
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        for name in (schema, *(f"{schema}_g{g}s{i}" for g in (1, 2) for i in range(3))):
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+    return path
+
+
+@pytest.fixture
+def config(tmp_path):
+    return configured(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A service that is stopped in the end, and whose log is right."""
+    config = configured(tmp_path_factory.mktemp("served"), "ray_served")
+    with served(config) as made:
+        yield made
+        assert made.stop() == 0
+    assert "agree" in run("log", "verify", "--config", config)
+
+
+@contextlib.contextmanager
+def served(config, shards=SHARDS, *more, **options):
+    service = Service(config, shards, *more, address=shared_cluster(), **options)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+
+
+def url_of(service):
+    return f"http://127.0.0.1:{service.client.port}"
+
+
+PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
+
+
+def local(service, folder, placement="home", **options):
+    return Local(url_of(service), placement, folder, **PATIENT | options)
+
+
+def lent(client, shard, placement="home"):
+    return from_bytes(client.learner(placement, shard), "lent", restored)
+
+
+def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service, tmp_path):
+    keys = [key_in("home", shard) for shard in range(SHARDS)]
+    with Client(url_of(service)) as client:
+        with pytest.raises(InvalidRequest, match=r"shard: .*give one of 0 to 1"):
+            client.learner("home")
+        with local(service, tmp_path / "spool") as here:
+            shown = [(key, here.decide(key)) for key in keys * 30]
+            assert {one.durability for _, one in shown} == {"spooled"}
+            for key, one in shown:
+                assert partition_in(one.decision_id) == partition_of("home", key)
+                here.feedback(one.decision_id, float(one.arm == "b"))
+            assert all(known.waiting for known in here.known())
+            here.flush()
+            here.flush()
+            known = here.known()
+            assert [one.waiting for one in known] == [0, 0]
+            assert [one.row for one in known] == client.lent("home").rows
+            for shard, key in enumerate(keys):
+                learner = lent(client, shard)
+                # What other shards learned is not in there.
+                assert learner.keys == [key]
+                chances = dict(zip("abc", learner.probabilities(key), strict=True))
+                made = here.decide(key)
+                assert made.propensity == chances[made.arm]
+        for _, one in shown:
+            assert client.feedback("home", one.decision_id, 1).outcome == "repeated"
+        # A key that is in all shards is decided for with what any of them has learned.
+        with local(service, tmp_path / "all", "all") as here:
+            places = [shard_of(partition_in(here.decide("k").decision_id), SHARDS) for _ in range(10)]
+            assert sorted(places) == [0] * 5 + [1] * 5
+
+
+def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
+    with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=5.0) as here:
+        before = here.known()
+        pid = service.placements()["shards"][0]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        shown = [here.decide(key_in("home", 0)) for _ in range(3)]
+        assert {one.durability for one in shown} == {"spooled"}
+        with pytest.raises(tacit.client.Unavailable):
+            here.flush()
+        after = here.known()
+        assert after[0].waiting
+        assert after[0].age > before[0].age
+        os.kill(pid, signal.SIGCONT)
+        eventually(lambda: flushed(here))
+        outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
+        # Of others nothing came yet, and shards have turns of their own.
+        assert set(outcomes) <= {"learned", "pending"}
+        assert len(outcomes) == 3
+
+
+def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
+    keys = [key_in("home", shard, shards=3) for shard in range(3)]
+    with served(config) as service, local(service, tmp_path / "spool") as here:
+        shown = [here.decide(key) for key in keys]
+        assert service.stop() == 0
+        shown += [here.decide(key) for key in keys]
+    run("log", "reshard", "--shards", 3, "--config", config)
+    with served(config, 3) as service, local(service, tmp_path / "spool") as here:
+        assert len(here.known()) == 3
+        shown += [here.decide(key) for key in keys]
+        for one in shown:
+            here.feedback(one.decision_id, 1.0)
+        here.flush()
+        assert service.stop() == 0
+    decided, told = logged(config, "home")
+    assert set(decided) == {one.decision_id for one in shown}
+    assert {id: len(feedback) for id, feedback in told.items()} == dict.fromkeys(decided, 1)
+    assert not list((tmp_path / "spool").rglob("refused.jsonl"))
+
+
+# Kills ---------------------------------------------------------------------------------------
+
+CALLER = """
+import itertools, sys
+from tacit.client import Local
+local = Local(sys.argv[1], "home", sys.argv[2], every=0.02)
+for i in itertools.count():
+    shown = local.decide(f"key {i % 20}")
+    local.feedback(shown.decision_id, float(shown.arm == "b"), feedback_id=f"of {shown.decision_id}")
+    print(shown.decision_id, flush=True)
+"""
+KILLS = int(os.environ.get("TACIT_TEST_KILLS", "6" if is_long() else "3"))
+"""Of shards, ingresses and callers, in turn."""
+
+
+class Caller:
+    """A process that decides by itself; what it has said is known of."""
+
+    def __init__(self, url, folder):
+        self.said = []
+        self.process = Forked(["-c", CALLER, url, folder], stdout=subprocess.PIPE, text=True)
+
+    def says(self, count):
+        self.said += [self.process.stdout.readline().strip() for _ in range(count)]
+
+    def kill(self):
+        self.process.kill()
+        rest = self.process.stdout.read().split("\n")
+        self.process.wait()
+        self.process.stdout.close()
+        # The last line may be torn.
+        self.said += rest[:-1]
+
+
+def folded(config):
+    """Return what each arm of each key of ``home`` earned and lost, by the logs of all shards."""
+    found = collections.Counter()
+    for part in stores_of(load_config(config).store):
+        with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
+            number, made = store.placements()["home"].id, {}
+            for event in store.events(0):
+                if event.placement == number and isinstance(event, DecisionRow):
+                    made[event.seq] = event.key, event.arm
+                elif event.placement == number and isinstance(event, FeedbackRow):
+                    found[(*made[event.decision], event.reward)] += 1
+    return found
+
+
+def test_kills_of_shards_ingresses_and_callers_lose_and_double_nothing(config, tmp_path):
+    errors = tmp_path / "errors"
+    said = []
+
+    def doors():
+        return [int(pid) for pid in re.findall(r"answers, too: process (\d+)", errors.read_text())]
+
+    def shards_up():
+        with contextlib.suppress(OSError):
+            shards = service.placements()["shards"]
+            return shards if all(shard["up"] for shard in shards) else None
+
+    with errors.open("w") as file, served(config, SHARDS, "--ingresses", "2", errors=file) as service:
+        url = url_of(service)
+        caller = Caller(url, tmp_path / "spool")
+        for turn in range(KILLS):
+            caller.says(150)
+            if turn % 3 == 0:
+                os.kill(eventually(shards_up)[turn // 3 % SHARDS]["pid"], signal.SIGKILL)
+            elif turn % 3 == 1:
+                before = doors()
+                os.kill(before[-1], signal.SIGKILL)
+                eventually(partial(another, doors, before))
+            else:
+                caller.kill()
+                said += caller.said
+                caller = Caller(url, tmp_path / "spool")
+        caller.says(150)
+        caller.kill()
+        said += caller.said
+        eventually(shards_up)
+        with local(service, tmp_path / "spool") as here, Client(url) as client:
+            eventually(lambda: flushed(here))
+            learners = [lent(client, shard) for shard in range(SHARDS)]
+        assert service.stop() == 0
+    decided, told = logged(config, "home")
+    assert len(set(said)) == len(said) >= 150 * KILLS
+    assert set(said) <= set(decided)
+    # At most what a caller was about to say is not known of.
+    assert len(decided) <= len(said) + 2 * (KILLS // 3 + 1)
+    assert {id: told[id] for id in said} == {id: [f"of {id}"] for id in said}
+    assert not list((tmp_path / "spool").rglob("refused.jsonl"))
+    assert learned(learners) == folded(config)
+    assert "agree" in run("log", "verify", "--config", config)
+
+
+def another(doors, before):
+    return len(doors()) > len(before)
+
+
+def flushed(here):
+    with contextlib.suppress(tacit.client.Unavailable):
+        here.flush()
+        return not any(known.waiting for known in here.known())
+
+
+def learned(learners):
+    """Return what learners of Thompson sampling have counted, as :func:`folded` does."""
+    found = collections.Counter()
+    for learner in learners:
+        for lane, key in enumerate(learner.keys):
+            for slot, arm in enumerate("abc"):
+                found[key, arm, 1.0] += int(learner.state.successes[lane, slot])
+                found[key, arm, 0.0] += int(learner.state.failures[lane, slot])
+    return +found

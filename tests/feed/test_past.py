@@ -1,0 +1,182 @@
+"""Past events become a start: a click log, what it says, a configuration with priors, and a report."""
+
+import random
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.client import Client
+from tacit.errors import ConfigError, InvalidValue
+from tacit.feed.event_map import map_of
+from tacit.feed.history_start import start
+from tacit.logs import read_log
+from tacit.service.app.server import running
+from tacit.service.config.file import load_config
+from tests.cli.test_cli import tacit
+
+MAP = """
+placement = { value = "home" }
+decision_id = "view"
+id = "id"
+time = "at"
+event = "type"
+
+[reward]
+click = 1
+
+[shown]
+where = { type = "view" }
+decision_id = "id"
+elsewhere = true
+key = "page"
+arm = "item"
+propensity = "p"
+"""
+CHANCE = {"holiday": 0.3, "film": 0.2, "recipe": 0.1}
+SHOWN = {"holiday": 0.2, "film": 0.3, "recipe": 0.5}
+
+
+def events(count, *, known=True, seed=7):
+    """Return events of a page that shows what earns least most often, each click after what it is for."""
+    draws, found = random.Random(seed), []
+    for i in range(count):
+        arm = draws.choices(list(SHOWN), list(SHOWN.values()))[0]
+        view = {"type": "view", "id": f"v{i}", "page": f"p{i % 3}", "item": arm, "at": 1_700_000_000 + 60 * i}
+        found.append(view | ({"p": SHOWN[arm]} if known else {}))
+        if draws.random() < CHANCE[arm]:
+            found.append({"type": "click", "id": f"c{i}", "view": f"v{i}", "at": 1_700_000_005 + 60 * i})
+    return found
+
+
+def made(folder, found, text=MAP, *, policy="auto", most=0.05):
+    """Make a start of events."""
+    source = folder / "events.jsonl"
+    source.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in found))
+    return start(map_of(text), str(source), None, policy=policy, folder=folder / "past", most=most)
+
+
+def test_a_past_becomes_a_log_a_configuration_that_can_be_served_and_a_report(tmp_path):
+    (facts,) = made(tmp_path, events(4000)).facts
+    assert (facts.decisions, facts.keys, facts.weighed) == (4000, 3, True)
+    assert [arm.name for arm in facts.arms] == ["holiday", "film", "recipe"]
+    assert all(arm.low <= CHANCE[arm.name] <= arm.high for arm in facts.arms)
+    was, at_random, policy, best = facts.outlooks
+    assert was.low <= sum(SHOWN[arm] * CHANCE[arm] for arm in SHOWN) <= was.high
+    assert at_random.low <= 0.2 <= at_random.high
+    assert policy.low > was.high
+    assert best.name == "always holiday"
+    assert best.low <= 0.3 <= best.high
+    folder = tmp_path / "past"
+    rewards = [
+        reward for batch in read_log(folder / "clicks.parquet") for reward in batch["reward"].to_pylist()
+    ]
+    assert len(rewards) == 4000
+    assert sum(filter(None, rewards)) == 4000 * facts.mean
+    config = load_config(
+        folder / "tacit.toml",
+        {"server.port": 0, "store.path": str(tmp_path / "t.db"), "placements.home.seed": 7},
+    )
+    # A prior counts for a hundred impressions at most, however long the past is.
+    assert all(sum(prior) == pytest.approx(100) for prior in facts.priors().values())
+    with running(config) as url, Client(url) as client:
+        assert client.decide("home", "p0").arm in CHANCE
+    page = (folder / "report.html").read_text()
+    assert "more than chance explains" in page
+    assert "Nothing below is proved" not in page
+    assert page.count("<svg") == 4 + 3 + 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_without_propensities_nothing_is_proved_and_priors_weigh_less(tmp_path):
+    with pytest.warns(match="propensities are estimated"):
+        came = made(tmp_path, events(2000, known=False))
+    (facts,) = came.facts
+    assert not facts.weighed
+    assert all(sum(prior) == pytest.approx(20) for prior in facts.priors().values())
+    assert "not proved" in came.summary()
+    page = (tmp_path / "past" / "report.html").read_text()
+    assert "Nothing below is proved: no event says" in page
+    assert "If that is right, learning would have earned" in page
+
+
+def test_each_event_counts_once_in_whichever_order_and_what_is_wrong_is_rejected(tmp_path):
+    view = {"type": "view", "id": "v", "page": "p", "item": "a", "at": 1_700_000_000, "p": 0.5}
+    click = {"type": "click", "id": "c", "view": "v", "at": 1_700_000_001}
+    wrong = [view | {"item": "b"}, view | {"id": "w", "p": 2}, click | {"view": "?"}]
+    wrong += [{"type": "click"}, {"type": "x"}]
+    came = made(tmp_path, [click, view, view, click, *wrong], most=1.0)
+    assert came.tally.sent == {"decision": 1, "rewarded": 1, "duplicate": 2}
+    assert came.tally.left_out == 1
+    assert came.tally.rejected == {
+        "conflict": 1, "bad-propensity": 1, "unknown-decision": 1, "missing-field": 1,
+    }  # fmt: skip
+    (row,) = pq.read_table(tmp_path / "past" / "clicks.parquet").to_pylist()
+    assert (row["arm"], row["arms"], row["reward"]) == ("a", ["a"], 1.0)
+
+
+def test_events_are_joined_to_what_was_shown_before(tmp_path):
+    text = MAP.replace('decision_id = "view"', 'user = "who"').replace('key = "page"', 'user = "who"')
+    view = {"type": "view", "item": "a", "who": "ann"}
+    found = [view | {"id": f"v{i}", "at": 1_700_000_000 + 600 * i} for i in range(3)]
+    found += [{"type": "click", "id": "c", "who": "ann", "at": 1_700_000_700}]
+    with pytest.warns(match="propensities are estimated"):
+        made(tmp_path, found, text)
+    rows = pq.read_table(tmp_path / "past" / "clicks.parquet").to_pylist()
+    assert [row["reward"] for row in rows] == [None, 1.0, None]
+    assert {row["key"] for row in rows} == {"default"}
+
+
+def test_each_placement_has_its_own_part(tmp_path):
+    text = MAP.replace('{ value = "home" }', '"place"')
+    found = [event | {"place": place} for place in ("home", "shop") for event in events(200, seed=len(place))]
+    names = [facts.placement for facts in made(tmp_path, found, text).facts]
+    assert names == ["home", "shop"]
+    assert [*load_config(tmp_path / "past" / "tacit.toml").placements] == names
+
+
+def test_what_the_past_shows_nothing_of_is_not_known(tmp_path):
+    view = {"type": "view", "page": "p", "item": "a", "p": 1.0}
+    found = [view | {"id": f"v{i}", "at": 1_700_000_000 + i, "offer": ["a", "b"]} for i in range(60)]
+    came = made(tmp_path, found, f'{MAP}arms = "offer"\n')
+    (facts,) = came.facts
+    assert facts.offered == ["a", "b"]
+    values = {each.name: each.value for each in facts.outlooks}
+    assert (values["an arm at random"], values["always a"]) == (None, 0.0)
+    assert "could never have shown another arm" in (tmp_path / "past" / "report.html").read_text()
+    assert "home" in load_config(tmp_path / "past" / "tacit.toml").placements
+
+
+def test_where_too_much_is_rejected_nothing_is_made(tmp_path):
+    (tmp_path / "feed.toml").write_text(MAP)
+    (tmp_path / "e.jsonl").write_text('{"type": "click"}\nno\n')
+    given = "--map", tmp_path / "feed.toml", "-o", tmp_path / "past"
+    came = tacit("feed", "--past", tmp_path / "e.jsonl", *given)
+    assert came.returncode == 3
+    assert "nothing was made" in came.stdout
+    assert not (tmp_path / "past").exists()
+    came = tacit("feed", "--past", "-", *given)
+    assert came.returncode == 2
+    assert "it reads events twice" in came.stderr
+
+
+def test_a_configuration_that_is_there_is_not_written_over(tmp_path):
+    (tmp_path / "past").mkdir()
+    kept = tmp_path / "past" / "tacit.toml"
+    kept.write_text("# mine\n")
+    with pytest.raises(ConfigError, match=r"output: .*tacit\.toml is there already; give another folder"):
+        made(tmp_path, events(100))
+    assert [path.read_text() for path in (tmp_path / "past").iterdir()] == ["# mine\n"]
+
+
+def test_a_map_that_says_too_little_or_a_policy_without_priors_is_refused(tmp_path):
+    for text, said in (
+        (MAP[: MAP.index("[shown]")], "shown"),
+        (MAP.replace('time = "at"\n', ""), "time"),
+        (MAP.replace('event = "type"', 'clicks = "at"').replace("[reward]\nclick = 1\n", ""), "reward"),
+        (MAP.replace('arm = "item"\n', ""), "arm"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            made(tmp_path, [], text)
+    with pytest.raises(InvalidValue, match="priors"):
+        made(tmp_path, [], policy="exp3")

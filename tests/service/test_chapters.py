@@ -1,0 +1,312 @@
+"""The lift over changes: of arms, policy and mode it goes on, of the holdout in chapters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import numpy as np
+import pytest
+from harness import SECOND, START, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
+from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
+from stores import store_at
+
+from tacit.client import Client, InvalidRequest
+from tacit.cluster.shard import sharded_view, snapshot_of
+from tacit.errors import ConfigError, InvalidValue
+from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.placements.aspects.lift_periods import MOST_PARTS
+from tacit.service.placements.aspects.reward_sums import LiftSums
+from tacit.service.placements.lift_report import lift_report
+from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
+from tests.cli.test_cli import tacit
+
+ALL = RATES | {"holiday": 0.3, "song": 0.3}
+DAY = 86_400 * SECOND
+
+
+def decisions(found):
+    return sum(group.decisions for group in found.groups.values())
+
+
+def parts(engine, name="home"):
+    lift = engine.placements[name].lift
+    return [(part.what, int(part.sums.counts.sum())) for part in lift.parts]
+
+
+async def arms(engine, **change):
+    await engine.ask("home", ArmsOf(**change))
+
+
+@pytest.mark.parametrize("unit", ["decision", "user"])
+async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
+    """What is summed is what would be without the changes; and it is a fold of the log."""
+    path = tmp_path / "s.db"
+    config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
+    async with served(path, config) as engine:
+        await traffic(engine, 4, size=30, rates=ALL)
+        await arms(engine, add=["holiday"])
+        await traffic(engine, 4, size=30, rates=ALL)
+        await arms(engine, retire=["film"])
+        await engine.rebuild("home", "uniform-random")
+        await traffic(engine, 4, size=30, rates=ALL)
+        (state, *_) = await engine.states("home")
+        await engine.rollback("home", state.name)
+        await engine.ask("home", ModeOf("frozen"))
+        await traffic(engine, 4, size=30, rates=ALL)
+        await closed(engine)
+        home = engine.placements["home"]
+        lift, live = home.lift, everything(home)
+        assert lift.past == []
+        assert lift.reward.counts.sum() == 4 * 4 * 30
+        assert lift.decided.sum() == 4 * 4 * 30
+        whats, counts = zip(*parts(engine), strict=True)
+        assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
+        # Decisions that were open belong to the part that they were made in.
+        assert counts == (120, 120, 0, 120, 0, 120)
+        totals = sum(part.sums.totals for part in lift.parts)
+        np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
+        # Arms are compared since they changed last.
+        assert 0 < lift.scores.overall[0] <= 8 * 30
+        config_now = engine.config
+        crashed = as_after_a_crash(path)
+    with recovered(crashed, config_now) as again:
+        assert learned(again) == live
+
+
+def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
+    path = tmp_path / "s.db"
+    config = configured(holdout={"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
+
+    async def session():
+        async with served(path, config) as engine:
+            await traffic(engine, 30, rates=ALL)
+            # The baseline is the first arm on offer: another one's coming and going is nothing.
+            await arms(engine, retire=["holiday"])
+            await traffic(engine, 2, rates=ALL)
+            assert engine.placements["home"].lift.past == []
+            await arms(engine, retire=["film"], add=["song"])
+            engine.clock.now += DAY
+            await traffic(engine, 30, rates=ALL)
+            for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
+                await engine.ask("home", asked(holdout))
+                await traffic(engine, 20, rates=ALL)
+            await engine.ask("home", HoldoutOf(0.4))
+            engine.clock.now += DAY
+            await traffic(engine, 10, rates=ALL)
+            await closed(engine)
+            whole = report(engine)
+            third = report(engine, stretch=("3", "3"))
+            last = report(engine, stretch=("3", None))
+            for wrong in ("0", "7"):
+                with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
+                    report(engine, stretch=(wrong, None))
+            with pytest.raises(InvalidValue, match="give the number of a chapter"):
+                report(engine, stretch=("2023-01-01", None))
+            live = everything(engine.placements["home"])
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
+        return whole, third, last
+
+    whole, third, last = asyncio.run(session())
+    assert [(one.number, one.ended) for one in whole.chapters] == [
+        (1, "what the control shows changed"),
+        (2, "the share became 50 %, the control became uniform"),
+        (3, "the unit became the user"),
+        (4, "the holdout ended"),
+        (6, None),
+    ]
+    # Windows that were open at the end of a chapter are left out of it.
+    assert [decisions(one) for one in whole.chapters] == [1550, 1450, 950, 950, 500]
+    assert decisions(whole) == 1550 + 1450 + 950 + 950 + 500
+    assert decisions(third) == 950
+    assert decisions(last) == 950 + 950 + 500
+    assert third.ratio == whole.chapters[2].ratio
+    assert third.since == whole.chapters[2].since
+    assert third.until == whole.chapters[2].until
+    assert third.verdict.startswith("Of chapters 3 to 3: ")
+    assert whole.since == whole.chapters[0].since
+    assert (whole.share, whole.chapters[0].share) == (0.4, 0.3)
+    assert all(one.counted for one in whole.chapters)
+    # Rewards per decision are weighed by the decisions of their chapters.
+    means = np.array([
+        [one.groups[name].rewards / one.groups[name].decisions for name in ("control", "policy")]
+        for one in whole.chapters
+    ])  # fmt: skip
+    weights = [decisions(one) for one in whole.chapters]
+    control, policy = np.average(means, axis=0, weights=weights)
+    assert whole.ratio.estimate == pytest.approx(policy / control)
+    assert whole.difference.estimate == pytest.approx(policy - control)
+
+
+def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
+            engine.clock.now += 20 * DAY
+            await arms(engine, add=["holiday"])
+            before = report(engine)
+            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2, "holiday": 0.2})
+            await closed(engine)
+            return before, report(engine)
+
+    before, found = asyncio.run(session())
+    (chapter,) = found.chapters
+    assert found.claim == "better"
+    assert "arms changed" not in before.verdict
+    # The tenth of film's lift is what the sentence says of it.
+    shown = [f"{100 * (part.ratio - 1):.0f} %" for part in chapter.parts]
+    since = f"arms changed on 4 December (before: {shown[0]}, since: {shown[1]})."
+    assert f"average since 14 November, not today's lift; {since}" in found.verdict
+    assert found.groups == chapter.groups
+
+
+def test_both_name_their_time_and_their_count(tmp_path):
+    """Two looks with no traffic between differ in what they say of windows that were open."""
+
+    async def session():
+        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+            await traffic(engine, 20)
+            open_ = report(engine)
+            engine.clock.now += 60 * SECOND
+            await engine.ask("home", ModeOf("online"))
+            return open_, report(engine)
+
+    first, later = asyncio.run(session())
+    assert (decisions(first), first.pending) == (950, 50)
+    assert (decisions(later), later.pending, later.pending_until) == (1000, 0, None)
+    assert first.as_of < first.pending_until <= later.as_of
+    assert first.counted.startswith("As of 14 November 22:26:40 (UTC), over 950 decisions. 50 deci")
+    assert first.counted.endswith("do not count yet, as windows are open until 22:27:10 (UTC).")
+    assert later.counted == "As of 14 November 22:27:40 (UTC), over 1,000 decisions."
+
+
+def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
+    path = tmp_path / "s.db"
+    config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
+
+    async def session():
+        async with served(path, config) as engine:
+            home = engine.placements["home"]
+            assert report(engine).look.reached is False
+            await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
+            before = report(engine)
+            engine.clock.now += 2 * DAY
+            at = report(engine)
+            await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
+            await closed(engine)
+            after, live = report(engine), everything(home)
+            assert home.lift.planned.counts.sum() == 1000
+            parts = [snapshot_of(home)] * 2
+            crashed = as_after_a_crash(path)
+        whole = sharded_view("home", config.placements["home"])
+        whole.show(parts)
+        assert whole.lift.planned.counts.sum() == 2000
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
+        return before, at, after
+
+    before, at, after = asyncio.run(session())
+    assert before.look.verdict.startswith("One look is planned on 15 November")
+    for found in (at, after):
+        assert found.look.reached
+        assert found.look.verdict.startswith("At the look that was planned on 15 November: Learn")
+    assert after.look.ratio.estimate == pytest.approx(before.chapters[0].ratio.estimate, rel=0.1)
+    # 2.548 standard errors in place of 3.25.
+    wide = [np.log(one.high / one.low) for one in (at.look.ratio, before.ratio)]
+    assert wide[0] / wide[1] == pytest.approx(2.548 / 3.25, rel=0.05)
+    assert after.ratio.estimate < after.look.ratio.estimate
+
+
+def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
+    def looking(look):
+        return configured(holdout={"share": 0.5, "look": look})
+
+    async def opened_with(look, later=0):
+        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+            async with served(store, looking(look), Clock(START + later)):
+                pass
+
+    with pytest.raises(
+        ConfigError, match=r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
+    ):
+        asyncio.run(opened_with("2020-01-01"))
+    asyncio.run(opened_with("2023-11-15"))
+    # One that was planned in time stays when it is over.
+    asyncio.run(opened_with("2023-11-15", 2 * DAY))
+    with pytest.raises(ConfigError, match=r"home\.holdout\.look: '2023-11-16'.*it is 2023-11-16T22"):
+        asyncio.run(opened_with("2023-11-16", 2 * DAY))
+
+
+def test_the_oldest_parts_are_joined():
+    sums = LiftSums(2, {})
+    sums.made([1, 0], 5)
+    for i in range(MOST_PARTS + 20):
+        sums.begin_part("arms", i, i)
+    assert len(sums.parts) == MOST_PARTS
+    assert (sums.parts[0].what, sums.parts[-1].seq) == ("", MOST_PARTS + 19)
+
+
+def test_shards_put_the_same_chapters_together(tmp_path):
+    """One that lags behind is in the chapter that it has; nothing of it is lost."""
+
+    async def session():
+        config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
+        for number in range(3):
+            async with served(tmp_path / f"{number}.db", config) as engine:
+                engine.clock.now += number * SECOND
+                await traffic(engine, 4, size=30)
+                await arms(engine, add=["holiday"])
+                await traffic(engine, 4, size=30, rates=ALL)
+                if number < 2:
+                    await engine.ask("home", HoldoutOf(0.2, unit="user"))
+                    await traffic(engine, 4, size=30, rates=ALL)
+                views.append(snapshot_of(engine.placements["home"]))
+        whole = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+        whole.show(views)
+        return whole, views
+
+    whole, views = asyncio.run(session())
+    (past,) = whole.lift.past
+    assert past.reward.counts.sum() == 3 * 210
+    assert whole.lift.reward.counts.sum() == 2 * 90
+    assert [part.sums.counts.sum() for part in past.parts] == [360, 270]
+    assert whole.lift.left_out == 1
+    found = lift_report(whole, whole.lift.time + DAY)
+    assert found.verdict.startswith("This leaves out 1 shard")
+    assert decisions(found) == 3 * 210 + 2 * 90
+    # In whatever order they come.
+    other = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+    other.show([views[1], views[0], views[2]])
+    for one, two in zip([whole.lift, *whole.lift.past], [other.lift, *other.lift.past], strict=True):
+        np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
+        np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)
+
+
+def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
+    clock, config = Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
+    with by_clock(config, clock) as url, Client(url) as client:
+        shown(client, clock, "home", RATES, rounds=3, size=500)
+        client.change_arms("home", add=["holiday"])
+        shown(client, clock, "home", ALL, rounds=3, size=500)
+        for wrong, why in (("soon", "ISO"), ("2023-11-01", "plan a later one")):
+            with pytest.raises(InvalidRequest, match=why):
+                client.hold_out("home", 0.3, look=wrong)
+        told = tacit(
+            "placement", "holdout", "home", "--share", "0.3", "--look", "2023-11-20",
+            "--url", url,
+        )  # fmt: skip
+        assert told.stdout.endswith("uniform; one look is planned at 2023-11-20\n")
+        found, _ = shown(client, clock, "home", ALL, rounds=3, size=500)
+        assert [one.share for one in found.chapters] == [0.5, 0.3]
+        assert [part.what for part in found.chapters[0].parts] == ["", "arms"]
+        assert found.look.reached is False
+        only = client.lift("home", begin="1", end="1")
+        assert only.groups == found.chapters[0].groups
+        lines = tacit("lift", "home", "--url", url).stdout.splitlines()
+        assert lines[:3] == [found.verdict, found.counted, found.look.verdict]
+        assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
+        assert "  ended: the share became 30 %, a look was planned" in lines
+        asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
+        assert asked.startswith("Of chapters 1 to 1: ")

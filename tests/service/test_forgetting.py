@@ -1,0 +1,265 @@
+"""Somebody is forgotten: in the log, its archive and its records; what was learned stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+from functools import partial
+
+import apsw
+import harness
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from harness import START, Client, Clock, as_after_a_crash, learned, quiet, recovered, with_home
+from stores import store_at
+
+from tacit.cli import cli
+from tacit.cli.service import StoreOptions
+from tacit.service.app.server import running
+from tacit.service.errors import InUse
+from tacit.service.log.archive import backup
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.rows import DecisionRow
+from tacit.service.log.search_records import AskedSearch, Subject
+from tacit.service.log.sqlite import SqliteStore
+from tests.cli.test_cli import tacit as tacit_command
+from tests.logs.test_ubi import event, query
+from tests.service.test_ubi import keep_records
+from tests.service.test_verdict import LISTS
+
+NAME = "ann-of-4711"
+DAY = 86_400_000_000
+SEARCH = {
+    "kind": "duels", "rankers": ["old", "new", "odd"], "seed": 7, "length": 3,
+}  # fmt: skip
+
+
+configured = partial(harness.configured, placements={"search": SEARCH, "home": {"arms": 2, "seed": 3}})
+
+
+async def searched(engine, user, count=1, first=0):
+    for i in range(first, first + count):
+        request = DecisionRequest("all", id=f"{user} {i}", rankings=LISTS, user=user)
+        placement = engine.placements["search"]
+        await engine.decide_many("search", [placement.checked(request)])
+
+
+def units(store):
+    return [AskedSearch.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
+
+
+def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
+    path, config = tmp_path / "s.db", configured()
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            await searched(engine, "id", 3)
+            await searched(engine, "other", 2)
+            # When their windows have closed; one more is open.
+            clock.now += 60_000_000
+            await searched(engine, "open")
+            before = harness.arrays(engine.placements["search"].learner)
+            known = units(engine.store)
+            assert len({unit for unit in known if unit}) == 3
+            done = await engine.forget(Subject("user", "id"), "ann")
+            assert {name: tuple(found) for name, found in done.items()} == {"search": (3, 0)}
+            assert units(engine.store) == [None] * 3 + known[3:]
+            assert harness.arrays(engine.placements["search"].learner) == before
+            # Sent once more, it is the same.
+            await searched(engine, "id", 1)
+            await searched(engine, "open")
+            # Once more there is nothing left, and nothing is noted.
+            assert await engine.forget(Subject("user", "id")) == {}
+            assert await engine.forget(Subject("session", "id")) == {}
+            (change,) = [one for one in await engine.history("search") if one.what == "forget"]
+            assert (change.who, change.detail) == ("ann", {"decisions": 3, "records": 0})
+            await searched(engine, "id", 1, first=3)
+            return learned(engine, "search")
+
+    live = asyncio.run(session())
+    with recovered(path, config) as again:
+        assert learned(again, "search") == live
+
+
+def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
+    path = tmp_path / "s.db"
+    with running(configured(path)) as address:
+        client = Client(address)
+        for _ in range(2):
+            asked = {"key": "all", "rankings": LISTS, "user": NAME}
+            assert client.post("search/duel", asked)[0] == 200
+        client.post("home/decide", {"key": "all"})
+        store = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
+        salt = store.execute("SELECT salt FROM store").get
+        assert len(salt) == 32
+        ((asked,),) = store.execute("SELECT DISTINCT asked FROM decisions WHERE asked NOT NULL")
+        store.close()
+        assert AskedSearch.read(asked).unit is not None
+        told = [
+            client.ask("GET", where)[2]
+            for where in ("/v1/placements", "/v1/placements/search/history", "/openapi.json")
+        ]
+        assert salt not in json.dumps(told)
+        assert NAME.encode() not in path.read_bytes()
+
+
+def test_records_of_a_client_are_blanked_and_the_name_is_in_no_file(tmp_path):
+    path = tmp_path / "s.db"
+    with running(configured(path)):
+        pass
+    named = {"client_id": NAME, "user_query": f"letters of {NAME}", "session_id": "s 1"}
+    queries = [query("q 1", **named), query("q 2", client_id="bob")]
+    events = [event("click", "q 1", client_id=NAME), event("click", "q 2", client_id="bob")]
+    with contextlib.closing(SqliteStore(path)) as store:
+        keep_records(store, "home", queries, events)
+    assert NAME.encode() in path.read_bytes()
+    with running(configured(path)) as address:
+        client = Client(address)
+        status, _, answer = client.ask("DELETE", f"/v1/subjects/client/{NAME}")
+        assert (status, answer) == (200, {"placements": {"home": {"decisions": 0, "records": 2}}})
+        for name in os.listdir(tmp_path):
+            assert NAME.encode() not in (tmp_path / name).read_bytes(), name
+        store = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
+        kept = [json.loads(text) for (text,) in store.execute("SELECT content FROM records")]
+        store.close()
+        assert [record.get("client_id") for record in kept] == [None, "bob", None, "bob"]
+        assert kept[0]["query_id"] == "q 1"
+        status, _, answer = client.ask("DELETE", f"/v1/subjects/client/{NAME}")
+        assert (status, answer) == (200, {"placements": {}})
+
+
+def test_the_command_forgets_in_log_and_archive_and_names_the_backups(tmp_path):
+    path, archive = tmp_path / "s.db", tmp_path / "archive"
+    more = {"store.retention": 1.0, "store.archive": str(archive)}
+    config = configured(path, **more)
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            await searched(engine, "id", 2)
+            clock.now = START + 2 * DAY
+            for i in range(3):
+                clock.now += 7_200_000_000
+                await searched(engine, "id", 1, first=2 + i)
+                await quiet(engine)
+
+    asyncio.run(session())
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    backup(path, folder / "before.db")
+    (folder / "note.txt").write_text("no store")
+    assert len(list((archive / "search").glob("decisions-*.parquet"))) == 1
+    settings = tmp_path / "t.toml"
+    settings.write_text(
+        f'[store]\npath = "{path}"\nretention = 1\narchive = "{archive}"\n[placements.search]\n'
+        'kind = "duels"\nrankers = ["old", "new", "odd"]\nlength = 3\n'
+        "[placements.home]\narms = 2\n"
+    )
+    given = ["log", "forget", "--config", str(settings), "--user", "id", "--json"]
+    found = json.loads(tacit_command(*given, "--backups", str(folder)).stdout)
+    (name, counted), *others = found["placements"].items()
+    assert (name, counted["decisions"], counted["records"], others) == ("search", 5, 0, [])
+    assert found["backups"] == [str(folder / "before.db")]
+    (file,) = (archive / "search").glob("decisions-*.parquet")
+    assert all('"unit"' not in (text or "") for text in pq.read_table(file)["asked"].to_pylist())
+    backup(path, folder / "after.db")
+    again = json.loads(tacit_command(*given, "--backups", str(folder)).stdout)
+    assert (again["placements"], again["backups"]) == ({}, [str(folder / "before.db")])
+
+
+def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
+    config = configured(tmp_path / "0.db")
+
+    async def session(path, count):
+        async with harness.served(path, config, Clock()) as engine:
+            await searched(engine, "id", count)
+
+    paths = [tmp_path / f"{shard}.db" for shard in range(2)]
+    for shard, path in enumerate(paths):
+        asyncio.run(session(path, shard + 1))
+    opened = [SqliteStore(str(path)) for path in paths]
+    shards = [(f"shard-{shard}", config, store) for shard, store in enumerate(opened)]
+    monkeypatch.setattr(StoreOptions, "open_each", lambda self: iter(shards))
+    result = CliRunner().invoke(cli, ["log", "forget", "--user", "id", "--json"])
+    for store in opened:
+        store.close()
+    assert json.loads(result.output)["placements"] == {"search": {"decisions": 3, "records": 0}}
+
+
+def test_nobody_else_can_read_what_the_log_holds(tmp_path):
+    path, archive = tmp_path / "s.db", tmp_path / "archive"
+    # One that was made for all to read.
+    path.touch(mode=0o644)
+    os.chmod(path, 0o644)
+    config = configured(path, **{"store.retention": 1.0, "store.archive": str(archive)})
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            await searched(engine, "id", 2)
+            clock.now = START + 2 * DAY
+            for i in range(3):
+                clock.now += 7_200_000_000
+                await searched(engine, "id", 1, first=2 + i)
+                await quiet(engine)
+            backup(path, tmp_path / "copy.db")
+            return [file for file in tmp_path.rglob("*") if file.is_file()]
+
+    files = asyncio.run(session())
+    assert {"s.db", "s.db-wal", "s.db-shm", "s.db.lock", "copy.db"} <= {f.name for f in files}
+    assert any(file.suffix == ".parquet" for file in files)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_what_retention_drops_stands_in_no_file(tmp_path):
+    path = tmp_path / "s.db"
+    config = with_home(values={"store.retention": 1.0}, arms=2, seed=3)
+
+    async def session():
+        clock = Clock()
+        async with harness.served(path, config, clock) as engine:
+            await engine.decide("home", "all", id=NAME)
+            clock.now = START + 3 * DAY
+            for _ in range(3):
+                clock.now += 7_200_000_000
+                await engine.decide("home", "all")
+                await quiet(engine)
+            ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            assert NAME not in ids
+            return [NAME.encode() in file.read_bytes() for file in tmp_path.iterdir()]
+
+    assert not any(asyncio.run(session()))
+
+
+async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
+    path, config = tmp_path / "s.db", configured()
+    async with harness.served(path, config) as engine:
+        await searched(engine, "id", 3)
+        before = as_after_a_crash(path)
+        store = store_at(before)
+        assert None not in units(store)
+        store.close()
+        before.unlink()
+        await engine.forget(Subject("user", "id"))
+        with recovered(as_after_a_crash(path), config) as again:
+            assert units(again.store) == [None] * 3
+
+
+@pytest.mark.parametrize("named", [[], ["--user", "a", "--client", "b"]])
+def test_one_at_a_time(named, tmp_path):
+    done = tacit_command("log", "forget", *named)
+    assert done.returncode == 2
+    assert "give one of --user, --session and --client" in done.stderr
+
+
+def test_a_log_in_use_is_blanked_by_the_service_that_has_it(tmp_path):
+    with contextlib.closing(SqliteStore(tmp_path / "s.db")):
+        found = CliRunner().invoke(cli, ["log", "forget", "--user", "u", "--store", str(tmp_path / "s.db")])
+    assert (type(found.exception), "let the service do it: --url" in str(found.exception)) == (InUse, True)

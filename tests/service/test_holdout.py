@@ -1,0 +1,621 @@
+"""Holdouts: the coin, what controls show and teach, and the sums as a fold over the log."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+
+import harness
+import numpy as np
+import pytest
+from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
+from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
+from stores import store_at
+
+from tacit.client import Client, InvalidRequest
+from tacit.core.arrays import leaves
+from tacit.core.run_mode import compiled
+from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
+from tacit.learning.decisions import NOTHING, Decision
+from tacit.learning.learner import Learner
+from tacit.service.config.holdout import ControlTable, HoldoutConfig
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import fold, opened
+from tacit.service.errors import InConflict
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import EXAMINED, HOLDOUT, DecisionRow, MarkRow
+from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.doctor import verify
+from tacit.service.placements.aspects.control_group import Coin, Control
+from tacit.uplift.boundary import BUCKETS
+from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
+from tests.cli.test_cli import tacit
+
+# The coin ------------------------------------------------------------------------------------
+
+
+def test_the_coin_stays_with_its_unit_and_has_its_share():
+    ids = [f"d{i}" for i in range(4000)]
+    offers = [np.arange(4)] * len(ids)
+    coin = Coin(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
+    tossed = coin.toss(ids, [None] * len(ids), offers)
+    assert coin.toss(ids, [None] * len(ids), offers).control == tossed.control
+    # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
+    assert abs(sum(tossed.control) - 400) < 100
+    assert set(tossed.bucket) == {None}
+    imposed = tossed.imposed[tossed.imposed >= 0]
+    assert len(imposed) == sum(tossed.control)
+    assert np.bincount(imposed, minlength=4).min() > 50
+    users = [f"u{i % 400}" for i in range(4000)]
+    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")).toss(
+        ids, users, offers
+    )
+    of_user = np.array(sticky.control).reshape(10, 400)
+    assert (of_user == of_user[0]).all()
+    assert 0 < of_user[0].sum() < 100
+    assert (np.array(sticky.bucket).reshape(10, 400)[0] == sticky.bucket[:400]).all()
+    assert {*sticky.bucket} <= set(range(BUCKETS))
+
+
+def test_more_share_keeps_whoever_was_held_out():
+    ids = [f"d{i}" for i in range(500)]
+    offers = [np.arange(2)] * len(ids)
+    few, many = (
+        np.array(
+            Coin(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            .toss(ids, ids, offers)
+            .control
+        )
+        for share in (0.1, 0.3)
+    )
+    assert (few <= many).all()
+
+
+@pytest.mark.parametrize(
+    ("control", "slot", "chances"),
+    [("uniform", None, [1 / 3, 1 / 3, 1 / 2]), ("baseline", None, [0, 1, 1]), ("arm c", 2, [0, 1, 0])],
+)
+def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
+    coin = Coin(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
+    offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
+    policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
+    own = coin.control.chances(shown[:, None], offers)
+    mixed = coin.mixed(policy, own)
+    expected = 0.8 * policy + 0.2 * np.array(chances)
+    np.testing.assert_allclose(mixed, expected)
+    np.testing.assert_allclose(coin.unmixed(mixed, own), policy, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
+def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for arm in range(4):
+        q = np.array([row.propensity for row in rows])
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        # Of a deterministic policy the variance is that of the control's draws.
+        error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+# A control with a policy of its own ----------------------------------------------------------
+
+
+def alone(policy, rows, rewards):
+    """Return what a learner knows that saw these decisions and no others, by key."""
+    learner = Learner(policy, seed=0)
+    for row in rows:
+        learner.lanes.admit([row.key])
+        slots = np.array([ARMS.index(row.arm)])
+        made = Decision(0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING)
+        learner.recall([made])
+        learner.learn(made, rewards.get(row.id, 0.0))
+    return by_key(learner)
+
+
+def by_key(learner):
+    return {
+        key: [array.tobytes() for _, array in leaves(learner.lanes.view(learner.lane(key)))]
+        for key in learner.keys
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
+)
+def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
+    async def session():
+        config = configured(
+            holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+        )
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            # In the order of the log: windows close in that order where nothing was clicked.
+            await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
+            await closed(engine)
+            home = engine.placements["home"]
+            live = everything(home)
+            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
+        return config.placements["home"], home, rows
+
+    config, home, rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    for held, learner, of in ((1, home.second.learner, config.shadow), (0, home.learner, config.policy)):
+        told = by_key(learner)
+        assert told == alone(of, [row for row in rows if row.control == held], {})
+    assert home.lift.reward.counts.sum() == len(rows)
+    assert home.lift.scores.overall[0] == len(rows)
+
+
+@pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
+def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
+    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
+
+    async def session():
+        config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    rows = asyncio.run(session())
+    q = np.array([row.propensity for row in rows])
+    for arm in range(4):
+        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
+        error = np.sqrt((terms**2).mean() / len(rows))
+        assert abs(terms.mean() - 1) < 5 * error
+
+
+def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
+    async def session():
+        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
+                await engine.ask("home", ModeOf("shadow"))
+            home = engine.placements["home"]
+            live = everything(home)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            home = again.placements["home"]
+            assert everything(home) == live
+            again.store.close()
+            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+    assert {row.control for row in asyncio.run(session())} == {0, 1}
+
+
+async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
+    holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
+    path = tmp_path / "s.db"
+    async with served(path, configured(holdout=holdout)) as engine:
+        await traffic(engine, 4, size=20)
+        await closed(engine)
+        before = by_key(engine.placements["home"].learner)
+    async with served(path, configured(holdout=None), engine.clock) as engine:
+        assert by_key(engine.placements["home"].learner) == before
+
+
+def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
+    async def session():
+        config = configured(
+            holdout={"share": 0.5, "control": {"policy": FEATURED}},
+            arms=None,
+            kind="features",
+            policy=FEATURED,
+        )
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for _ in range(60):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            anew = again.placements["home"]
+            assert everything(anew) == everything(home)
+            assert arrays(anew.second.learner) == arrays(home.second.learner) != arrays(home.learner)
+            again.store.close()
+            return report(engine)
+
+    found = asyncio.run(session())
+    assert found.control == f"policy {FEATURED}"
+    assert sum(group.decisions for group in found.groups.values()) == 60
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["decision", "user"])
+@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
+def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
+    async def session():
+        config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
+        path = tmp_path / "s.db"
+        async with served(path, config) as engine:
+            await traffic(engine, 12, size=40)
+            live = everything(engine.placements["home"])
+            crashed = as_after_a_crash(path)
+        with recovered(crashed, config) as again:
+            assert learned(again) == live
+        return again.placements["home"]
+
+    home = asyncio.run(session())
+    assert home.lift.reward.counts.sum() == 11 * 40
+    assert home.lift.decided.sum() == 12 * 40
+    assert home.lift.scores.overall[0] == 11 * 40
+    assert (home.lift.reward.buckets is not None) == (unit == "user")
+
+
+async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        home = engine.placements["home"]
+        first = await engine.decide("home", "k", id="a")
+        await engine.feedback("home", first.id, 1.0)
+        assert home.lift.reward.counts.sum() == 0
+        second = await engine.decide("home", "k", id="b")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k", id="c")
+        assert await engine.feedback("home", second.id, 1.0) == "late"
+        assert home.lift.reward.counts.sum() == 2
+        assert home.lift.reward.totals.sum() == 1
+        assert home.lift.answered.sum() == 1
+
+
+async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
+    path = tmp_path / "s.db"
+    async with served(path, configured()) as engine:
+        await traffic(engine, 3, size=10)
+        home = engine.placements["home"]
+        assert home.lift.reward.counts.sum() == 20
+        await engine.ask("home", ModeOf("frozen"))
+        assert home.lift.reward.counts.sum() == 20
+        await traffic(engine, 2, size=10)
+        # Of the coin, the mode knows nothing; what was open was decided before.
+        assert home.lift.reward.counts.sum() == 40
+        parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
+        assert parts == [("", 30), ("mode frozen", 10)]
+        await engine.reload(configured(holdout={"share": 0.25}))
+        home = engine.placements["home"]
+        assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
+        assert [one.reward.counts.sum() for one in home.lift.past] == [40]
+        await traffic(engine, 2, size=10)
+        assert home.lift.reward.counts.sum() == 10
+        await engine.reload(configured(holdout={"share": 0.25}))
+        assert engine.placements["home"].lift.reward.counts.sum() == 10
+        await engine.reload(configured(holdout=None))
+        assert engine.placements["home"].lift.terms == "null"
+        rows = list(engine.store.events(0))
+    marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
+    assert len(marks) == 3
+    async with served(path, configured(holdout=None)) as engine:
+        assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (rows[-1].seq)
+
+
+def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
+    path, clock = tmp_path / "s.db", Clock()
+    arm = HoldoutConfig(0.25, ControlTable(arm="recipe"))
+
+    async def session(path, config, step):
+        async with served(path, config, clock) as engine:
+            await step(engine)
+            await traffic(engine, 3, size=40)
+            live = everything(engine.placements["home"])
+            copy = as_after_a_crash(path)
+            terms, held = engine.placements["home"].lift.terms, engine.placements["home"].holdout
+        for store in (copy, path):
+            again = store_at(store)
+            assert verify(config, again) == []
+            for snapshot in (True, False):
+                home = opened("home", config.placements["home"], again, 0, snapshot=snapshot)
+                fold({home.id: home}, again)
+                assert (home.lift.terms, home.holdout) == (terms, held)
+                assert everything(home) == live or store is path
+            again.close()
+        return held
+
+    def holds(holdout):
+        async def step(engine):
+            await engine.ask("home", asked(holdout), "lead")
+            assert engine.placements["home"].holdout == holdout
+
+        return step
+
+    async def leaves(engine):
+        pass
+
+    def run(config, step):
+        return asyncio.run(session(path, config, step))
+
+    assert run(configured(), holds(arm)) == arm
+    # An unchanged file undoes nothing; neither does one that says other things.
+    assert run(configured(), leaves) == arm
+    assert run(configured(metrics={"revenue": {}}), leaves) == arm
+    assert run(configured(), holds(None)) is None
+    assert run(configured(), leaves) is None
+    # What the file says of it now is newer.
+    assert run(configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(configured(holdout=None), leaves) is None
+    assert run(configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(configured(holdout=None), leaves) == HoldoutConfig(0.5)
+
+
+def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
+    async def session():
+        config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            asked = [home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)]
+            # What was checked before does not know of the control's arm.
+            await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
+            return list(await engine.decide_many("home", asked))
+
+    rows = asyncio.run(session())
+    assert {row.control for row in rows} == {0, 1}
+    # Its place takes the first one on offer, in the propensities too.
+    assert {row.arm for row in rows if row.control} == {"holiday"}
+    chance = {"holiday": 0.75, "film": 0.25}
+    assert all(row.propensity == pytest.approx(chance[row.arm]) for row in rows)
+
+
+def test_a_holdout_is_set_and_ended_over_http(tmp_path):
+    clock = Clock()
+    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    control = {"control": {"policy": "ucb1"}}
+    placements = {"home": learns, "own": learns | {"holdout": control}}
+    with (
+        by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
+        Client(url) as client,
+    ):
+        held = client.hold_out("home", 0.4, {"arm": "recipe"})
+        assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
+        assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
+        assert client.hold_out("home", 0.3).control == "uniform"
+        found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+        # Three in ten of the second round are the control's; eight standard errors.
+        assert (found.method, found.share) == ("holdout", 0.3)
+        control = found.groups["control"].decisions
+        assert abs(control - 300) < 8 * math.sqrt(1000 * 0.3 * 0.7)
+        for wrong in ({"share": 0.6}, {"control": "best"}, {"unit": "cat"}):
+            with pytest.raises((InvalidRequest, InvalidValue), match=next(iter(wrong))):
+                client.hold_out("home", **wrong)
+        with pytest.raises(InvalidRequest, match="on offer are film, recipe"):
+            client.hold_out("home", control={"arm": "soup"})
+        with pytest.raises(InvalidRequest, match="configuration"):
+            client.hold_out("own")
+        client.hold_out("home", control={"arm": "film"})
+        with pytest.raises(InvalidRequest, match="the control of the holdout shows it"):
+            client.change_arms("home", retire=["film"])
+        told = tacit("placement", "holdout", "home", "--control", "arm=film", "--url", url)
+        assert told.stdout == "0.1 of decisions, by decision, are the control's: arm film\n"
+        told = tacit("placement", "holdout", "home", "--none", "--url", url)
+        assert told.stdout == "nobody is shown a control\n"
+        assert client.end_holdout("home") is None
+        first, *_, last = [one.detail["holdout"] for one in client.history("home")[::-1]]
+        assert (first["share"], last) == (0.4, None)
+        assert client.lift("home").method == "propensities"
+
+
+@pytest.mark.parametrize("mode", ["frozen", "shadow"])
+def test_other_modes_have_one(tmp_path, mode):
+    async def session():
+        config = configured(mode=mode, shadow="ucb1")
+        async with served(tmp_path / "s.db", config) as engine:
+            await traffic(engine, 4, size=20)
+            return report(engine)
+
+    groups = asyncio.run(session()).groups
+    assert sum(group.decisions for group in groups.values()) == 60
+    assert min(group.decisions for group in groups.values()) > 10
+
+
+async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+        home = engine.placements["home"]
+        with pytest.warns(
+            AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
+        ):
+            await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d1"))])
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
+    config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
+        rows = await engine.decide_many("home", list(map(home.checked, asked)))
+        if told:
+            await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
+        await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
+        await closed(engine)
+        verdict = report(engine).verdict
+        assert ("nothing was ever examined" in verdict) is not told
+        assert ("all 149 decisions are of one user; send" in verdict) is not told
+
+
+async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+        home = engine.placements["home"]
+        for i in range(20):
+            told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
+            (first,) = await engine.decide_many("home", [told])
+            (again,) = await engine.decide_many("home", [told])
+            assert first == again
+        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        assert len(rows) == 20
+        assert len({(row.control, row.bucket) for row in rows}) == 1
+        for other in ("bob", None):
+            with pytest.raises(InConflict, match="decision_id: 'd0'"):
+                await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d0", user=other))])
+    # What was decided before the holdout had other units cannot be held against these.
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
+        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", user="ann", session="s"))
+        assert await engine.decide_many("home", [asked]) == [rows[0]]
+
+
+@pytest.mark.parametrize("by", ["verb", "configuration"])
+async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
+    """Clients send them until they are changed; none of their requests is refused for it."""
+    path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
+    async with served(path, configured(holdout=None)) as engine:
+        with pytest.raises(InvalidValue, match="session"):
+            engine.placements["home"].checked(DecisionRequest("k", session="s"))
+        await engine.reload(held)
+        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        (before,) = await engine.decide_many("home", [asked])
+        if by == "verb":
+            await engine.ask("home", EndHoldout())
+        else:
+            await engine.reload(configured(holdout=None))
+        for session in ("s", "t"):
+            asked = engine.placements["home"].checked(DecisionRequest("k", session=session))
+            await engine.decide_many("home", [asked])
+        again = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        assert await engine.decide_many("home", [again]) == [before]
+    async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
+        home = engine.placements["home"]
+        assert home.holdout is None
+        assert home.unit_of(home.checked(DecisionRequest("k", session="s"))) is None
+        with pytest.raises(InvalidValue, match="session"):
+            home.checked(DecisionRequest("k", session=""))
+
+
+@pytest.mark.parametrize("by", ["verb", "configuration"])
+async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compiler(
+    tmp_path, monkeypatch, by
+):
+    first = {}
+
+    def noting(loop, params):
+        # What is found compiled from then on takes no time.
+        first.setdefault((type(params).__qualname__, loop.__name__), threading.current_thread().name)
+        return compiled(loop, params)
+
+    async with served(
+        tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
+    ) as engine:
+        if by == "verb":
+            await engine.ask("home", HoldoutOf(0.5))
+        monkeypatch.setattr("tacit.learning.lanes.compiled", noting)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 1)
+    # Neither in the loop of events nor in the thread of the store.
+    ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "impose_rows")
+    assert of_control[0].startswith("UCB1")
+    assert thread.startswith("asyncio_")
+
+
+@pytest.mark.parametrize("control", ["uniform", {"policy": "ucb1"}])
+@pytest.mark.parametrize("unit", ["user", "session"])
+async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_group(tmp_path, unit, control):
+    sticky = configured(holdout={"share": 0.5, "unit": unit, "control": control})
+    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+        # Checked while there was none; a session is let in by an earlier one.
+        await engine.reload(configured(holdout={"unit": "session"}))
+        await engine.reload(configured(holdout=None))
+        request = DecisionRequest("k", **{unit: "ann"})
+        asked = [engine.placements["home"].checked(request._replace(id=f"d{i}")) for i in range(20)]
+        await engine.reload(sticky)
+        rows = await engine.decide_many("home", asked)
+        assert len({(row.control, row.bucket) for row in rows}) == 1
+        for row in rows:
+            again = engine.placements["home"].checked(request._replace(id=row.id))
+            assert await engine.decide_many("home", [again]) == [row]
+
+
+async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+        home = engine.placements["home"]
+        asked = [home.checked(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)]
+        first, *others = await engine.decide_many("home", asked)
+        assert others == [first, first]
+
+
+def test_features_have_a_holdout(tmp_path):
+    async def session():
+        config = configured(arms=None, kind="features", policy=FEATURED)
+        async with served(tmp_path / "s.db", config) as engine:
+            home = engine.placements["home"]
+            for i in range(200):
+                engine.clock.now += SECOND
+                told = home.checked(
+                    DecisionRequest(
+                        "k",
+                        ["a", "b", "c"][: 2 + i % 2],
+                        relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                        examination=[[1]] * (2 + i % 2),
+                    )
+                )
+                (row,) = await engine.decide_many("home", [told])
+                await engine.feedback("home", row.id, float(row.arm == "b"))
+            await closed(engine)
+            found = report(engine)
+            anew = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+            assert everything(anew.placements["home"]) == everything(home)
+            anew.store.close()
+            return found
+
+    found = asyncio.run(session())
+    assert (found.claim, found.winner) == ("better", None)
+    assert sum(group.decisions for group in found.groups.values()) == 200
+
+
+# Configuration -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"holdout": {"share": 0.0}}, "holdout.share"),
+        ({"holdout": {"share": 0.6}}, "holdout.share"),
+        ({"holdout": {"control": {"arm": "soup"}}}, "none of the arms"),
+        ({"holdout": {"control": "best"}}, "holdout.control"),
+        ({"holdout": {"unit": "tribe"}}, "holdout.unit"),
+        ({"holdout": {"control": {}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"arm": "film", "policy": "ucb1"}}}, "give an arm, or a policy"),
+        ({"holdout": {"control": {"policy": "best"}}}, "policy"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "shadow": "exp3"}, "shadow"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "mode": "shadow"}, "mode"),
+        ({"holdout": {"control": {"policy": "ucb1"}}, "spread": True, "policy": "ucb1"}, "leave spread out"),
+        ({"holdout": None, "metrics": {"revenue": {}}}, "metrics"),
+        ({"metrics": {"revenue": {"range": [2, 1]}}}, "metrics.revenue.range"),
+        ({"metrics": {"revenue": {"range": [0, 1], "half": 1.0}}}, "metrics.revenue.half"),
+        ({"metrics": {"revenue": {}}, "reward": "clicks"}, "none of the metrics"),
+        ({"metrics": {"revenue": {}}, "reward": "revenue"}, "half = the amount"),
+        ({"metrics": {"revenue": {"range": [-1, 1]}}, "reward": "revenue"}, "begins at 0"),
+        (
+            {"metrics": {"returns": {"range": [0, 1], "better": "less"}}, "reward": "returns"},
+            "what is learned is to be more",
+        ),
+        ({"metrics": {"revenue": {"margin": 1.0}}}, "metrics.revenue.margin"),
+    ],
+)
+def test_what_cannot_be_refuses_to_start(more, message):
+    with pytest.raises(ConfigError, match=message):
+        configured(**{"holdout": HALF, **more})
+
+
+async def test_requests_that_do_not_fit_are_refused(tmp_path):
+    config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        assert home.unit_of(home.checked(DecisionRequest("k", session="s1"))) == "s1"
+        assert home.unit_of(home.checked(DecisionRequest("k", user="u1"))) is None
+        with pytest.raises(InvalidValue, match="film"):
+            home.checked(DecisionRequest("k", ["recipe"]))
+        with pytest.raises(InvalidValue, match="user"):
+            home.checked(DecisionRequest("k", user="\n"))

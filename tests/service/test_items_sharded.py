@@ -1,0 +1,178 @@
+"""Catalogues and tallies in shards: each has all items, and a part of what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import numpy as np
+import psycopg
+import pytest
+import stores
+from harness import SECOND, START, Clock, served, with_home
+
+import tacit
+from tacit.cluster.ingress import Ingress
+from tacit.cluster.shard import snapshot_of
+from tacit.errors import InvalidValue, UnknownName
+from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
+from tacit.service.errors import NotDurable
+from tacit.service.log.ids import Shard
+from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.resharding import reshard
+from tacit.service.placements.aspects.items import items_now
+from tacit.wire.control import ModeOf
+from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
+from tests.service.test_shards import shard_stores
+
+DIM = 4
+LISTS = {"kind": "slates", "policy": "item-list-mix", "relevance_dim": DIM, "attribution_window": 1.0}
+PLAIN = {"kind": "slates", "arms": list("abcd"), "attribution_window": 1.0}
+ITEMS = {"kind": "features", "policy": f"embedding-mixture(relevance_dim={DIM})"}
+
+
+class Beside:
+    """A link to a shard in this process."""
+
+    up = True
+
+    def __init__(self, engine):
+        self._engine, self.snapshots, self.arms, self.leading = engine, {}, {}, {}
+
+    async def serve(self, request):
+        what, placement, given = request
+        return await getattr(self._engine, what)(placement, given)
+
+    async def engine(self, verb, *given):
+        return await getattr(self._engine, verb)(*given)
+
+    async def look(self):
+        self.snapshots = {name: snapshot_of(each) for name, each in self._engine.placements.items()}
+
+
+@contextlib.asynccontextmanager
+async def in_shards(folder, **table):
+    """Yield an ingress, and the engines of two shards behind it."""
+    config, clock = with_home(**table), Clock()
+    async with contextlib.AsyncExitStack() as stack:
+        engines = [
+            await stack.enter_async_context(served(folder / f"{i}.db", config, clock, Shard(i, 2)))
+            for i in range(2)
+        ]
+        yield Ingress(config, list(map(Beside, engines))), engines
+
+
+def some(count):
+    vectors = np.random.default_rng(1).standard_normal((count, DIM)).round(2)
+    return ItemsOf([NewItem(f"doc-{i}", vector.tolist(), "news") for i, vector in enumerate(vectors)])
+
+
+async def decided(ingress, *requests):
+    home = ingress.placements["home"]
+    return await ingress.decide_many("home", [home.checked(request) for request in requests])
+
+
+@pytest.mark.parametrize("table", [LISTS, ITEMS], ids=["lists", "arms"])
+async def test_every_shard_has_the_items_and_decides_among_them(tmp_path, table):
+    async with in_shards(tmp_path, **table) as (ingress, engines):
+        home = ingress.placements["home"]
+        assert (await ingress.ask("home", some(9))).count == 9
+        assert (await ingress.ask("home", ItemsGone(["doc-8"]))).segments == {"news": 8}
+        assert items_now(home) == items_now(engines[1].placements["home"])
+        asked = [DecisionRequest(f"key {i}", ["doc-1", "doc-2", "doc-5"]) for i in range(8)]
+        asked += [DecisionRequest(f"key {i}", segment="news", id=f"own {i}") for i in range(8)]
+        rows = await decided(ingress, *asked)
+        assert all(engine.placements["home"].decisions for engine in engines)
+        # Those with an id of their own are answered again, whatever became of the items.
+        await ingress.ask("home", ItemsGone([f"doc-{i}" for i in range(8)]))
+        assert await decided(ingress, *asked[8:]) == rows[8:]
+        with pytest.raises(UnknownName, match="doc-1"):
+            await decided(ingress, DecisionRequest("key 1", ["doc-1"]))
+        with pytest.raises(UnknownName, match="doc-1"):
+            await ingress.ask("home", ItemsGone(["doc-1"]))
+        with pytest.raises(InvalidValue, match="vector"):
+            await ingress.ask("home", ItemsOf([NewItem("a", [1.0])]))
+
+
+async def test_no_item_changes_while_a_shard_is_down(tmp_path):
+    async with in_shards(tmp_path, **ITEMS) as (ingress, engines):
+        await ingress.ask("home", some(3))
+        ingress.links[1].up = False
+        with pytest.raises(NotDurable, match="nothing was changed"):
+            await ingress.ask("home", some(5))
+        assert [items_now(engine.placements["home"]).count for engine in engines] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [LISTS, {"kind": "slates", "arms": list("abcd"), "attribution_window": 1.0}],
+    ids=["items", "arms"],
+)
+async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
+    async with in_shards(tmp_path, **table) as (ingress, engines):
+        if "relevance_dim" in table:
+            await ingress.ask("home", some(6))
+        rows = await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
+        sent = [FeedbackRequest(row.id, CLICKS, clicks=Clicked([i % 3])) for i, row in enumerate(rows)]
+        await ingress.record_many("home", sent)
+        for engine in engines:
+            engine.clock.now += 60 * SECOND
+        await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
+        await ingress.ask("home", ModeOf("online"))
+        parts = [engine.placements["home"].counts() for engine in engines]
+        assert ingress.placements["home"].counts() == [[30] * 3, [10] * 3, [10] * 3]
+        assert all(np.sum(part) for part in parts)
+
+
+@pytest.fixture
+def schema(request):
+    name = stores.schema_of(request.node.nodeid)
+    yield name
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
+        ).fetchall()
+        for (each,) in found:
+            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
+
+
+def test_a_catalogue_is_dealt_out_once(schema):
+    """Also where items were put and taken out in two shards at times of their own."""
+    policy = tacit.ItemListMix(DIM, positions=2)
+    config = Config(
+        {"home": PlacementConfig(policy, 7, kind="slates")},
+        store=StoreConfig(url=stores.cluster().url, schema=schema),
+    )
+    reshard(config, 2)
+
+    async def work(number, *, changing):
+        async with contextlib.AsyncExitStack() as stack:
+            opened = shard_stores(config)
+            for store in opened:
+                stack.callback(store.close)
+            assert len(opened) == number
+            engines = [
+                await stack.enter_async_context(served(store, config, Clock(), Shard(i, number)))
+                for i, store in enumerate(opened)
+            ]
+            for turn in range(2 if changing else 0):
+                # The first shard is a step ahead.
+                for step in range(3):
+                    for i, engine in enumerate(engines):
+                        engine.clock.now = START + (10 * turn + 2 * step + 3 * i) * SECOND
+                        change = [some(6), ItemsGone(["doc-1"]), ItemsGone(["doc-2"])][step]
+                        await engine.ask("home", change)
+            for engine in engines:
+                engine.clock.now += 60 * SECOND
+                told = engine.placements["home"].checked(DecisionRequest("k"))
+                (row,) = await engine.decide_many("home", [told])
+                assert set(slate_of(row.shown).arms) < {f"doc-{i}" for i in (0, 3, 4, 5)}
+            for store in opened:
+                assert verify(config, store) == []
+            return [engine.placements["home"].learner.items.ids() for engine in engines]
+
+    before = asyncio.run(work(2, changing=True))
+    reshard(config, 3)
+    assert asyncio.run(work(3, changing=False)) == [before[0]] * 3

@@ -1,0 +1,324 @@
+"""Rewards that come late and correct the default: exactly, once, a function of the log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from drawn import examples
+from harness import SECOND, START, Clock, everything, served, with_home, with_policy
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit.core.arrays import leaves
+from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.learner import Learner
+from tacit.logs import read_log
+from tacit.policies.base import Counts
+from tacit.policies.index import CountingPolicy
+from tacit.service.config.file import load_config
+from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.maintenance.doctor import verify
+from tacit.service.maintenance.log_export import export
+from tacit.service.placements.attribution import (
+    CORRECTED,
+    DUPLICATE,
+    FROZEN,
+    LATE,
+    LEARNED,
+    PENDING,
+    Attribution,
+)
+from tacit.service.placements.lift_report import lift_report
+from tacit.wire.control import ModeOf
+from tests.service.test_attribution import ARMS, configured, fold_of
+
+RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)
+
+COUNTING = [
+    tacit.UCB1(ARMS),
+    tacit.KLUCB(ARMS),
+    tacit.EpsilonGreedy(ARMS),
+    tacit.Thompson(ARMS),
+    tacit.UniformRandom(ARMS),
+    tacit.ExplorationFloor(tacit.UCB1(ARMS)),
+]
+OTHERS = [
+    tacit.Thompson(ARMS, discount=0.99),
+    tacit.policies.EXP3(ARMS),
+    tacit.policies.baselines.DiscountedUCB(ARMS),
+    tacit.policies.baselines.GLRKLUCB(ARMS),
+    tacit.ExplorationFloor(tacit.Thompson(ARMS, discount=0.99)),
+    tacit.BWC(ARMS, classifier=tacit.classifiers.Rectangle(dim=1, margin=0.1)),
+]
+
+
+class Doubled(CountingPolicy):
+    """Learns otherwise than it unlearns."""
+
+    class Params(NamedTuple):
+        pass
+
+    @staticmethod
+    def learn(params, state: Counts, lane, outcome):
+        state.rewards[lane, outcome.shown] += 2.0 * outcome.reward
+
+
+def test_a_policy_says_whether_it_can_be_corrected():
+    assert [policy.correctable for policy in COUNTING] == [True] * len(COUNTING)
+    assert [policy.correctable for policy in OTHERS] == [False] * len(OTHERS)
+    assert not Doubled(2).correctable
+
+
+@pytest.mark.parametrize("policy", COUNTING, ids=lambda policy: policy.label)
+def test_what_was_corrected_is_as_if_it_had_been_learned_so(policy):
+    rng = np.random.default_rng(1)
+    late, straight = Learner(policy, seed=3), Learner(policy, seed=3)
+    decisions, same = (one.choose_many(["a", "b"] * 20) for one in (late, straight))
+    rewards = rng.integers(2, size=40).astype(float)
+    first = np.where(rng.random(40) < 0.5, rewards, 0.0)
+    late.learn_many(decisions, first)
+    wrong = np.flatnonzero(first != rewards)
+    picked = [decisions[i] for i in wrong]
+    assert late.correct_many(picked, first[wrong], rewards[wrong]) == len(wrong) > 5
+    straight.learn_many(same, rewards)
+    for (name, one), (_, other) in zip(leaves(late.state), leaves(straight.state), strict=True):
+        assert one.tobytes() == other.tobytes(), name
+
+
+def test_what_cannot_be_corrected_is_refused():
+    learner = Learner(tacit.policies.EXP3(2), seed=1)
+    decision = learner.choose("a")
+    with pytest.raises(InvalidValue, match="policy"):
+        learner.correct_many([decision], [0.0], [1.0])
+    learner = Learner(tacit.UCB1(2), seed=1)
+    decisions = learner.choose_many(["a"])
+    for before, after in (([0.0], [2.0]), ([0.0, 1.0], [1.0])):
+        with pytest.raises(InvalidValue):
+            learner.correct_many(decisions, before, after)
+    assert learner.state.plays.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("story", "outcomes"),
+    [
+        ([(30, REWARD, 1.0)], [CORRECTED]),
+        ([(129, REWARD, 0.5)], [CORRECTED]),
+        ([(130, REWARD, 1.0)], [LATE]),
+        ([(40, REWARD, 1.0), (41, REWARD, 0.5)], [CORRECTED, LATE]),
+        ([(40, EXAMINED, None), (41, REWARD, 0.5)], [LATE, CORRECTED]),
+        # What had its reward has no default to correct.
+        ([(10, REWARD, 0.5), (40, REWARD, 1.0)], [LEARNED, LATE]),
+    ],
+)
+def test_the_first_late_reward_corrects_the_default(story, outcomes):
+    attribution = Attribution(Rule(window=30, late="correct", correction=100, default=0.25))
+    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None)
+    attribution.decided(Block.of(DecisionRow, [row]))
+    told, corrections = [], []
+    for seq, (time, what, reward) in enumerate(story, 2):
+        attribution.advance(time)
+        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
+        (outcome,), parts = attribution.take_in(Block.of(FeedbackRow, [row]))
+        told.append(outcome)
+        if outcome == CORRECTED:
+            corrections += [(one.before, *one.values) for one in parts]
+    assert told == outcomes
+    assert len(corrections) == (CORRECTED in outcomes)
+    assert all(before == 0.25 for before, _ in corrections)
+    attribution.advance(1000)
+    assert list(attribution.saved_defaults(lambda slots: ())) == []
+
+
+def sums(engine):
+    """Return plays and rewards of the key k, all arms together."""
+    learner = engine.placements["home"].learner
+    lane = learner.lane("k")
+    return learner.state.plays[lane].sum(), learner.state.rewards[lane].sum()
+
+
+def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
+    path, config = tmp_path / "s.db", configured(rule=RULE)
+
+    async def session():
+        async with served(path, config) as engine:
+            row = await engine.decide("home", "k")
+            other = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            assert (await engine.decide("home", "k")).seq
+            assert sums(engine) == (2, 0)
+            assert await engine.feedback("home", row.id, 1.0, id="click") == CORRECTED
+            assert sums(engine) == (2, 1)
+            assert await engine.feedback("home", row.id, 1.0, id="click") == DUPLICATE
+            assert await engine.feedback("home", row.id, 1.0) == LATE
+            engine.clock.now += 100 * SECOND
+            assert await engine.feedback("home", other.id, 1.0) == LATE
+            assert sums(engine) == (3, 1)
+            placement = engine.placements["home"]
+            assert placement.series.rewards == 1.0
+            assert placement.outcomes[CORRECTED] == 1
+            assert verify(config, engine.store) == []
+            return everything(placement)
+
+    assert asyncio.run(session()) == fold_of(path, config)
+
+
+async def test_what_was_not_learned_is_not_corrected(tmp_path):
+    async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
+        row = await engine.decide("home", "k")
+        again = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+        await engine.ask("home", ModeOf("frozen"))
+        assert await engine.feedback("home", row.id, 1.0) == FROZEN
+        frozen = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+        await engine.ask("home", ModeOf("online"))
+        assert await engine.feedback("home", frozen.id, 1.0) == LATE
+        assert sums(engine) == (2, 0)
+        assert await engine.feedback("home", again.id, 1.0) == CORRECTED
+        assert sums(engine) == (2, 1)
+
+
+def test_the_second_policy_is_corrected_too(tmp_path):
+    config = configured(rule=RULE, mode="shadow", shadow=tacit.UCB1(ARMS, alpha=1.0))
+
+    async def session():
+        async with served(tmp_path / "s.db", config) as engine:
+            row = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            await engine.feedback("home", row.id, 1.0)
+            shadow = engine.placements["home"].second.learner
+            return shadow.state.plays.sum(), shadow.state.rewards.sum()
+
+    assert asyncio.run(session()) == (1, 1)
+
+
+def test_an_exported_log_has_the_corrected_reward(tmp_path):
+    async def session():
+        async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
+            row = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            await engine.feedback("home", row.id, 1.0)
+            export(engine.config, engine.store, tmp_path / "log")
+
+    asyncio.run(session())
+    rewards = [r for part in read_log(tmp_path / "log" / "clicks.parquet") for r in part["reward"]]
+    assert [reward.as_py() for reward in rewards] == [1.0]
+
+
+@examples(6)
+@given(
+    lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
+    snapshot_every=st.sampled_from([1, 7, 50_000]),
+    rewards=st.sampled_from([(0.0, 1.0), (0.1, 0.3, 0.7)]),
+)
+def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every, rewards):
+    path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
+    rule = (
+        RULE
+        if len(rewards) == 2
+        else Rule(window=30 * SECOND, late="correct", correction=100 * SECOND, default=0.1)
+    )
+    config = with_policy(tacit.Thompson(ARMS), rule=rule, snapshot_every=snapshot_every)
+
+    async def piece(start, length, waiting):
+        async with served(path, config, clock) as engine:
+            for i in range(start, start + length):
+                rng = np.random.default_rng((9, i))
+                clock.now = START + i * 17 * SECOND
+                rows = [await engine.decide("home", f"key {rng.integers(2)}") for _ in range(2)]
+                waiting += [(i + rng.integers(0, 12), row.id) for row in rows]
+                due = [id for when, id in waiting if when <= i]
+                told = [FeedbackRequest(id, REWARD, float(rng.choice(rewards))) for id in due]
+                outcomes.update(await engine.record_many("home", told))
+                waiting[:] = [one for one in waiting if one[0] > i]
+            assert verify(config, engine.store) == []
+            return everything(engine.placements["home"])
+
+    waiting, start, outcomes = [], 0, set()
+    for length in lengths:
+        state = asyncio.run(piece(start, length, waiting))
+        assert state == fold_of(path, config)
+        start += length
+    assert outcomes <= {LEARNED, PENDING, CORRECTED, LATE}
+
+
+@pytest.mark.parametrize("policy", ["exp3", "thompson(discount=0.9)", "glr-kl-ucb"])
+@pytest.mark.parametrize("field", ["policy", "shadow"])
+def test_a_policy_that_cannot_be_corrected_is_accepted_too(policy, field):
+    table = {"arms": 3, "policy": "ucb1", "late": "correct", field: policy}
+    assert load_config(overrides={"placements": {"home": table}}).placements["home"].rule.late == "correct"
+
+
+async def test_auto_stays_what_it_is_where_late_rewards_correct(tmp_path):
+    path, late = tmp_path / "s.db", with_home(arms=list(ARMS), late="correct")
+    async with served(path, with_home(arms=list(ARMS))) as engine:
+        await engine.decide("home", "key")
+        await engine.reload(late)
+        assert engine.placements["home"].config.rule.late == "correct"
+        assert type(engine.placements["home"].learner.policy) is type(tacit.auto(ARMS))
+
+
+def successes_and_failures(engine):
+    learner = engine.placements["home"].learner
+    lane = learner.lane("k")
+    return learner.state.successes[lane].sum(), learner.state.failures[lane].sum()
+
+
+def test_a_policy_that_cannot_unlearn_learns_a_late_reward_as_one_more_success(tmp_path):
+    path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS, discount=0.5), rule=RULE)
+
+    async def session():
+        async with served(path, config) as engine:
+            row = await engine.decide("home", "k")
+            engine.clock.now += 31 * SECOND
+            await engine.decide("home", "k")
+            silent = successes_and_failures(engine)
+            assert await engine.feedback("home", row.id, 1.0) == CORRECTED
+            learned = successes_and_failures(engine)
+            assert await engine.feedback("home", row.id, 1.0) == LATE
+            assert successes_and_failures(engine) == learned
+            assert engine.placements["home"].series.rewards == 1.0
+            assert verify(config, engine.store) == []
+            return silent, learned, everything(engine.placements["home"])
+
+    silent, learned, state = asyncio.run(session())
+    assert (silent, learned) == ((0, 1), (1, 0.5))
+    assert state == fold_of(path, config)
+
+
+def test_corrections_are_read_from_toml(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text('[placements.home]\narms = 2\nlate = "correct"\ncorrection_window = 60')
+    rule = load_config(path).placements["home"].rule
+    assert (rule.late, rule.correction) == ("correct", 60 * SECOND)
+
+
+def test_a_placement_made_in_python_is_checked_too():
+    with pytest.raises(ConfigError, match="mode: 'shadow' needs a second policy"):
+        PlacementConfig(tacit.UCB1(ARMS), mode="shadow")
+    with pytest.raises(InvalidValue, match="a context has 1 numbers, and UCB1 reads no context; leave"):
+        PlacementConfig(tacit.UCB1(ARMS), signals=SignalConfig(("volume",)))
+
+
+async def test_what_came_after_the_window_is_in_no_lift_which_says_so(tmp_path):
+    table = {"late": "correct", "attribution_window": 30, "correction_window": 100, "policy": "thompson"}
+    config = with_home(arms=ARMS, holdout={"share": 0.5}, **table)
+    async with served(tmp_path / "s.db", config, Clock()) as engine:
+        home = engine.placements["home"]
+        rows = await engine.decide_many("home", [home.checked(DecisionRequest("k"))] * 40)
+        engine.clock.now += 31 * SECOND
+        came = await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0) for row in rows[:7]])
+        assert came == [CORRECTED] * 7
+        found = lift_report(home, engine.clock())
+    assert sum(group.rewards for group in found.groups.values()) == 0
+    left_out = "This leaves out rewards that came after the window: 7 so far; a longer attribution_window"
+    assert left_out in found.verdict

@@ -1,0 +1,193 @@
+"""The page of many arms, and of many who look: decisions go on, and nothing is worked out twice."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from harness import PATIENCE, SECOND, Clock, by_clock, served, with_home
+
+from tacit.client import Client
+from tacit.learning.learner import restored
+from tacit.learning.snapshot import from_bytes
+from tacit.service.app.server import running
+from tacit.service.log.requests import Impression
+from tacit.service.page import pages
+from tacit.service.page.pages import REST, Looks
+from tacit.wire.decisions import Feedback, LocalDecision
+from tests.service.test_page import lift, post
+
+ARMS = 10_000
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("many") / "s.db"
+    with running(with_home(path, arms=ARMS, policy="ucb1", holdout={"share": 0.1})) as address:
+        for i in range(40):
+            asked = {"key": f"key {i % 10}", "decision_id": f"d {i}"}
+            post(address, "home/decide", asked)
+            post(address, "home/feedback", {"decision_id": f"d {i}", "reward": float(i % 3 == 0)})
+        yield address
+
+
+def page(address, path):
+    with urllib.request.urlopen(address + path, timeout=PATIENCE) as answer:
+        return answer.read().decode()
+
+
+def test_a_page_of_many_arms_shows_those_that_matter(address):
+    text = page(address, "/placements/home")
+    assert "9970 more were shown less." in text
+    # Ten keys, each with its leading arm.
+    assert text.count('<tr data-key="key ') == 10
+    assert len(text) < 400_000
+    assert text.count("<option") < 2500
+
+
+def test_a_page_of_a_key_shows_the_arms_that_are_likely_the_best(address):
+    text = page(address, "/key?placement=home&key=key+0")
+    assert text.count('<th scope="row">') == 30
+    assert "9,970 more" in text
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Let pages wait until this is set; whether one waits."""
+    go, waits = threading.Event(), threading.Event()
+    render = pages.rendered
+
+    def slowly(*given, **more):
+        waits.set()
+        assert go.wait(PATIENCE)
+        return render(*given, **more)
+
+    monkeypatch.setattr(pages, "rendered", slowly)
+    return go, waits
+
+
+def test_decisions_are_answered_while_a_page_is_made(address, held):
+    go, waits = held
+    with ThreadPoolExecutor(1) as threads:
+        # An address that no page is kept of.
+        looking = threads.submit(page, address, "/placements/home?range=hour")
+        assert waits.wait(PATIENCE)
+        for path in ("/metrics", "/v1/placements", "/v1/placements/home/lift"):
+            assert page(address, path)
+        assert post(address, "home/decide", {"key": "beside"})["arm"] in range(ARMS)
+        assert not looking.done()
+        go.set()
+        assert "beside" not in looking.result(PATIENCE)
+
+
+async def test_what_many_look_at_is_made_once():
+    clock, made, go = [0.0], [], asyncio.Event()
+
+    async def make():
+        made.append(clock[0])
+        await go.wait()
+        clock[0] += 1.0
+        return f"page {len(made)}"
+
+    looks = Looks(lambda: clock[0], lambda: clock[0])
+    some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
+    other = asyncio.create_task(looks.at("shop", make))
+    await asyncio.sleep(0)
+    # Whoever leaves takes the page from nobody.
+    some[0].cancel()
+    await asyncio.sleep(0)
+    assert made == [0.0]
+    go.set()
+    assert set(await asyncio.gather(*some[1:])) == {"page 1"}
+    assert await other == "page 2"
+    # What took long is shown again for a while, and what is made then is new.
+    assert await looks.at("shop", make) == "page 2"
+    clock[0] += REST
+    assert await looks.at("shop", make) == "page 3"
+
+
+async def test_a_page_that_fails_fails_for_all_and_is_made_again():
+    calls = []
+
+    async def fails():
+        calls.append(1)
+        await asyncio.sleep(0)
+        raise ValueError("no page")
+
+    looks = Looks()
+    found = await asyncio.gather(*(looks.at("home", fails) for _ in range(3)), return_exceptions=True)
+    assert [str(each) for each in found] == ["no page"] * 3
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match="no page"):
+        await looks.at("home", fails)
+    assert len(calls) == 2
+
+
+async def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
+    config = with_home(arms=3, holdout={"share": 0.5})
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide_many("home", [Impression("a", None, None)] * 10)
+        placement = engine.placement("home")
+        seen = placement.still()
+        before = seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)
+        await engine.decide_many("home", [Impression("a", None, None)] * 10)
+        assert (seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)) == before
+        assert placement.decisions == 20
+        assert placement.lift.decided.sum() == 20
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path, learned):
+    """Once: the one that is learned is the reward."""
+    shop, clock = {"arms": 2, "attribution_window": 30, "holdout": {"share": 0.5}}, Clock()
+    shop |= {"metrics": {"revenue": {"range": [0, 100]}}} | ({"reward": "revenue"} if learned else {})
+    came = {"metrics": {"revenue": 30.0}} | ({} if learned else {"reward": 1.0})
+    with by_clock(with_home(tmp_path / "s.db", "shop", **shop), clock) as address:
+        for i in range(10):
+            post(address, "shop/decide", {"key": "a", "decision_id": f"{i}"})
+            post(address, "shop/feedback", {"decision_id": f"{i}"} | came)
+        clock.now += 40 * SECOND
+        post(address, "shop/decide", {"key": "a"})
+        text = page(address, "/placements/shop")
+        plan = lift(address, "shop")["planner"]
+    assert "over 10 decisions" in text
+    # When a lift would show is said where the rate is known, and not where every decision earns all.
+    assert (plan is not None) == learned == ('data-field="planner"' in text)
+    assert plan is None or f">{plan['verdict']}</p>" in text
+    assert ('data-field="metric-revenue" data-value="30.0"' in text) == (not learned)
+    assert text.count("<dt>revenue</dt>") == 1
+
+
+def test_the_leading_arm_of_a_key_is_the_one_that_the_policy_shows(tmp_path):
+    """Where what other keys have says more than the key's few own clicks."""
+    arms, rng = ["red", "green", "blue"], np.random.default_rng(1)
+    with running(with_home(tmp_path / "s.db", arms=arms, attribution_window=36_000)) as address:
+        made = [
+            LocalDecision(f"d{i}", f"k{rng.integers(10)}", arms[rng.integers(3)], 1 / 3) for i in range(1000)
+        ]
+        rates = {f"k{k}": dict(zip(arms, rng.permutation([0.3, 0.2, 0.1]), strict=True)) for k in range(10)}
+        came = [Feedback(one.decision_id, float(rng.random() < rates[one.key][one.arm])) for one in made]
+        with Client(address) as client:
+            client.take_over("home", made)
+            client.feedback_many("home", sorted(came, key=lambda one: -one.reward))
+            learner = from_bytes(client.learner("home"), "home", restored)
+            text = page(address, "/placements/home")
+            # A control that is drawn here would decide nothing, until decisions are asked for here.
+            assert ('data-act="Set the holdout"' in text, "Decisions were made elsewhere" in text) == (
+                False,
+                True,
+            )
+            assert 'data-field="planner"' not in text
+            client.decide("home", "k0")
+            assert 'data-act="Set the holdout"' in page(address, "/placements/home")
+    shown = dict(re.findall(r'<tr data-key="(k\d)">.*?<td class="key">(\w+)', text, re.DOTALL))
+    chances = {key: learner.probabilities(key) for key in rates}
+    assert len(shown) == len(rates)
+    for key, each in chances.items():
+        # The page has the mean of what decides most, a decision a draw of all: they may differ where close.
+        assert each[arms.index(shown[key])] > each.max() - 0.2, key

@@ -1,0 +1,245 @@
+"""A key for some placements: whatever the service answers, it tells of no other one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+
+import pytest
+from click.testing import CliRunner
+from harness import Client, configured, eventually
+
+from tacit.cli import cli
+from tacit.cluster.ingress import Ingress
+from tacit.errors import ConfigError
+from tacit.service.app.app import application
+from tacit.service.app.routes import APIS
+from tacit.service.app.server import running
+from tacit.service.log.search_records import SUBJECTS
+from tests.service.test_guard import KEY, MADE, bearer, process
+
+PATTERNS = ["own", "shop-[12]*"]
+OWN, FOREIGN = "own", "zebra"
+ARM, HIDDEN = "an arm of zebra", "a key of zebra"
+PLACEMENTS = {
+    OWN: {"arms": ["a", "b"]},
+    "shop-1": {"arms": 2, "holdout": {"share": 0.1}},
+    FOREIGN: {"arms": [ARM, "b"], "holdout": {"share": 0.1}},
+    "zebra-duels": {"kind": "duels", "rankers": ["x", "y"]},
+}
+ALL, EVERY = ["decide", "feedback", "read", "admin"], bearer(KEY["admin"])
+SOME = bearer(KEY["read"])
+"""All scopes, for all placements, and for some."""
+KEYS = {
+    "operator": {"sha256": MADE["admin"][1], "scopes": ALL},
+    "tenant": {"sha256": MADE["read"][1], "scopes": ALL, "placements": PATTERNS},
+}
+VALUES = {"placements": PLACEMENTS, "keys": KEYS}
+ROUTES = [
+    pytest.param(path, route, id=f"{method} {path.template}")
+    for api in APIS
+    for path in api.paths.values()
+    for method, route in path.routes.items()
+    if method != "HEAD" and not path.template.startswith("/v1/subjects/")
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with running(configured(tmp_path_factory.mktemp("reach") / "s.db", **VALUES)) as address:
+        client = Client(address)
+        for name in (OWN, FOREIGN):
+            asked = {"key": HIDDEN if name == FOREIGN else "mine"}
+            assert client.post(f"{name}/decide", asked, **EVERY)[0] == 200
+        yield client
+
+
+def addressed(path, route, name):
+    """Return the address of a route that names a placement."""
+    id = {"id": name, "none": "page.css"}.get(route.of, "x")
+    template = path.template.replace("{id}", id)
+    return f"{template.replace('{name}', name)}?placement={name}&key={HIDDEN.replace(' ', '+')}"
+
+
+def asked(client, route, address, key):
+    body = None if route.method in ("GET", "DELETE") else {}
+    with client.opened(route.method, address, body, key) as response:
+        # A stream does not end.
+        endless = "event-stream" in response.headers.get("content-type", "")
+        content = response.readline() + response.readline() if endless else response.read()
+    return response.status, content.decode(errors="replace")
+
+
+@pytest.mark.parametrize(("path", "route"), ROUTES)
+def test_no_route_tells_of_another_placement(client, path, route):
+    address = addressed(path, route, FOREIGN)
+    status, content = asked(client, route, address, SOME)
+    if route.of in ("each", "none"):
+        # Of a feed that nobody configured, nothing is told either.
+        assert status == (404 if route.signed else 200)
+        assert not any(hidden in content for hidden in (FOREIGN, ARM, HIDDEN)), content
+    else:
+        assert status == 403
+        # Which one, and which ones it may ask for.
+        assert FOREIGN in content
+        assert all(pattern in content for pattern in PATTERNS)
+        assert asked(client, route, address, EVERY)[0] != 403
+    if route.of == "each" and route.handler is not None and route.operation != "fedNow":
+        assert OWN in content
+
+
+@pytest.mark.parametrize(("path", "route"), ROUTES)
+def test_every_route_serves_the_placements_that_a_key_reaches(client, path, route):
+    assert asked(client, route, addressed(path, route, OWN), SOME)[0] != 403
+
+
+def test_who_is_forgotten_is_forgotten_everywhere_and_needs_a_key_that_reaches_all(client):
+    for kind in SUBJECTS:
+        address = f"/v1/subjects/{kind}/ann"
+        assert client.ask("DELETE", address, None, SOME)[0] == 403
+        assert client.ask("DELETE", address, None, EVERY)[0] == 200
+
+
+def test_what_is_said_of_the_service_as_a_whole_is_for_keys_that_reach_all(client):
+    def told(key):
+        return client.ask("GET", "/metrics", None, key)[2].decode()
+
+    assert 'tacit_decisions_total{placement="shop-1"}' in told(SOME)
+    assert "tacit_log_rows" in told(EVERY)
+    assert "tacit_log_rows" not in told(SOME)
+    assert "tacit_srm_alarm" in told(SOME)
+    page = [client.ask("GET", "/", None, key)[2].decode() for key in (SOME, EVERY)]
+    assert ['id="store"' in one for one in page] == [False, True]
+    assert [f'data-row="{FOREIGN}"' in one for one in page] == [False, True]
+
+
+def test_a_placement_that_is_not_there_is_told_only_to_whom_it_would_concern(client):
+    for method, path, body in (
+        ("POST", "/v1/placements/{}/decide", {"key": "a"}), ("GET", "/placements/{}", None),
+        ("POST", "/ofrep/v1/evaluate/flags/{}", {}), ("GET", "/key?placement={}&key=a", None),
+    ):  # fmt: skip
+        status, _, content = client.ask(method, path.format("shop-17"), body, SOME)
+        assert status == 404
+        assert FOREIGN not in str(content)
+        assert client.ask(method, path.format("nowhere"), body, SOME)[0] == 403
+
+
+@pytest.mark.parametrize("told", [[], [""], ["a b"], ["shop/*"], ["[ab"], ["home", "ä"], "home", 3])
+def test_patterns_that_can_match_nothing_refuse_to_start(tmp_path, told):
+    key = {**KEYS["tenant"], "placements": told}
+    with pytest.raises(ConfigError, match=r"keys\.shop.*placements"):
+        configured(tmp_path / "s.db", keys={"shop": key})
+
+
+def test_a_key_is_made_for_some_placements():
+    runner = CliRunner()
+    shown = runner.invoke(cli, ["key", "shop", "--placement", "home", "--placement", "shop-*"])
+    assert 'placements = ["home", "shop-*"]' in shown.output
+    refused = runner.invoke(cli, ["key", "shop", "--placement", "a b"])
+    assert refused.exit_code == 2
+    assert "'a b'" in refused.output
+
+
+def test_behind_an_ingress_it_is_the_same(tmp_path):
+    """It has the application of one server, whose handlers are given another engine."""
+    placements = {name: {**PLACEMENTS[name], "seed": 1} for name in (OWN, FOREIGN)}
+    config = configured(tmp_path / "s.db", placements=placements, keys=KEYS)
+    guard = application(Ingress(config, []))
+    some, every = (bearer(KEY[held])["Authorization"].encode() for held in ("read", "admin"))
+
+    def told(method, path, key):
+        return through(guard, method, path, key)
+
+    assert told("GET", "/v1/placements", some)[0] == 200
+    for path in ("/v1/placements", "/", "/metrics"):
+        assert FOREIGN in told("GET", path, every)[1]
+        assert FOREIGN not in told("GET", path, some)[1]
+    assert told("POST", f"/v1/placements/{FOREIGN}/decide", some)[0] == 403
+    assert told("POST", f"/v1/placements/{OWN}/decide", some)[0] == 422
+
+
+def through(guard, method, path, key):
+    """Return status and content of what an application answers, without a server."""
+    parts = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message):
+        parts.append(message)
+
+    headers = [(b"authorization", key), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": headers, "client": ("127.0.0.1", 5),
+    }  # fmt: skip
+    asyncio.run(guard(scope, receive, send))
+    return parts[0]["status"], b"".join(part.get("body", b"") for part in parts).decode()
+
+
+FILE = """
+[server]
+port = 0
+log = "json"
+[store]
+path = "s.db"
+[placements.home]
+arms = 2
+[placements.shop]
+arms = 2
+"""
+
+
+def test_keys_are_reloaded(tmp_path):
+    """What a key reaches changes, a stream of one that is gone ends, and no key at all is said."""
+    path = tmp_path / "tacit.toml"
+
+    def reload(keys):
+        tables = [
+            f"[keys.{name}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in key.items())
+            for name, key in keys.items()
+        ]
+        path.write_text(FILE + "\n".join(tables))
+
+    tenant = {**KEYS["tenant"], "placements": ["home"]}
+    reload({"tenant": tenant, "operator": KEYS["operator"]})
+    with process(path) as (server, client):
+        with client.opened("GET", "/live", headers=SOME) as stream:
+            assert stream.readline() == b"event: changed\n"
+            assert client.post("shop/decide", {"key": "a"}, **SOME)[0] == 403
+            reload({"tenant": {**tenant, "placements": ["sho?"]}, "operator": KEYS["operator"]})
+            server.send_signal(signal.SIGHUP)
+            eventually(lambda: client.post("shop/decide", {"key": "a"}, **SOME)[0] == 200)
+            assert client.post("home/decide", {"key": "a"}, **SOME)[0] == 403
+            # Whoever listens must show his key again.
+            stream.read()
+        with client.opened("GET", "/live", headers=SOME) as stream:
+            assert stream.readline() == b"event: changed\n"
+            reload({"operator": KEYS["operator"]})
+            server.send_signal(signal.SIGHUP)
+            stream.read()
+        assert client.ask("GET", "/live", None, SOME)[0] == 401
+        reload({})
+        server.send_signal(signal.SIGHUP)
+        eventually(lambda: client.post("shop/decide", {"key": "a"})[0] == 200)
+        line = json.loads(server.stderr.readline())
+        while "no keys any more" not in line["message"]:
+            line = json.loads(server.stderr.readline())
+        assert line["level"] == "warning"
+
+
+def test_the_last_key_stays_where_other_machines_are_answered(tmp_path):
+    """A file may say another address than the one that is listened on."""
+    path = tmp_path / "tacit.toml"
+    keys = f'[keys.operator]\nsha256 = "{MADE["admin"][1]}"\nscopes = ["admin"]\n'
+    path.write_text(FILE.replace("port = 0", 'port = 0\nhost = "0.0.0.0"') + keys)
+    with process(path) as (server, client):
+        path.write_text(FILE)
+        server.send_signal(signal.SIGHUP)
+        line = json.loads(server.stderr.readline())
+        while line["level"] != "error":
+            line = json.loads(server.stderr.readline())
+        assert "0.0.0.0 answers to other machines" in line["message"]
+        assert client.post("home/decide", {"key": "a"})[0] == 401
+        assert client.post("home/decide", {"key": "a"}, **EVERY)[0] == 200
