@@ -59,7 +59,7 @@ _HOMES = {
 _LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 # Rooms with names of their own, which are loaded when they are first asked for.
-_ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies proof"
+_ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies uplift"
 
 # Rooms in which a name that is not here may be.
 _HOLD_MORE = "policies policies.baselines environments classifiers simulation evaluate"
