@@ -1,4 +1,4 @@
-"""Click logs of simulated users, whose truth is known."""
+"""Simulate click logs, whose true click probabilities are known."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     Parameters
     ----------
     policy : Policy
-        Over fixed arms; one that shows lists gives a log of lists.
+        A policy over fixed arms; a list policy gives a log of lists.
     environment : Environment
     rounds : int
-        How many decisions.
+        Number of decisions.
     seed : int, default 0
-        Of the policy and of the users.
+        Seed of the policy and of the users.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     Raises
     ------
     InvalidValue
-        If the environment takes something else than what the policy shows, or the policy reads
-        features of arms.
+        If the environment does not take the policy's kind of action, or the policy reads features
+        of arms.
 
     Examples
     --------

@@ -102,7 +102,7 @@ class Explanation(Tabulated, Plotted):
         return ", ".join(f"{field} {added[field]:+.2f}" for field in most if added[field])
 
     def summary(self) -> str:
-        """Return a text with the estimates, each arm's largest contributions, and the most important fields."""
+        """Return a text with the estimates, each arm's largest contributions, and the main fields."""
         lines = [str(self.estimates), ""]
         for arm, each in enumerate(self.estimates):
             lines.append(f"{each.arm}: {self._named(arm) or 'nothing of the context says anything'}")
@@ -150,7 +150,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return self._kept("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
-        """Return the policy's diagnostics of its assumptions, if it records any, as :class:`~tacit.BWC` does."""
+        """Return the policy's diagnostics of its assumptions, if it records any (:class:`~tacit.BWC` does)."""
         diagnostics = self._kept("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
