@@ -361,7 +361,7 @@ def draws_from_its_generator(trial: Trial) -> str:
 def draw(
     params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, asked: Ints, chances: Floats
 ) -> None:
-    """Fill ``actions`` with decisions for one impression, and ``chances`` with propensities of ``queries``."""
+    """Fill ``actions`` with decisions on one impression, ``chances`` with propensities of ``queries``."""
     lane, impression = batch.lanes[0], impression_of(batch, 0)
     for i in range(len(actions)):
         decide(params, state, lane, impression, rng, actions[i])

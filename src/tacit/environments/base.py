@@ -140,7 +140,7 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the reward of showing ``arm``: by default 1 if the round's uniform draw is below its mean."""
+        """Return the reward of showing ``arm``: by default 1 if the uniform draw is below its mean."""
         return 1.0 if world.uniform[0] < dispatch.expected(params, world, lane, arm) else 0.0
 
     @staticmethod

@@ -379,7 +379,7 @@ def _triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, 
 
 
 def _holds(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
-    """Return whether an inequality holds in all triples with the best arm; None if the bounds do not decide."""
+    """Return whether an inequality holds in all triples with the best arm; None if undecided."""
     others = [arm for arm in range(len(low)) if arm != best]
     sure = True
     for j in others:

@@ -150,7 +150,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return self._kept("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
-        """Return the policy's diagnostics of its assumptions, if it records any (:class:`~tacit.BWC` does)."""
+        """Return the diagnostics of a policy's assumptions, if it records any, as :class:`~tacit.BWC`."""
         diagnostics = self._kept("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 

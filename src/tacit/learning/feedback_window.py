@@ -525,7 +525,7 @@ class FeedbackWindow(Generic[ArmT_co]):
     # The file of a window --------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the window and its learner to one file; a loaded window continues exactly as this one.
+        """Write the window and its learner to one file; loading it continues exactly.
 
         The file holds arrays and JSON; it replaces an older file only when complete.
         """

@@ -206,7 +206,7 @@ WAITING, CLICKED, SILENT = range(3)
 def deliver_clicks(
     params: Any, state: Any, flight: InFlight, answers: OpenAnswers, clicks: ClickStatus, due: int
 ) -> None:
-    """Record the clicks that are due; learn a click on a decision already learned as an additional success."""
+    """Record the clicks that are due; one on a decision learned already is an additional success."""
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]

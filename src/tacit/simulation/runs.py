@@ -1,7 +1,7 @@
 """Simulate policies in an environment over many runs, and report their regret."""
 
 # 1. ``SimulationResult``: curves, summaries, paired comparisons.
-# 2. ``simulate``: validates policies against the environment, distributes runs over threads, collects results.
+# 2. ``simulate``: validates policies for the environment, distributes runs over threads, collects results.
 
 from __future__ import annotations
 
