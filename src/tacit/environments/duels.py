@@ -78,7 +78,7 @@ def named_matrix(text: str) -> Floats:
 
     Examples
     --------
-    >>> named_matrix("uniform-gap(2, 0.1)").tolist()
+    >>> parse_matrix("uniform-gap(2, 0.1)").tolist()
     [[0.5, 0.6], [0.4, 0.5]]
     """
     name, positional, named = parsed_call(text)

@@ -285,7 +285,7 @@ def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: F
         The ranker at each position.
     lists : array of int64, shape (lists, positions)
     weights : array of float64, shape (lists, positions, positions)
-    shown : array of int64, shape (items,)
+    last_list : array of int64, shape (items,)
         Workspace: the last list that an item was put on; −1 at first.
     """
     for i in range(len(lists)):

@@ -46,7 +46,7 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     >>> import tacit
     >>> policy = tacit.ListMix(arms=4, positions=2, epsilon=0.1)
     >>> readers = tacit.environments.CascadeArms([0.4, 0.3, 0.2, 0.1], positions=2)
-    >>> log = tacit.environments.simulated_log(policy, readers, rounds=100)
+    >>> log = tacit.environments.simulate_log(policy, readers, rounds=100)
     >>> log.num_rows, log["position"].to_pylist()[:4]
     (200, [0, 1, 0, 1])
     """

@@ -277,7 +277,7 @@ class ColumnLearner(Generic[ArmT_co]):
         >>> import tacit
         >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
         >>> made = learner.choose_many(["tomato", "tomato"])
-        >>> again = learner.decisions_of(made.batch, made.actions, made.epochs, made.propensities)
+        >>> again = learner.build_decisions(made.batch, made.actions, made.epochs, made.propensities)
         >>> learner.learn_many(again, [0.0, 1.0])
         2
         """

@@ -257,10 +257,11 @@ def described(
 
     Examples
     --------
-    >>> described(np.arange(9), np.array([7]), np.ones((1, 1)), NO_FEATURES, named=False, listed=False)[:2]
+    >>> blocks = np.ones((1, 1)), NO_FEATURES
+    >>> find_featured_arms(np.arange(9), np.array([7]), *blocks, named=False, listed=False)[:2]
     (array([0]), array([0]))
     >>> slots, vectors = np.array([3, -1, 1]), np.array([[5.0], [6.0]])
-    >>> found = described(np.arange(4), slots, vectors, NO_FEATURES, named=False, listed=True)
+    >>> found = find_featured_arms(np.arange(4), slots, vectors, NO_FEATURES, named=False, listed=True)
     >>> found.slots, found.relevance.ravel()
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
@@ -292,7 +293,7 @@ def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> I
 
     Examples
     --------
-    >>> list(in_pieces([9, 1, 2**21, 2**21], 2))
+    >>> list(split_by_size([9, 1, 2**21, 2**21], 2))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     start, taken, most = 0, 0, (numbers or LAID_OUT) // max(width, 1)
@@ -454,7 +455,7 @@ def none_for_nan(values: Floats) -> list[float | None]:
 
     Examples
     --------
-    >>> none_for_nan(np.array([0.5, np.nan]))
+    >>> nan_to_none(np.array([0.5, np.nan]))
     [0.5, None]
     """
     numbers = values.tolist()
@@ -468,7 +469,7 @@ def small(most: float) -> str:
 
     Examples
     --------
-    >>> small(0.0), small(0.25)
+    >>> describe_small_rewards(0.0), describe_small_rewards(0.25)
     ('', '')
     """
     if not 0.0 < most <= SMALL:
@@ -485,11 +486,11 @@ class LearningWatch:
         The latest learned id, at its place modulo the array's length; −1 for none.
     warned : bool
         Whether a repetition was warned of; then no more are searched for.
-    missed : bool
+    has_zero : bool
         Whether any reward of 0 was learned; for duels, whose 0 is a win, True from the start.
-    most : float
+    largest : float
         The largest reward learned.
-    left : int
+    remaining : int
         Number of further decisions whose order is watched.
     """
 
@@ -550,7 +551,7 @@ class LearningWatch:
         return f"reward: {late} {behind}, which is taken for changes of what is best; {IN_ORDER}"
 
     def warn_repeated(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
-        """Warn once that ``again`` decisions were learned before, of which ``decision`` is the first.
+        """Warn once that ``repeated`` decisions were learned before, of which ``decision`` is the first.
 
         Decisions of other learners, with ids that this learner has not reached, are ignored. The warning
         points at the caller ``depth`` calls up.
@@ -597,7 +598,7 @@ def chance_of_late(zeros: int, late_zeros: int, rewards: int, late_rewards: int)
 
     Examples
     --------
-    >>> chance_of_late(10, 5, 10, 5) > 0.5, chance_of_late(30, 30, 20, 0) < 1e-9
+    >>> compute_late_p_value(10, 5, 10, 5) > 0.5, compute_late_p_value(30, 30, 20, 0) < 1e-9
     (True, True)
     """
     late, count = late_zeros + late_rewards, zeros + rewards

@@ -188,7 +188,7 @@ def share_in_bin(delays: Delays, arm: int, b: int) -> int:
 def enqueue(
     params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, entry: int, start: int
 ) -> None:
-    """Append a decision whose window starts; the queue must have room, and ``answers`` its lane and arm."""
+    """Append a decision whose window starts; the queue must have room, ``open_feedback`` its lane and arm."""
     place = queue.size[0]
     queue.start[place], queue.entry[place] = start, entry
     queue.size[0] = place + 1

@@ -57,7 +57,7 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
 
     Examples
     --------
-    >>> intervals(np.ones(2), np.ones(2), np.array([0.5, 1.0])).round(3).tolist()
+    >>> compute_intervals(np.ones(2), np.ones(2), np.array([0.5, 1.0])).round(3).tolist()
     [[0.025, 0.975], [0.05, 1.0]]
     """
     tail = (1.0 - confidence) / 2.0
@@ -98,7 +98,7 @@ def chances_best(successes: Floats, failures: Floats) -> Floats:
 
     Examples
     --------
-    >>> chances_best(np.array([1.0, 2.0]), np.ones(2)).round(6).tolist()
+    >>> compute_best_probabilities(np.array([1.0, 2.0]), np.ones(2)).round(6).tolist()
     [0.333333, 0.666667]
     """
     # Sorting pairs as complex numbers is ten times as fast as sorting rows.
@@ -331,7 +331,7 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     Examples
     --------
     >>> rewards = np.array([[0.1, 0.2], [0.3, 0.2], [0.1, 0.4], [0.5, 0.5]])
-    >>> [each.chance_best for each in estimates_by_draws(["film", "holiday"], rewards, 0.9)]
+    >>> [each.chance_best for each in estimate_from_draws(["film", "holiday"], rewards, 0.9)]
     [0.375, 0.625]
     """
     tail = _tail(confidence)

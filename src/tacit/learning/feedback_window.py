@@ -62,7 +62,7 @@ Status = Literal["pending", "learned", "repeated", "late", "unknown"]
 def begin_rows(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, count: int, time: int
 ) -> None:
-    """Append decisions to the queue; their lanes and arms are already in ``answers``."""
+    """Append decisions to the queue; their lanes and arms are already in ``open_feedback``."""
     for _ in range(count):
         enqueue(params, state, delays, queue, answers, queue.size[0], time)
 
@@ -106,8 +106,8 @@ class WaitingDecisions:
     ----------
     rows : list of Decision
         By their places in the queue; None if the window has closed.
-    queue, answers
-        A decision's entry in ``answers`` is its place in the queue.
+    queue, open_feedback
+        A decision's entry in ``open_feedback`` is its place in the queue.
     rewards : array of float64, shape (capacity, width)
         NaN if no feedback came.
     newest : int
@@ -478,7 +478,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return self._learn_due(False)
 
     def flush(self) -> int:
-        """Learn all open decisions with their feedback so far, as at the end of a log; return their number."""
+        """Learn all open decisions with their feedback so far, as at the end of a log; return the count."""
         return self._learn_due(True)
 
     def _learn_due(self, everything: bool) -> int:

@@ -567,8 +567,8 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 def order_by_id(decisions: Sequence[Decision], made: int) -> Ints | None:
     """Return the order that sorts decisions by id, or None if they need no sorting.
 
-    The order is unknown if some are of other learners, with ids that are not below ``made``, the number of
-    this learner's decisions; then None is returned, with a warning if the ids do not ascend.
+    The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
+    number of this learner's decisions; then None is returned, with a warning if the ids do not ascend.
     """
     if isinstance(decisions, Decisions):
         return None

@@ -353,7 +353,7 @@ class KeysOfNow(Sequence[str]):
     Examples
     --------
     >>> names = ["a", "b"]
-    >>> keys = KeysOfNow(names)
+    >>> keys = KeyView(names)
     >>> names.append("c")
     >>> list(keys), keys[1:9], keys[-1]
     (['a', 'b'], ['b'], 'b')

@@ -248,7 +248,7 @@ class Lesson(NamedTuple):
 class _Offered(NamedTuple):
     """The arms on offer: names, all in one array, with the start and stop of each impression.
 
-    ``shown`` has for each row the index of its arm among these names.
+    ``row_arms`` has for each row the index of its arm among these names.
     """
 
     names: Any

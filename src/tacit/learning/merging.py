@@ -53,7 +53,7 @@ def natural(posterior: Gaussian) -> Natural:
 
     Examples
     --------
-    >>> natural(Gaussian.prior(1, 2, variance=4.0)).precision.tolist()
+    >>> to_natural(Gaussian.prior(1, 2, variance=4.0)).precision.tolist()
     [[[0.25, 0.0], [0.0, 0.25]]]
     """
     inverse = np.linalg.inv(posterior.root)
@@ -105,7 +105,7 @@ def delta(state: Any, base: Any) -> Any:
     --------
     >>> base = Counts(np.array([[4.0]]), np.array([[1.0]]), np.array([4.0]))
     >>> later = Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0]))
-    >>> delta(later, base).plays.tolist()
+    >>> compute_delta(later, base).plays.tolist()
     [[2.0]]
     """
     return _each(np.subtract, _sums(state), _sums(base))
@@ -118,7 +118,7 @@ def plus(base: Any, deltas: Sequence[Any]) -> Any:
     ----------
     base : Counts, Gaussian, or named tuple of these
     deltas : sequence
-        Results of :func:`delta`, each once, in any order.
+        Results of :func:`compute_delta`, each once, in any order.
 
     Raises
     ------
@@ -128,8 +128,8 @@ def plus(base: Any, deltas: Sequence[Any]) -> Any:
     Examples
     --------
     >>> base = Counts(np.array([[4.0]]), np.array([[1.0]]), np.array([4.0]))
-    >>> learned = delta(Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0])), base)
-    >>> plus(base, [learned, learned]).plays.tolist()
+    >>> learned = compute_delta(Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0])), base)
+    >>> add_deltas(base, [learned, learned]).plays.tolist()
     [[8.0]]
     """
     return _state(reduce(lambda a, b: _each(np.add, a, b), deltas, _sums(base)))
@@ -147,13 +147,13 @@ def added(base: Any, states: Sequence[Any]) -> Any:
     Raises
     ------
     InvalidValue
-        As for :func:`delta` and :func:`plus`.
+        As for :func:`compute_delta` and :func:`add_deltas`.
 
     Examples
     --------
     >>> prior = Gaussian.prior(1, 1, variance=1.0)
     >>> seen = Gaussian(np.array([[0.5]]), np.sqrt([[[0.5]]]), np.zeros((1, 3, 1)))
-    >>> both = added(prior, [seen, seen])  # two observations of 1, each of variance 1
+    >>> both = merge_states(prior, [seen, seen])  # two observations of 1, each of variance 1
     >>> both.mean.round(6).tolist(), (both.root**2).round(6).tolist()
     ([[0.666667]], [[[0.333333]]])
     """
@@ -232,7 +232,7 @@ def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
     >>> from tacit.classifiers import Rectangle
     >>> box = Rectangle(dim=1, margin=0.1)
     >>> here, there = (box.State(*np.array([[[at]], [[at]]])) for at in (0.2, 0.6))
-    >>> join = joined(box, [here, there])
+    >>> join = join_states(box, [here, there])
     >>> join.low.tolist(), join.high.tolist()
     ([[0.2]], [[0.6]])
     """
@@ -253,7 +253,7 @@ def _sums(state: Any) -> Any:
 
 
 def _state(sums: Any) -> Any:
-    """Return the state of additive parameters: the inverse of ``_sums``."""
+    """Return the state of additive parameters: the inverse of ``_to_sums``."""
     if isinstance(sums, Natural):
         return gaussian(sums)
     return sums if isinstance(sums, Counts | Past) else type(sums)(*map(_state, sums))

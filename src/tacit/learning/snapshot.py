@@ -6,9 +6,9 @@ code, and the policy is looked up by name among the classes that the program has
 """
 
 # 1. ``LearnerSnapshot``: a learner's arrays and header; ``CopyBuffer``: memory for a copy.
-# 2. Writing: ``write`` to a path, ``iter_pieces`` and ``iter_views`` for sending; in blocks, so that other
-#    threads are not blocked for long.
-# 3. Reading: ``read``, ``from_bytes``; each array must have the shape and type of the policy's own state.
+# 2. Writing: ``write_snapshot`` to a path, ``iter_pieces`` and ``iter_views`` for sending; in blocks, so that
+#    other threads are not blocked for long.
+# 3. Reading: ``read_snapshot``, ``from_bytes``; each array must have the policy state's shape and type.
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ class CopyRoom:
     --------
     >>> from tacit.policies import UCB1
     >>> state = UCB1(arms=2).init(3)
-    >>> room = CopyRoom(state)
-    >>> for _ in room.touched():
+    >>> buffer = CopyBuffer(state)
+    >>> for _ in buffer.touch_pages():
     ...     pass
-    >>> type(room.copied(state)) is type(state)
+    >>> type(buffer.copy_state(state)) is type(state)
     True
     """
 
