@@ -168,7 +168,7 @@ class InterleavedRankers(DuelEnvironment):
         return wins, ties, float(np.sqrt(variance.max()))
 
     def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
-        """Return the probability of each list, and those that the left ranker wins, ties or loses with it."""
+        """Return the probability of each list, and of a win, tie or loss of the left ranker with it."""
         pair = self.rankings[query][left], self.rankings[query][right]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
             items, weights = self._drafts(pair, len(self.grades[query]), [query, left, right])

@@ -186,7 +186,7 @@ class Assumptions(NamedTuple):
 def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
     """Measure the assumptions of dueling algorithms on a preference matrix.
 
-    The triples are those of the paper, relative to the best arm: (1, j, k) where j is preferred
+    The triples are as in the paper, relative to the best arm: (1, j, k) where j is preferred
     to k. Of two arms that tie, the one with the higher Copeland score is preferred, then the one
     with the lower index.
 

@@ -46,7 +46,7 @@ class SearchInterest(Environment):
 
     References
     ----------
-    Syed, Slivkins, Mishra (2009), section 9, proposes such a setting.
+    Syed, Slivkins, Mishra (2009), section 9, proposes this setting.
 
     Examples
     --------

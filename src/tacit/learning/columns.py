@@ -383,7 +383,7 @@ class ColumnLearner(Generic[ArmT_co]):
         beliefs = getattr(self.policy, "beliefs", None)
         if self.policy.forgets or beliefs is None:
             return self.lanes.plays_of(lane)
-        # Beliefs count all plays, and those of ``priors``, which are subtracted.
+        # Beliefs count all plays, and plays from ``priors``, which are subtracted.
         found: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
         return found
 
@@ -411,7 +411,7 @@ class ColumnLearner(Generic[ArmT_co]):
     def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
         """Learn logged decisions as if made here, each with its feedback before the next decision.
 
-        The columns are those of :meth:`learn_rows`.
+        The columns are as for :meth:`learn_rows`.
         """
         fresh = np.ones(len(actions), np.bool_)
         given = batch, self.lanes.plays, actions, feedback, propensities, fresh

@@ -115,7 +115,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
         Decisions on candidates from a catalogue are lean already. Others hold the features of all arms
         on offer in memory while their feedback is pending. A :class:`ClickMixture` scales features by
-        all those that come with a decision: for a lean one, by those of the arms shown.
+        all features of a decision: for a lean one, by the features of the arms shown.
 
         Examples
         --------

@@ -82,7 +82,7 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
 def chances_best(successes: Floats, failures: Floats) -> Floats:
     """Return the probability that each arm is the best, ∫ fᵢ ∏ Fⱼ, for all arms in one pass.
 
-    The panels over the log-odds are those of :mod:`tacit.policies.stationary.beta_maximum`; every
+    The panels over the log-odds are as in :mod:`tacit.policies.stationary.beta_maximum`; every
     arm's density and distribution at their nodes are used in all integrals. The work is arms ×
     nodes. Arms with equal posteriors are computed once.
 
@@ -182,7 +182,7 @@ class ArmEstimate(NamedTuple):
         version 0.2 or before, and if arms are identified by their features.
     plays_now : float or None
         Number of plays that the policy has not forgotten, by a detected shift, a window or a
-        discount; with those of ``priors``. None if arms are identified by their features.
+        discount; including plays from ``priors``. None if arms are identified by their features.
     mean : float or None
         Its mean reward; None if nothing is known.
     low, high : float

@@ -70,7 +70,7 @@ def begin_rows(
 def release_due(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, everything: bool
 ) -> int:
-    """Advance decisions to a time and release those that are due, or all; return the end of the released."""
+    """Advance decisions to a time and release the due ones, or all; return the end of the released."""
     pass_edges(params, state, delays, queue, answers, time)
     if is_outgrown(delays):
         refit_delays(delays)

@@ -416,7 +416,7 @@ class Learner(BelievingLearner[ArmT_co]):
         Returns
         -------
         Learner
-            This learner; its ``decisions`` include those of the log.
+            This learner; its ``decisions`` include the log's.
 
         Examples
         --------

@@ -328,7 +328,7 @@ def _learn_rows(learner: ColumnLearner, lessons: Iterator[Lesson]) -> tuple[int,
 
 
 def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:
-    """Return the items that a log was opened with, or else those of the learner."""
+    """Return the items that a log was opened with, or else the learner's items."""
     kept = learner.kept_items
     return items_of(log) or (ItemTable(kept) if kept is not None and len(kept) else None)
 

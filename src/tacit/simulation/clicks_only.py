@@ -303,7 +303,7 @@ class ClicksOnlyRun(Run):
     Parameters
     ----------
     clicks : ClickTiming
-        Window and delays of clicks; the other parameters are those of ``Run``.
+        Window and delays of clicks; the other parameters are as for ``Run``.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class ClicksOnlyRun(Run):
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
     def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and its arguments beyond those of every loop."""
+        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, (window, table) = self.policy, self.clicks
         span, named = window + 2, policy.arms is not None
         single, duel = policy.showing.single and named, policy.showing.compared and named

@@ -298,7 +298,7 @@ class Run:
         self.loop = compiled(driver, policy.params, environment.params)
 
     def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and its arguments beyond those of every loop."""
+        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, environment = self.policy, self.environment
         now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
