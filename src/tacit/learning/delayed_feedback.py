@@ -147,7 +147,7 @@ class OpenAnswers(NamedTuple):
 
 
 def make_room(queue: Queue, count: int) -> Queue:
-    """Return a queue with room for ``count`` more decisions, without the ones that every cursor has passed."""
+    """Return a queue with room for ``count`` more, without decisions that every cursor has passed."""
     first, size = int(queue.cursor.min()), int(queue.size[0])
     rest = size - first
     larger = queue if 2 * (rest + count) <= len(queue.start) else Queue.empty(2 * (rest + count))
